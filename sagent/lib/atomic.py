@@ -3,9 +3,11 @@
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from sagent.lib.regular import real_directory
 
 
 @contextmanager
@@ -20,14 +22,50 @@ def atomic_write(path: Path) -> Generator[IO[bytes]]:
         with real.open("wb") as file:
             yield file
         return
-    fresh = real.with_name(f".sagent-{os.urandom(6).hex()}.tmp")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with real_directory(real) as (above, name), replacing(name, above) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[bytes]]:
+    """A file to write that takes the place of `name` in an open directory, in one step, when the block ends well.
+
+    While it is written it has no name where the system can do that, so that nothing stays of it when this process is
+    killed: Linux, on most file systems. Elsewhere it is `.sagent-*.tmp` beside `name`. Raises OSError.
+    """
+    draft = os.fsencode(f".sagent-{os.urandom(6).hex()}.tmp")
+    descriptor = _nameless(directory, mode)
+    named = descriptor is None
+    if descriptor is None:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(descriptor)
-        fresh.replace(real)
+            if not named:
+                source = f"/proc/self/fd/{descriptor}".encode()
+                try:
+                    os.link(source, name, dst_dir_fd=directory)
+                except FileExistsError:  # only a rename replaces: it has a name between these two calls
+                    os.link(source, draft, dst_dir_fd=directory)
+                    named = True
+        if named:
+            os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        if named:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=directory)
         raise
+
+
+def _nameless(directory: int, mode: int) -> int | None:
+    """A new file without a name in a directory; None where there is no such thing, or no way to name it later."""
+    way = getattr(os, "O_TMPFILE", 0)
+    if not way or not os.path.exists("/proc/self/fd"):  # noqa: PTH110 -- at every write
+        return None
+    try:
+        return os.open(".", way | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=directory)
+    except OSError:  # of the directory itself the other way will tell
+        return None

@@ -118,8 +118,9 @@ class _Log:
         self.found.sort(key=lambda pair: pair[0])
 
 
-def cut_off(entries: Iterable[Entry]) -> Iterator[Touched]:
-    """The calls that began and were not seen to end, each as one that has ended and of which nothing is known."""
+def cut_off(entries: Iterable[Entry], now: Callable[[str], Snapshot]) -> Iterator[Touched]:
+    """The calls that began and were not seen to end, each as one that has ended. Of a file of which is known what it
+    was to become, `now` tells whether it did; of everything else nothing is known."""
     begun: dict[str, Touched] = {}
     for entry in entries:
         if entry.kind == "touched" and isinstance(what := entry.content, Touched):
@@ -127,7 +128,11 @@ def cut_off(entries: Iterable[Entry]) -> Iterator[Touched]:
             if not what.ended:
                 begun[what.call] = what
     for what in begun.values():
-        yield replace(what, ended=True, omitted=(*what.omitted, *_unseen(what)))
+        stands = {touch: now(touch.path) for touch in what.files if touch.after.kind != "unknown"}
+        done = tuple(touch for touch, found in stands.items() if found == touch.after)
+        open_ = tuple(touch for touch in what.files if stands.get(touch) not in (touch.before, touch.after))
+        unseen = _unseen(replace(what, files=open_))
+        yield replace(what, ended=True, files=(*done, *open_), omitted=(*what.omitted, *unseen))
 
 
 def _unseen(what: Touched) -> tuple[Omission, ...]:

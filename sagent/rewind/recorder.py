@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import sha256_hex
 from sagent.messages import ToolCall
 from sagent.rewind.diff import Difference, compare, compare_files
 from sagent.rewind.snapshot import (
@@ -406,3 +407,8 @@ def _forget(tree: TreeSnapshot, path: bytes) -> None:
     above, _, name = path.rpartition(b"/")
     if (listing := tree.listings.get(above)) is not None:
         tree.listings[above] = listing._replace(names=listing.names - {name}, below=listing.below - {name})
+
+
+def stands(path: str) -> Snapshot:
+    """What stands at a path, as touches tell of it; its content is not kept."""
+    return read_state(os.fsencode(path), sha256_hex, LARGEST_NAMED)

@@ -11,12 +11,12 @@ from operator import eq
 from typing import Literal
 
 from sagent.errors import SessionCorrupt, UsageError
+from sagent.lib.atomic import replacing
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import sha256_hex
 from sagent.lib.regular import real_directory
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
-from sagent.rewind.recorder import LARGEST_NAMED, Checkpoints, Recorder, in_thread
-from sagent.rewind.snapshot import FileState, Stop, read_file_state, read_state
+from sagent.rewind.recorder import Checkpoints, Recorder, in_thread, stands
+from sagent.rewind.snapshot import FileState, Stop, read_file_state
 from sagent.session.log import Log, read_agent
 from sagent.session.touches import Omission, Snapshot, Touch, Touched
 
@@ -92,7 +92,7 @@ def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
     now: dict[str, Snapshot] = {}
     for item in found.items:
         stop.check()
-        now[item.path] = read_state(os.fsencode(item.path), sha256_hex, LARGEST_NAMED)
+        now[item.path] = stands(item.path)
     planned, kept = settle(found, now)
     left = list(kept)
     steps: list[Touch] = []
@@ -191,7 +191,7 @@ class _Writer:
         name = os.fsencode(step.path)
         try:
             emptied = step.before.kind == "directory" and step.path in self.gone  # as it was to be
-            if read_state(name, sha256_hex, LARGEST_NAMED) != step.before and not emptied:
+            if stands(step.path) != step.before and not emptied:
                 self.left.append(Omission(step.path, ELSE))
                 return
             act(step)
@@ -225,31 +225,32 @@ class _Writer:
         self._make(os.path.dirname(step.path))  # noqa: PTH120
         if step.before.kind == "directory":
             self._remove_directory(step)
-        draft = f".sagent-{os.urandom(6).hex()}.tmp"
         with real_directory(step.path) as (above, name):
-            try:
-                if step.after.kind == "link":
-                    os.symlink(step.after.target, draft, dir_fd=above)
-                else:
-                    self._write(draft, step, above, name)
-                os.replace(draft, name, src_dir_fd=above, dst_dir_fd=above)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(draft, dir_fd=above)
-                raise
+            if step.after.kind == "link":
+                self._link(step.after.target, above, name)
+            else:
+                self._write(step, above, name)
 
-    def _write(self, draft: str, step: Touch, above: int, name: bytes) -> None:
+    def _link(self, target: str, above: int, name: bytes) -> None:
+        draft = f".sagent-{os.urandom(6).hex()}.tmp"
+        os.symlink(target, draft, dir_fd=above)
+        try:
+            os.replace(draft, name, src_dir_fd=above, dst_dir_fd=above)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=above)
+            raise
+
+    def _write(self, step: Touch, above: int, name: bytes) -> None:
         data = self._fetch(step.after.blob)
-        way = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(draft, way, 0o600, dir_fd=above)
-        with os.fdopen(descriptor, "wb") as file:
+        with replacing(name, above) as file:
             file.write(data)
             if step.before.kind == "file":
                 there = os.stat(name, dir_fd=above, follow_symlinks=False)
                 if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
                     with suppress(PermissionError):  # only root may give files away
-                        os.fchown(descriptor, there.st_uid, there.st_gid)
-            os.fchmod(descriptor, step.after.mode)
+                        os.fchown(file.fileno(), there.st_uid, there.st_gid)
+            os.fchmod(file.fileno(), step.after.mode)
 
 
 def _remove(directory: str) -> None:

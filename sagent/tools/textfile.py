@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagent.errors import ToolError
+from sagent.lib.atomic import replacing
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
 from sagent.lib.regular import real_directory, stat_regular
@@ -104,25 +105,17 @@ def write_atomic(real: Path, data: bytes) -> os.stat_result:
 
     Readers see the old bytes or the new ones, never a part. Returns what the file is then; raises OSError.
     """
-    draft = f".sagent-{os.urandom(6).hex()}.tmp"
     with real_directory(real, make=True) as (directory, name):
         existing = stat_regular(name, directory)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                if existing is not None:
-                    if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
-                        with suppress(PermissionError):  # only root may give files away: the content matters more
-                            os.fchown(descriptor, existing.st_uid, existing.st_gid)
-                    os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
-                file.write(data)
-                file.flush()
-                written = os.fstat(descriptor)
-            os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft, dir_fd=directory)
-            raise
+        with replacing(name, directory, 0o666) as file:
+            if existing is not None:
+                if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
+                    with suppress(PermissionError):  # only root may give files away: the content matters more
+                        os.fchown(file.fileno(), existing.st_uid, existing.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(existing.st_mode))
+            file.write(data)
+            file.flush()
+            written = os.fstat(file.fileno())
     return written
 
 

@@ -1,7 +1,10 @@
 """Files that are there whole or not at all."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -59,3 +62,42 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     with pytest.raises(IsADirectoryError), atomic_write(tmp_path):
         pass
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sagent.lib.atomic import atomic_write
+from sagent.tools.textfile import write_atomic
+
+kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "atomic_write":
+    with atomic_write(Path(sys.argv[1])) as file:
+        file.write(b"half")
+        file.flush()
+        kill()
+os.fchmod = kill
+write_atomic(Path(sys.argv[1]), b"half")
+"""
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("how", ["atomic_write", "write_atomic"])
+def test_a_killed_process_leaves_nothing_beside_it(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"before")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path), how], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"before", [path])
+
+
+def test_where_files_must_have_names_it_is_whole_or_not_at_all_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    path = tmp_path / "out"
+    for text in (b"made", b"replaced"):
+        with atomic_write(path) as file:
+            file.write(text)
+        assert (path.read_bytes(), list(tmp_path.iterdir())) == (text, [path])
+    test_what_fails_leaves_what_was_there(tmp_path)

@@ -158,15 +158,24 @@ def test_agents_below_count_from_when_they_were_spawned_or_by_the_clock() -> Non
     assert [what.call for what in found] == ["own", "after", "deep"]
 
 
+def test_of_a_rewind_that_was_killed_what_it_did_is_seen() -> None:
+    log, one, two = MemoryLog(), file("1"), file("2")
+    steps = (Touch("/a", one, two), Touch("/b", one, two), Touch("/c", one, two))
+    log.append(Touched("1", REWIND, False, files=steps))
+    now = {"/a": one, "/b": two, "/c": ABSENT}
+    (left,) = cut_off(log.entries(), lambda path: now[path])
+    assert (left.files, left.omitted) == (steps[1:], (Omission("/c", NOT_SEEN),))
+
+
 def test_what_a_killed_process_left_open_is_closed() -> None:
     log = MemoryLog()
     log.append(Touched("1", "Bash", False, trees=("/work",)))
     log.append(Touched("2", "Bash", False, trees=("/work",)))
     log.append(Touched("2", "Bash", True))
-    (left,) = cut_off(log.entries())
+    (left,) = cut_off(log.entries(), lambda _: ABSENT)
     assert (left.call, left.ended, left.omitted) == ("1", True, (Omission("/work", NOT_SEEN),))
     log.append(left)
-    assert list(cut_off(log.entries())) == []
+    assert list(cut_off(log.entries(), lambda _: ABSENT)) == []
     assert since(lambda _: log.entries(), "root", log.head) == ()
 
 

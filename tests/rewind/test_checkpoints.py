@@ -798,6 +798,47 @@ async def test_a_process_that_was_killed_leaves_an_honest_record(kind: str, plai
     assert not verify(session.path).problems
 
 
+KILLED_REWIND = """
+import asyncio, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from test_checkpoints import desk_of
+from sagent.session.store import Session
+
+async def main():
+    with Session.open(Path(sys.argv[1])) as session:
+        rig = desk_of(Path(sys.argv[2]), session.log())
+        await rig.agent.resume()
+        os.fchmod = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        await rig.agent.rewind_files(sys.argv[4])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.needs("linux")
+async def test_a_rewind_that_is_killed_leaves_no_draft_and_can_be_done_again(plain: Path, tmp_path: Path) -> None:
+    before = tree(plain)
+    with Session.create(tmp_path / "state", plain) as session:
+        session.log().append(Opened(session.id, "root", str(plain), {}))
+        rig = desk_of(plain, session.log())
+        point = await rig.run("echo x > a.txt; echo y > below/b.txt")
+        after = tree(plain)
+        await rig.agent.aclose()
+    argv = [sys.executable, "-c", KILLED_REWIND, str(session.path), str(plain), str(Path(__file__).parent), point]
+    done = subprocess.run(
+        argv, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert tree(plain) == after
+    with Session.open(session.path) as again:
+        rig = desk_of(plain, again.log())
+        await rig.agent.resume()
+        await rig.agent.rewind_files(point)
+        await rig.agent.aclose()
+    assert tree(plain) == before
+
+
 async def test_a_copy_of_a_session_winds_the_same_files_back(plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:
         session.log().append(Opened(session.id, "root", str(plain), {}))
