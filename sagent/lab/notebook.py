@@ -19,11 +19,11 @@ PREFIX = "sagent-bench-"
 
 class Notes:
     """Trials that end with the process. `lost` are runs that were begun and of which nothing is known, as when their
-    process was killed."""
+    process was killed: of each, the arms that it may have been of."""
 
     def __init__(self) -> None:
         self.trials: list[Trial] = []
-        self.lost = 0
+        self.lost: Sequence[Sequence[Arm]] = ()
         self._place = TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
 
     @property
@@ -82,13 +82,12 @@ class Notebook(Notes):
             self._lock.close()
             raise
         self._place = self._make_workplace()
-        self._begun = {path.name for path in (self._directory / "sessions").glob("*") if path.is_dir()}
-        self.lost = len(self._begun - {Path(trial.session).name for trial in self.trials})
+        self._begun = _sessions(self._directory)
+        self.lost = lost_runs(self._directory, self.trials, arms)
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
         """A directory that is not there yet, named for the run."""
-        slug, way = (re.sub(r"[^A-Za-z0-9_-]+", "-", each).strip("-") for each in (task, arm))
-        slug, way = slug[:40] or "task", way[:80]
+        slug, way = _slug(task)[:40] or "task", _slug(arm)[:80]
         name, tries = f"{slug}-{number}-{way}", 1
         while name in self._begun:
             tries += 1
@@ -170,6 +169,25 @@ class Notebook(Notes):
                 )
             found.append(trial)
         return found
+
+
+def lost_runs(directory: Path, trials: Sequence[Trial], arms: Collection[Arm]) -> Sequence[Sequence[Arm]]:
+    """The runs that were begun and have left no line, each by the arms that it may have been of: one, where names of
+    directories tell."""
+    slugs = {arm: _slug(arm)[:80] for arm in arms}
+    found: list[Sequence[Arm]] = []
+    for name in sorted(_sessions(directory) - {Path(trial.session).name for trial in trials}):
+        way = re.sub(r"\.\d+$", "", name)  # which try it is
+        found.append([arm for arm, slug in slugs.items() if re.search(rf"-\d+-{re.escape(slug)}$", way)] or list(arms))
+    return found
+
+
+def _sessions(directory: Path) -> set[str]:
+    return {path.name for path in (directory / "sessions").glob("*") if path.is_dir()}
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
 
 
 def _differing(known: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, object, object] | None:

@@ -167,7 +167,13 @@ class Experiment:
     def spent(self) -> Decimal:
         """USD that all runs have cost at most. One that was killed counts with all of its budget."""
         known = (self._worst if trial.most is None else trial.most for trial in self._notes.trials)
-        return sum(known, self._worst * self._notes.lost)
+        lost = (max(self._budgets.get(arm) or Decimal(0) for arm in arms) for arms in self._notes.lost)
+        return sum((*known, *lost), Decimal(0))
+
+    @property
+    def lost(self) -> Sequence[Sequence[Arm]]:
+        """The runs that were killed, as the notes have them."""
+        return self._notes.lost
 
     async def run(self) -> None:
         """Make the runs, until all are made, money or patience is out, or this is cancelled: then the runs in progress

@@ -57,10 +57,26 @@ class Row:
         return wilson(self.passed, self.runs)
 
 
-def tabulate(trials: Sequence[Trial], cells: Sequence[Arm], planned: int = 0) -> tuple[Row, ...]:
+def tabulate(
+    trials: Sequence[Trial],
+    cells: Sequence[Arm],
+    planned: int = 0,
+    lost: Sequence[Sequence[Arm]] = (),
+    budgets: Mapping[Arm, Decimal | None] | None = None,
+) -> tuple[Row, ...]:
     """The rows of all cells: by pass rate, then by cost, cells without runs last. `planned` runs are to be made in
-    each; of tries of the same run the last counts, and all of them cost."""
-    rows = [_row(cell, [trial for trial in trials if trial.arm == cell], planned) for cell in cells]
+    each; of tries of the same run the last counts, and all of them cost. Runs that are `lost`, each by the cells that
+    it may be of, may have cost what is budgeted for one."""
+    usd = budgets or {}
+    rows = [
+        _row(
+            cell,
+            [trial for trial in trials if trial.arm == cell],
+            planned,
+            [usd.get(cell)] * sum(cell in each for each in lost),
+        )
+        for cell in cells
+    ]
     rows = [replace(row, is_front=_on_front(row, rows)) for row in rows]
     most = float("inf")  # of rows of one pass rate, those whose price is not known come last
 
@@ -70,7 +86,7 @@ def tabulate(trials: Sequence[Trial], cells: Sequence[Arm], planned: int = 0) ->
     return tuple(sorted(rows, key=order))
 
 
-def _row(cell: Arm, tries: Sequence[Trial], planned: int) -> Row:
+def _row(cell: Arm, tries: Sequence[Trial], planned: int, lost: Sequence[Decimal | None]) -> Row:
     last = list(latest(tries).values())
     runs = [trial for trial in last if trial.outcome in FINISHED]
     apart = [trial for trial in last if trial.outcome not in FINISHED]
@@ -89,8 +105,14 @@ def _row(cell: Arm, tries: Sequence[Trial], planned: int) -> Row:
         runs=len(runs),
         passed=_passed(runs),
         total=sum(map(_known, tries), Decimal(0)),
-        unsure=sum((max(Decimal(0), (trial.most or Decimal(0)) - _known(trial)) for trial in tries), Decimal(0)),
-        unpriced=sum(trial.usd is None for trial in tries),
+        unsure=sum(
+            (
+                *(max(Decimal(0), (trial.most or Decimal(0)) - _known(trial)) for trial in tries),
+                *(usd for usd in lost if usd is not None),
+            ),
+            Decimal(0),
+        ),
+        unpriced=sum(trial.usd is None for trial in tries) + lost.count(None),
         budget=sum(trial.outcome == "budget" for trial in runs),
         missing=max(0, planned - len(runs)) if planned else len(apart),
         means=means,

@@ -131,13 +131,14 @@ def test_an_unknown_price_fails_what_is_about_usd_alone(gate: Gate) -> None:
 
 
 def test_what_killed_runs_may_have_cost_counts_against_it(gate: Gate) -> None:
-    rows = [encode_row(row) for row in tabulate(trials("x", 2, 2), ["x"])]
-    Path("r.json").write_text(json.dumps({"cells": rows, "spent_usd": 0.2, "spent_at_most_usd": 0.5}))
-    code, out, _ = gate("r.json", "--max-usd", "0.4", "--max-usd-per-pass", "0.25")
+    killed, budgets = [["x"]], {"x": Decimal("0.3"), "y": Decimal("0.4")}
+    write(tabulate([*trials("x", 2, 2), *trials("y", 2, 2)], ["x", "y"], 2, killed, budgets), "r.json")
+    assert gate("r.json", "--cell", "y", "--max-usd", "0.2")[0] == 0  # of another cell
+    code, out, _ = gate("r.json", "--cell", "x", "--max-usd", "0.4", "--max-usd-per-pass", "0.25")
     assert code == 1
     assert "FAILED  usd 0.2 <= 0.4  (runs that were killed or interrupted may have cost more: up to 0.5)" in out
     assert "ok      usd_per_pass 0.1 <= 0.25" in out
-    assert gate("r.json", "--max-usd", "0.5")[0] == 0
+    assert gate("r.json", "--cell", "x", "--max-usd", "0.5")[0] == 0
     Path("notes").mkdir()
     Path("notes", "setup.json").write_text("{}")
     found = [*trials("with", 2, 2), trial("with", 3, "interrupted", most=Decimal("0.4")), trial("with", 3, "solved")]
@@ -146,6 +147,7 @@ def test_what_killed_runs_may_have_cost_counts_against_it(gate: Gate) -> None:
     assert gate("notes", "--cell", "with", "--max-usd", "0.7")[0] == 0
     Path("notes", "sessions", "a-4-with").mkdir(parents=True)  # begun, and never heard of again
     assert gate("notes", "--cell", "with", "--max-usd", "0.7")[0] == 1
+    assert gate("notes", "--cell", "without", "--max-usd", "0.7")[1].count("a price is not known") == 0
     Path("notes", "setup.json").write_text('{"max_budget_usd": "0.25"}')
     assert gate("notes", "--cell", "with", "--max-usd", "0.95")[0] == 0
     assert gate("notes", "--cell", "with", "--max-usd", "0.90")[0] == 1

@@ -54,13 +54,13 @@ def test_every_run_has_its_turn_once_and_no_way_is_always_first(ways: int, repea
         notes.close()
 
 
-def test_what_is_lost_counts_with_the_largest_budget() -> None:
+def test_what_is_lost_counts_with_the_budget_of_its_arm_or_the_largest_that_it_may_have_had() -> None:
     notes = Notes()
     try:
-        notes.lost = 2
+        notes.lost = (("x", "y"), ("x",))
         notes.keep(Trial(task="a", digest="", arm="x", number=1, outcome="interrupted", most=None))
         budgets = {"x": Decimal("0.1"), "y": Decimal("0.4")}
-        assert Experiment(plan("xy"), budgets, notes, lambda trial: None).spent == Decimal("1.2")
+        assert Experiment(plan("xy"), budgets, notes, lambda trial: None).spent == Decimal("0.9")
     finally:
         notes.close()
 

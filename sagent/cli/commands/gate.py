@@ -44,12 +44,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A result, by its cells. A `single` run has to be without an error, whatever else is asked of it. `lost` is what
-    runs that were killed may have cost besides, in USD: nobody knows their bill, nor of which cell they were."""
+    """A result, by its cells. A `single` run has to be without an error, whatever else is asked of it."""
 
     rows: tuple[Row, ...]
     single: bool = False
-    lost: Decimal = Decimal(0)
 
 
 def run_gate(argv: Sequence[str]) -> int:
@@ -73,7 +71,7 @@ def run_gate(argv: Sequence[str]) -> int:
             count = row.runs + row.missing
             why = f"{row.runs} of {count} runs are made; --partial judges those"
             found.append(Finding(row.cell, "complete", float(row.runs), f"= {count}", ok=False, why=why))
-        found += _judge(limits, row, earlier, row.unsure + measured.lost, confident=given.confident)
+        found += _judge(limits, row, earlier, confident=given.confident)
     ok = all(each.ok for each in found)
     value = {"ok": ok, "conditions": [asdict(each) for each in found]}
     show(value, _lines(found, named=len(measured.rows) > 1), as_json=given.output_format == "json")
@@ -121,16 +119,14 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
     return {name: limit for name, limit in found.items() if limit is not None}
 
 
-def _judge(
-    limits: Mapping[str, float], row: Row, before: Row | None, unsure: Decimal, *, confident: bool
-) -> Iterator[Finding]:
+def _judge(limits: Mapping[str, float], row: Row, before: Row | None, *, confident: bool) -> Iterator[Finding]:
     """Every condition on a cell. One that was never run holds none."""
     for name, limit in limits.items():
         match name:
             case "pass":
                 figure, ok, why = _passed(row, limit, confident=confident)
             case "usd" | "usd_per_pass":
-                figure, ok, why = _cost(row, 1 if name == "usd" else row.passed, unsure, limit)
+                figure, ok, why = _cost(row, 1 if name == "usd" else row.passed, limit)
             case "drop":
                 if before is None:
                     continue
@@ -153,7 +149,7 @@ def _passed(row: Row, least: float, *, confident: bool) -> _Judged:
     return figure, figure >= least, f"{row.passed} of {row.runs} passed, {low:.3f} to {high:.3f}"
 
 
-def _cost(row: Row, shares: int, unsure: Decimal, most: float) -> _Judged:
+def _cost(row: Row, shares: int, most: float) -> _Judged:
     """What it has cost, in so many shares."""
     figure = float(row.total / shares) if shares else None
     if row.unpriced:
@@ -161,7 +157,7 @@ def _cost(row: Row, shares: int, unsure: Decimal, most: float) -> _Judged:
         return figure, False, f"of {row.unpriced} {runs} a price is not known: it is at least this"
     if not row.runs or figure is None:
         return figure, False, "no run has ended" if not row.runs else "none has passed"
-    if figure <= most < (worst := float((row.total + unsure) / shares)):
+    if figure <= most < (worst := float((row.total + row.unsure) / shares)):
         return figure, False, f"runs that were killed or interrupted may have cost more: up to {worst:g}"
     return figure, figure <= most, None
 
@@ -242,6 +238,7 @@ def _read(name: str) -> Measured:
 
 def _read_notes(path: Path) -> Measured:
     """The notes of a bench-advisor, or of a sweep."""
+    from sagent.lab.notebook import lost_runs
     from sagent.lab.trials import ARMS, decode_trial, latest
 
     setup = as_object(json.loads((path / "setup.json").read_bytes()))
@@ -250,11 +247,10 @@ def _read_notes(path: Path) -> Measured:
     trials = [decode_trial(line, arms) for line in lines]
     last = latest(trials)
     tasks = {task for task, _, _ in last}
-    rows = tabulate(trials, arms, len(tasks) * max((number for _, _, number in last), default=0))
-    begun = {session.name for session in (path / "sessions").glob("*")}
-    lost = len(begun - {Path(trial.session).name for trial in trials})  # their process was killed
-    each = as_usd(setup.get("max_budget_usd")) or Decimal("inf")
-    return Measured(rows, lost=lost * each if lost else Decimal(0))
+    own = as_object(setup.get("cells"))
+    budgets = {arm: as_usd({**setup, **as_object(own.get(arm))}.get("max_budget_usd")) for arm in arms}
+    planned = len(tasks) * max((number for _, _, number in last), default=0)
+    return Measured(tabulate(trials, arms, planned, lost_runs(path, trials, arms), budgets))
 
 
 def _read_file(path: Path) -> Measured:
@@ -267,9 +263,7 @@ def _read_file(path: Path) -> Measured:
         raise ValueError("the file is empty")
     bodies = [as_object(value) for value in objects]
     if len(bodies) == 1 and "cells" in bodies[0]:
-        rows = tuple(decode_row(cell) for cell in as_array(bodies[0].get("cells")))
-        at_most = as_usd(bodies[0].get("spent_at_most_usd")) or Decimal(0)
-        return Measured(rows, lost=max(Decimal(0), at_most - sum(row.total + row.unsure for row in rows)))
+        return Measured(tuple(decode_row(cell) for cell in as_array(bodies[0].get("cells"))))
     ended = [body for body in bodies if body.get("type", "result") == "result" and "is_error" in body]
     if not ended:
         raise ValueError("it is neither the result of a sweep nor that of a run")

@@ -232,7 +232,9 @@ class _Sweep(ExperimentCommand):
     def _rows(self, experiment: "Experiment") -> "tuple[Row, ...]":
         from sagent.lab.table import tabulate
 
-        return tabulate(experiment.trials, [cell.name for cell in self._spec.cells], self._each)
+        names = [cell.name for cell in self._spec.cells]
+        budgets = {name: field.budget for name, field in self.fields.items()}
+        return tabulate(experiment.trials, names, self._each, experiment.lost, budgets)
 
     def _object(self, experiment: "Experiment", rows: "Sequence[Row]") -> dict[str, object]:
         from sagent.lab.table import HOW, encode_row
