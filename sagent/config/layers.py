@@ -321,6 +321,8 @@ class _SettingsBuilder:
         try:
             return field.read(value, base)
         except RefusedError as error:
+            if isinstance(value, Mapping) and field.name == "keys":
+                raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may hold a key
                 hint = nearest(field.name, TABLES) or f": {error}."
                 raise ConfigError(f"{where()}: {field.name} is no table{hint}") from None

@@ -130,6 +130,8 @@ class Settings:
     theme: Literal["auto", "dark", "light", "plain"] = _setting("auto", choice("auto", "dark", "light", "plain"))
     editing_mode: Literal["emacs", "vi"] = _setting("emacs", choice("emacs", "vi"))
     notify: Literal["bell", "osc9", "off"] = _setting("bell", choice("bell", "osc9", "off"))  # when long work ends
+    status_line: str = _setting("", values.status_parts)  # below the input: parts in their order, or ! and a command
+    keys: tuple[str, ...] = _setting((), values.keys_of, adds=True)  # each "action=key"
     log_level: Literal["debug", "info", "warning", "error"] = _setting("warning", choice(*LOG_LEVELS), "lower")
     trace: Path | None = _setting(None, values.path_of)  # a file that every event is added to, one a line
 

@@ -1,12 +1,18 @@
 """How the value of a setting is read, and what is accepted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 from sagent.lib.money import TOO_MUCH
 from sagent.lib.text import nearest
+
+STATUS_PARTS = ("model", "advisor", "context", "cost", "shares", "jobs", "mode", "branch")
+KEY_ACTIONS = (
+    *("send", "newline", "queue", "edit", "paste-image", "search", "interrupt", "background", "expand", "mode"),
+    *("clear", "clear-screen", "suspend", "quit"),
+)
 
 
 class RefusedError(ValueError):
@@ -56,6 +62,34 @@ def domains(value: object, _: object = None) -> tuple[str, ...]:
             found.append(Need.parse(f"network:{name}").target)
         except ValueError:
             raise RefusedError(f'{name!r} is no host: give "example.org" or "*.example.org:8443"') from None
+    return tuple(found)
+
+
+def status_parts(value: object, _: object = None) -> str:
+    """What the line below the input says: names of its parts in their order, or a command after !."""
+    text = text_of(value).strip()
+    for word in () if text.startswith("!") else text.split():
+        if word not in STATUS_PARTS:
+            known = ", ".join(STATUS_PARTS)
+            raise RefusedError(f"give parts, of {known}, or ! and a command{nearest(word, STATUS_PARTS)}")
+    return text
+
+
+def keys_of(value: object, _: object = None) -> tuple[str, ...]:
+    """Keys by what they do, as a table or as "action=key, action=key"; each as "action=key"."""
+    given = (
+        cast("Mapping[object, object]", value).items()
+        if isinstance(value, Mapping)
+        else [each.partition("=")[::2] for each in text_of(value).split(",") if each.strip()]
+    )
+    found: list[str] = []
+    for name, key in given:
+        action = str(name).strip()
+        if action not in KEY_ACTIONS:
+            raise RefusedError(f"{action!r} is none of {', '.join(KEY_ACTIONS)}{nearest(action, KEY_ACTIONS)}")
+        if not isinstance(key, str) or not key.strip():
+            raise RefusedError(f'{action} needs a key, as in "ctrl-t"')
+        found.append(f"{action}={key.strip()}")
     return tuple(found)
 
 

@@ -203,6 +203,7 @@ class InputActions:
         finally:
             ticking.cancel()
         self._painter.write(Shell(command, output, code))
+        self._session.on_changes()
         half = MOST_SHARED * 2 // 5
         shared = output if len(output) <= MOST_SHARED else f"{output[:half]}\n[...]\n{output[-half:]}"
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)

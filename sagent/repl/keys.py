@@ -16,10 +16,12 @@ from prompt_toolkit.filters import (
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.search import accept_search, stop_search
+from prompt_toolkit.search import SearchDirection, accept_search, start_search, stop_search
+
+from sagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from sagent.repl.input import InputActions
     from sagent.repl.terminal.picker import Picker
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     Act = Callable[[Picker[object], KeyPressEvent], None]
 
 
-def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
-    """All of ours; prompt_toolkit's emacs and vi keys work too."""
+def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]" = ()) -> KeyBindings:
+    """All of ours; prompt_toolkit's emacs and vi keys work too. Those that the person has `chosen`, each "action=key",
+    come first. Raises UsageError for what is no key."""
     keys, buffer = KeyBindings(), screen.buffer
     picking = Condition(lambda: actions.questions.taking is not None)
     held = Condition(lambda: actions.questions.picker is not None and actions.questions.taking is None)
@@ -76,7 +79,49 @@ def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
     _bind_picker(keys, actions, picking)
     for names, act in (("escape", leave_search), ("c-c", leave_search), ("enter", take_found)):
         keys.add(names, filter=is_searching & ~picking, eager=True)(_handler(act))
+    known = _by_name(screen, actions, focused)
+    for action, _, key in (one.partition("=") for one in chosen):
+        condition, act = known[action]
+        try:
+            keys.add(*key_names(key), filter=condition)(_handler(act))
+        except ValueError:
+            raise UsageError(
+                f'keys: {key!r} is no key: say "ctrl-t", "alt-x", "shift-tab", "f5" or "ctrl-x e".'
+            ) from None
     return keys
+
+
+def _by_name(
+    screen: "Screen", actions: "InputActions", focused: Filter
+) -> "Mapping[str, tuple[Filter, Callable[[], None]]]":
+    """What a key of the person's can be for, by the names that the setting `keys` knows."""
+    typing = focused | (~is_searching & Condition(lambda: actions.questions.taking is None))
+    working = Condition(lambda: actions.busy)
+    return {
+        "send": (focused, lambda: actions.submit("now")),
+        "newline": (focused, lambda: screen.buffer.insert_text("\n")),
+        "queue": (focused & working, lambda: actions.submit("idle")),
+        "edit": (focused, actions.edit),
+        "paste-image": (focused, actions.paste_image),
+        "search": (focused, lambda: start_search(direction=SearchDirection.BACKWARD)),
+        "interrupt": (typing, actions.escape),
+        "background": (typing & Condition(actions.can_background), actions.background),
+        "expand": (typing, actions.expand),
+        "mode": (focused, actions.next_mode),
+        "clear": (Always(), actions.clear_or_quit),
+        "clear-screen": (Always(), actions.clear_screen),
+        "suspend": (Always(), actions.suspend),
+        "quit": (typing, screen.leave),
+    }
+
+
+def key_names(text: str) -> list[str]:
+    """A key as people write it ("ctrl-t", "alt-x", "ctrl-x e"), as prompt_toolkit names it."""
+    found: list[str] = []
+    for word in text.lower().split():
+        key = word.replace("ctrl-", "c-").replace("shift-", "s-")
+        found += ["escape", key.removeprefix("alt-")] if key.startswith("alt-") else [key]
+    return found
 
 
 def _handler(act: "Callable[[], None]") -> "Callable[[KeyPressEvent], None]":

@@ -37,6 +37,16 @@ def branch_of(directory: Path) -> str:
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
 
 
+async def changed_files(directory: Path) -> int:
+    """How many files of the repository differ from what was committed, new ones among them."""
+    call = git_call(directory, "status", "--porcelain", "--untracked-files=normal", "--no-renames")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            if call is not None and (done := await run(call.argv, env=call.environment)) is not None and not done.code:
+                return done.output.count(b"\n")
+    return 0
+
+
 def instructions_file(directory: Path) -> Path:
     """The project's AGENTS.md, or CLAUDE.md where it has only that."""
     root = repository_root(directory) or directory

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
@@ -16,9 +15,9 @@ from sagent.repl.greeting import new_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
 from sagent.repl.plan import plan_in, settle_plan
-from sagent.repl.project import branch_of, list_files
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusDisplay
+from sagent.repl.surroundings import Surroundings
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.approval import allow_rules
 from sagent.repl.terminal.clipboard import osc52
@@ -54,7 +53,6 @@ class Repl(CommandContext):
         super().__init__()
         self.has_person = True
         self._screen, self._history, self._load = screen, history, load
-        self._files: Sequence[str] = ()
         self._farewell = ""
         self.code = 0
         self._painter = painter = Painter(screen.surface, screen.redraw)
@@ -69,7 +67,9 @@ class Repl(CommandContext):
         session.on_answered = lambda answer: tasks.spawn(self._settle(answer))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         self.pick, self.line, self.reopen, self.leave = questions.pick, questions.line, session.reopen, screen.leave
-        screen.completer = InputCompleter(lambda: self._files, self.names, self.arguments, self._first_commands)
+        self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
+        session.on_changes = screen.on_focus = around.look_soon
+        screen.completer = InputCompleter(around.files, self.names, self.arguments, self._first_commands)
         screen.completable = is_completable
         screen.keys = bind_keys(screen, self.input)
         screen.on_resized = painter.paint
@@ -85,6 +85,7 @@ class Repl(CommandContext):
         try:
             await live
         finally:
+            self._around.close()
             await self._tasks.close()
             self._print(self._farewell)
             if self.code < 128:
@@ -117,15 +118,15 @@ class Repl(CommandContext):
             self.say(told)
         home = sessions_of(settings.state_dir, settings.cwd)
         self._history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
-        self._tasks.spawn(self._look_around(settings))
+        try:
+            self._screen.keys = bind_keys(self._screen, self.input, settings.keys)
+        except UsageError as error:
+            self._tasks.report(error)
+        self._status.use(settings.status_line, settings.cwd, self._tasks)
+        self._around.look_soon()
         self.commands = await asyncio.to_thread(all_commands, settings)
         self.input.ready.set()
         await self._session.run(self._questions.approve, self._questions.answer)
-
-    async def _look_around(self, settings: "Settings") -> None:
-        branch = await asyncio.to_thread(branch_of, settings.cwd)
-        self._status.show(replace(self._status.figures, branch=branch))
-        self._files = await list_files(settings.cwd)
 
     def _first_commands(self) -> Iterator[str]:
         """The commands that were used last, then what is new in this version, and what is the person's own."""

@@ -4,13 +4,23 @@ import asyncio
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
-from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
+from sagent.events import (
+    Advised,
+    Finished,
+    Received,
+    ReplyFinished,
+    Switched,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+)
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
 from sagent.repl.greeting import greeting, take_news
@@ -124,6 +134,7 @@ class SessionLoop(Current):
         self.on_answered: Callable[[str], object] = lambda answer: None  # in plan mode
         self._planning = False  # the model was told that it is to propose a plan
         self._greeted = False
+        self.on_changes: Callable[[], None] = lambda: None  # files may be others than before
         self._resumable: Agent | None = None
 
     # -- what is known of it
@@ -302,6 +313,8 @@ class SessionLoop(Current):
         opened = self._opened
         if type(event) in _STREAMED or opened is None:
             return
+        if isinstance(event, ToolFinished | Finished):
+            self.on_changes()
         match event:
             case Advised():
                 self._status.update_cost(opened.agent)

@@ -1,15 +1,20 @@
 """What is drawn around the input: the panel of what is in progress above it, the status line below."""
 
 import asyncio
+import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.lib.process import run
+from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import render_picker
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.lines import Line, cut_line, line_width
+from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status, short_advisors
 
 if TYPE_CHECKING:
@@ -17,6 +22,56 @@ if TYPE_CHECKING:
     from sagent.repl.opening import Opened
 
 HINT = 2.0  # seconds that a hint is shown
+PATIENCE = 5.0  # seconds for a status line's command
+MOST_BYTES = 4_000  # of its output
+_TOLD = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sandboxed", "branch", "changed")
+
+
+class StatusCommand:
+    """A command of the person's that writes the status line. It reads the figures as JSON; `line` is the first line of
+    what it wrote last."""
+
+    def __init__(self, command: str, cwd: Path, tasks: Tasks, redraw: Callable[[], None]) -> None:
+        self._argv, self._cwd = [os.environ.get("SHELL") or "/bin/sh", "-c", command], cwd
+        self._tasks, self._redraw = tasks, redraw
+        self._told: bytes | None = None  # that it has read, or is to read
+        self._running = False
+        self.line = ""
+
+    def tell(self, figures: Figures) -> None:
+        """Have it run, where the figures are others than it knows: once at a time."""
+        spent = figures.cost
+        known = {
+            **{name: getattr(figures, name) for name in _TOLD},
+            "usd": None if spent is None else float(spent.total),
+            "cwd": str(self._cwd),
+        }
+        told = json.dumps(known).encode()
+        if told != self._told:
+            self._told = told
+            if not self._running:
+                self._running = True
+                self._tasks.spawn(self._run())
+
+    async def _run(self) -> None:
+        told = None
+        try:
+            while told != self._told:
+                told = self._told
+                self.line = await self._written(told or b"")
+                self._redraw()
+        finally:
+            self._running = False
+
+    async def _written(self, told: bytes) -> str:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                done = await run(self._argv, cwd=str(self._cwd), env=os.environ, input=told, most=MOST_BYTES)
+        except TimeoutError:
+            return f"status_line: no answer within {PATIENCE:.0f} s"
+        if done is None or done.code:
+            return f"status_line: {'cannot be started' if done is None else f'exit {done.code}'}"
+        return one_line(done.output[:MOST_BYTES].decode(errors="replace").partition("\n")[0])
 
 
 class StatusDisplay:
@@ -29,11 +84,21 @@ class StatusDisplay:
         self._screen, self._painter, self._questions, self._queued = screen, painter, questions, queued
         self._hint = ""
         self.figures = Figures(note="starting …")
+        self._parts: Sequence[str] = ()
+        self._command: StatusCommand | None = None
         self.redraw = screen.redraw
         screen.panel, screen.status = self._render_panel, self._render_status
 
+    def use(self, wanted: str, cwd: Path, tasks: Tasks) -> None:
+        """Show what the setting `status_line` says."""
+        if wanted.startswith("!"):
+            self._command = StatusCommand(wanted[1:].strip(), cwd, tasks, self.redraw)
+        self._parts = () if self._command else wanted.split()
+
     def show(self, figures: Figures) -> None:
         self.figures = figures
+        if self._command is not None:
+            self._command.tell(figures)
         self.redraw()
 
     def update(self, opened: "Opened") -> None:
@@ -42,8 +107,14 @@ class StatusDisplay:
         status = agent.status()
         figures = Figures(status.model, status.effort, short_advisors(status.advisors), status.context_tokens)
         figures = replace(figures, window=status.window, cost=agent.cost(), jobs=len(status.jobs))
+        figures = replace(figures, branch=self.figures.branch, changed=self.figures.changed)
         held = opened.sandbox.known if opened.sandbox else None
-        self.show(replace(figures, mode=opened.policy.mode, sandboxed=held, branch=self.figures.branch))
+        self.show(replace(figures, mode=opened.policy.mode, sandboxed=held))
+
+    def show_branch(self, branch: str, changed: int) -> None:
+        """Show what is checked out, and how many files differ from it."""
+        if (branch, changed) != (self.figures.branch, self.figures.changed):
+            self.show(replace(self.figures, branch=branch, changed=changed))
 
     def update_cost(self, agent: "Agent") -> None:
         """Show only what was spent, which costs less to find out."""
@@ -99,7 +170,12 @@ class StatusDisplay:
             leaving = self._leaving()
             lead: Line = (("class:news", f"Esc {leaving}"), ("class:dim", " │ ")) if leaving else ()
             figures = replace(self.figures, vi=self._screen.vi)
-            return (*cut_line(lead, width), *render_status(figures, max(width - line_width(lead), 1)))
+            room = max(width - line_width(lead), 1)
+            if self._command is not None and self._command.line:
+                mode = render_status(figures, room, ("mode",))
+                said = cut(self._command.line, max(room - line_width(mode) - 3, 1))
+                return (*cut_line(lead, width), ("class:status", said), ("class:dim", " │ "), *mode)
+            return (*cut_line(lead, width), *render_status(figures, room, self._parts))
         except Exception as error:
             return _defect("the status", error, width)
 

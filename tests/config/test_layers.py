@@ -100,6 +100,17 @@ def test_lists_of_rules_and_directories_add_up_over_the_layers(place):
     assert found.deny == ("Read(~/x/**)", f"Edit({place.tree}/gen/**)", "Write(*.lock)", "Bash(rm:*)")
 
 
+def test_keys_and_the_status_line_are_the_persons_to_choose(place):
+    found = place.load(user='status_line = "mode cost"\n[keys]\nexpand = "ctrl-t"', environ={"SAGENT_KEYS": "mode=f5"})
+    assert (found.status_line, found.keys) == ("mode cost", ("expand=ctrl-t", "mode=f5"))
+    found = place.load(project='status_line = "!touch x"\n[keys]\nquit = "enter"')
+    assert (found.status_line, found.keys, len(found.warnings)) == ("", (), 2)
+    with pytest.raises(ConfigError, match=r"keys: 'expnd' is none of .*Did you mean expand"):
+        place.load(user='[keys]\nexpnd = "ctrl-t"')
+    with pytest.raises(ConfigError, match="Did you mean branch"):
+        place.load(user='status_line = "branhc"')
+
+
 def test_values_come_as_text_or_as_what_they_are(place):
     text = place.load(
         environ={"SAGENT_EPHEMERAL": "yes", "SAGENT_MAX_TURNS": "7", "SAGENT_STALL_SECONDS": "1.5"}, tools="Read, Grep"

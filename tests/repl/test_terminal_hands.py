@@ -1,5 +1,7 @@
 """What hands expect of any terminal: words, modes, keys told apart, searching, and where one is."""
 
+import subprocess
+
 import pytest
 from console import Console
 
@@ -40,3 +42,25 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.type("exit")
     console.until("To go on:  sagent --continue", "ended 0")
     assert console.tmux("display", "-p", "#{pane_title}").strip() != "work · sagent"
+
+
+def test_keys_and_the_status_line_are_the_persons_and_git_is_followed(console: Console) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=console.cwd, check=True)
+    (console.cwd / "old.txt").touch()
+    line = '!read -r told; case "$told" in *feature*) echo "ON FEATURE";; *) echo elsewhere;; esac'
+    console.environment |= {"SAGENT_KEYS": "mode=f5, send=alt-s, newline=enter", "SAGENT_STATUS_LINE": "cost branch"}
+    server = console.serve([Turn(text="One.")])
+    console.start(ready="$0 │ ⎇ main ±1")
+    console.keys("F5")
+    console.until("plan: look only")
+    console.keys("one", "Enter", "two", "M-s")
+    console.until("One.", "› one\n  two")
+    console.keys("!git checkout -qb feature; touch new.txt", "M-s")
+    console.until("⎇ feature ±2")
+    console.keys("see @new", "Tab")
+    console.until("› see @new.txt")
+    assert len(server.requests) == 1
+    console.leave()
+    console.environment |= {"SAGENT_STATUS_LINE": line, "SAGENT_KEYS": "mode=hyper-x"}
+    console.start(ready="ON FEATURE │ edit")
+    console.until("keys: 'hyper-x' is no key")

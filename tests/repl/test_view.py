@@ -1,9 +1,12 @@
 """The reducer: what events make visible. No terminal."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from hypothesis import given
+from hypothesis import strategies as st
 from samples import CALL, DIFF, EDIT, answer
 
 from sagent.events import (
@@ -234,9 +237,9 @@ def test_the_status_line_drops_what_matters_least() -> None:
         Decimal("1.5"), Decimal("1.0"), Decimal("0.5"), by_agent={"root": Decimal("1.3"), "root/a": Decimal("0.2")}
     )
     figures = Figures("anthropic/sonnet", "high", "opus", 50_000, 200_000, cost, 2, "edit", "main")
-    wide = plain([render_status(figures, 120)])
+    wide = plain([render_status(figures, 130)])
     assert wide == (
-        "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ executor $1.00 · advisor $0.5000 · tree $0.2000 "
+        "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ executor $1.00 + advisor $0.50, of it agents $0.20 "
         "│ 2 jobs │ edit │ ⎇ main"
     )
     assert plain([render_status(figures, 75)]) == ("sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ 2 jobs │ edit")
@@ -250,6 +253,22 @@ def test_the_status_line_drops_what_matters_least() -> None:
         line = plain([render_status(long, width)])
         assert len(line) <= width
         assert line.endswith("edit · no sandbox") or "edit · no sandbox" in line or width < 17
+
+
+@given(*[st.decimals(0, 3, places=5)] * 3)
+def test_the_parts_of_what_was_spent_add_up_as_they_are_shown(one: Decimal, other: Decimal, third: Decimal) -> None:
+    cost = Cost(one + other + third, one, other, third)
+    line = plain([render_status(Figures(cost=cost), 200)])
+    whole, _, shares = line.partition(" │ ")
+    assert not shares or sum(map(Decimal, re.findall(r"\$([\d.]+)", shares))) == Decimal(whole.removeprefix("$"))
+
+
+def test_the_status_line_has_the_parts_that_are_named_and_drops_the_last_first() -> None:
+    figures = Figures("x/sonnet", cost=Cost(Decimal(2)), mode="edit", branch="main", changed=3, vi="insert")
+    parts = ("branch", "mode", "cost")
+    assert plain([render_status(figures, 80, parts)]) == "INSERT │ ⎇ main ±3 │ edit │ $2.00"
+    assert plain([render_status(figures, 30, parts)]) == "INSERT │ ⎇ main ±3 │ edit"
+    assert all(len(plain([render_status(figures, width, parts)])) <= width for width in range(1, 40))
 
 
 def test_every_block_fits_into_forty_columns() -> None:

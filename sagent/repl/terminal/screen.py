@@ -88,6 +88,7 @@ class _Parser(Vt100Parser):
         def take(press: KeyPress) -> None:
             if press.key == Keys.Ignore and press.data in _FOCUS:
                 screen.focused = _FOCUS[press.data]
+                screen.on_focus()
             else:
                 text = press.key if len(press.key) == 1 else press.data
                 callback(KeyPress(press.key, text))
@@ -126,6 +127,7 @@ class Screen:
         self.label = self.home = "› "  # before what is typed; where no question is answered
         self.secret = False  # what is typed is not shown
         self.focused: bool | None = None  # whether the terminal is in front; None where it has not said
+        self.on_focus: Callable[[], None] = lambda: None  # it is in front, or is no longer
         self._holding = False
         self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
         self.on_resized: Callable[[], None] = lambda: None

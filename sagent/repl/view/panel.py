@@ -16,7 +16,8 @@ MOST_THOUGHT = 4  # lines of reasoning
 MOST_CHILDREN = 10
 MOST_QUEUED = 5
 LEAST_NAME = 8  # columns to which a model's name is cut before more is left out of the status line
-_MODEL, _COST = 2, 3  # how soon these are left out of it
+_MODEL, _COST = "model", "cost"
+_LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # what is left out first
 _MARKS = {"working": ("◌", "class:working"), "done": ("●", "class:done"), "failed": ("✗", "class:failed")}
 
 
@@ -41,6 +42,7 @@ class Figures:
     jobs: int = 0
     mode: str = ""
     branch: str = ""
+    changed: int = 0  # files that differ from what was committed
     note: str = ""  # instead of a model, while there is none
     sandboxed: bool | None = None
     vi: str = ""  # the mode of vi keys
@@ -169,18 +171,20 @@ def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line
 # The status line
 
 
-def render_status(figures: Figures, width: int) -> Line:
-    """The status line. What matters least is left out first where there is not room for all; the permission mode, and
-    whether a sandbox holds, stay to the last."""
-    segments = {order: spans for order, spans in _segments(figures) if spans}
+def render_status(figures: Figures, width: int, parts: Sequence[str] = ()) -> Line:
+    """The status line: all `parts`, or those that are named, in their order. What matters least, or is named last, is
+    left out first where there is not room for all, and the model's name cut before what is left."""
+    found = {name: spans for name, spans in _segments(figures) if spans}
+    segments = {name: found[name] for name in ("vi", *parts) if name in found} if parts else found
+    leaving = [name for name in ((*parts[::-1], "vi") if parts else _LEAVING) if name in segments]
     while segments and (over := sum(map(line_width, segments.values())) + 3 * (len(segments) - 1) - width) > 0:
-        last = max(segments)
-        if last <= _COST and (left := line_width(segments.get(_MODEL, ())) - over) >= LEAST_NAME:
+        last = leaving[0]
+        if last in (_MODEL, _COST) and (left := line_width(segments.get(_MODEL, ())) - over) >= LEAST_NAME:
             segments[_MODEL] = cut_line(segments[_MODEL], left)
         elif len(segments) == 1:
             segments[last] = cut_line(segments[last], width)
         else:
-            del segments[last]
+            del segments[last], leaving[:1]
     line: list[Span] = []
     for number, spans in enumerate(segments.values()):
         line += [("class:dim", " │ ")] if number else []
@@ -188,28 +192,29 @@ def render_status(figures: Figures, width: int) -> Line:
     return tuple(line)
 
 
-def _segments(figures: Figures) -> Iterator[tuple[int, Line]]:
-    """Segments in the order they stand in, each with how soon it is left out."""
+def _segments(figures: Figures) -> Iterator[tuple[str, Line]]:
+    """The parts by name, in the order they stand in."""
     if figures.vi:
-        yield 1, (("class:mode", figures.vi.upper()),)
+        yield "vi", (("class:mode", figures.vi.upper()),)
     if figures.note:
         yield _MODEL, (("class:status", figures.note),)
     if figures.model:
         effort: Line = (("class:dim", f" {figures.effort}"),) if figures.effort else ()
         yield _MODEL, (("class:status", figures.model.partition("/")[2] or figures.model), *effort)
     if figures.advisor:
-        yield 6, (("class:advice", f"◆ {figures.advisor}"),)
+        yield "advisor", (("class:advice", f"◆ {figures.advisor}"),)
     if figures.context:
-        yield 4, _context(figures)
+        yield "context", _context(figures)
     if figures.cost is not None:
         yield _COST, (("class:status", cost_line(figures.cost)),)
-        yield 7, _shares(figures.cost)
+        yield "shares", _shares(figures.cost)
     if figures.jobs:
-        yield 5, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
+        yield "jobs", (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
     if figures.mode:
-        yield 0, (("class:mode", figures.mode), *_held(figures))
+        yield "mode", (("class:mode", figures.mode), *_held(figures))
     if figures.branch:
-        yield 8, (("class:dim", f"⎇ {figures.branch}"),)
+        changed = f" ±{figures.changed}" if figures.changed else ""
+        yield "branch", (("class:dim", f"⎇ {figures.branch}{changed}"),)
 
 
 def _held(figures: Figures) -> Line:
@@ -235,12 +240,22 @@ def cost_line(cost: Cost) -> str:
 
 
 def _shares(cost: Cost) -> Line:
-    """Who has spent it, where it was not the executor of the first agent alone."""
+    """Who has spent it, where it was not the executor of the first agent alone: what adds up to the whole as it is
+    shown, and how much of it the agents below have spent."""
     below = sum((usd for path, usd in cost.by_agent.items() if path != ROOT), Decimal(0))
-    named = (("executor", cost.executor), ("advisor", cost.advisor), ("tree", below))
-    if not (cost.advisor or below):
-        return ()
-    return (("class:dim", " · ".join(f"{name} {money(usd)}" for name, usd in named if usd)),)
+    parts = {"executor": cost.executor, "advisor": cost.advisor, "other": cost.other}
+    parts = {name: usd for name, usd in parts.items() if usd}
+    step = Decimal("0.0001") if cost.total < 1 else Decimal("0.01")
+    told = [f"{name} ${usd}" for name, usd in _rounded(cost.total, parts, step).items()] if len(parts) > 1 else []
+    of_it = [f"{'of it ' if told else ''}agents ${below.quantize(step)}"] if below else []
+    return (("class:dim", ", ".join(filter(None, (" + ".join(told), *of_it)))),) if told or of_it else ()
+
+
+def _rounded(total: Decimal, parts: Mapping[str, Decimal], step: Decimal) -> dict[str, Decimal]:
+    """The parts rounded so that they add up to the rounded total: the largest has what is left over."""
+    found = {name: usd.quantize(step) for name, usd in parts.items()}
+    found[max(parts, key=lambda name: parts[name])] += total.quantize(step) - sum(found.values())
+    return found
 
 
 def short_advisors(named: str) -> str:

@@ -1,0 +1,54 @@
+"""What is around a session: the branch that is checked out, how much has changed since, and the project's files."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sagent.repl.project import branch_of, changed_files, list_files
+from sagent.repl.tasks import Tasks
+
+PAUSE, REST = 0.3, 1.0  # seconds in which several causes to look are one; between one look and the next
+
+
+class Surroundings:
+    """Looks again when something may have changed them, and tells branch and number of changed files."""
+
+    def __init__(self, cwd: Callable[[], Path], tasks: Tasks, tell: Callable[[str, int], None]) -> None:
+        self._cwd, self._tasks, self._tell = cwd, tasks, tell
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._again_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
+        self._files: Sequence[str] = ()
+        self._stale = True  # the files
+
+    def look_soon(self) -> None:
+        """Look when what happens now is over."""
+        self._stale = True
+        if self._timer is None:
+            self._timer = self._loop.call_at(max(self._loop.time() + PAUSE, self._again_at), self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._looking is not None and not self._looking.done():
+            self.look_soon()
+        else:
+            self._looking = self._tasks.spawn(self._look())
+
+    async def _look(self) -> None:
+        cwd = self._cwd()
+        branch = await asyncio.to_thread(branch_of, cwd)
+        self._tell(branch, await changed_files(cwd) if branch else 0)
+        self._again_at = self._loop.time() + REST
+
+    def files(self) -> Sequence[str]:
+        """The project's files, listed again where something may have changed. Blocks: for a thread."""
+        if self._stale:
+            self._stale = False
+            listing = asyncio.run_coroutine_threadsafe(list_files(self._cwd()), self._loop)
+            self._files = listing.result()
+        return self._files
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
