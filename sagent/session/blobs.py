@@ -111,6 +111,19 @@ class BlobDirectory:
         return path
 
 
+def link(source: str, target: str) -> None:
+    """A file that is never written to again once more; a copy where the file system cannot. What is there stays.
+    Raises OSError."""
+    import shutil
+
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def sync_path(path: Path) -> None:
     """Have a file, or a directory's names, on the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

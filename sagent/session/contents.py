@@ -351,12 +351,26 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What followed was damaged: so many entries were `kept`, the rest is in the file `aside`."""
+    """The log was damaged; the file as it was is kept as `aside`. So many entries before this one were `kept`. Where it
+    stands in the place of what is `lost`, these are the kinds of its lines, "?" where that cannot be told. `mended`
+    lines were put back as they were written."""
 
     kept: int
     dropped_bytes: int
     aside: str
     reason: str
+    lost: tuple[str, ...] | None = None  # in one of an earlier version, which says only how many bytes
+    mended: int = 0
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether something is lost."""
+        return bool(self.lost) or (self.lost is None and self.dropped_bytes > 0)
+
+    @property
+    def has_lost_cost(self) -> bool:
+        """Whether what is lost may have told what something cost."""
+        return self.is_gap and (self.lost is None or bool({"?", "reserved", "spent"} & set(self.lost)))
 
 
 @dataclass(frozen=True, slots=True)

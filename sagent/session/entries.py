@@ -48,6 +48,16 @@ def seal(parent: str, content: Content) -> Entry:
     except RecursionError as error:
         raise ValueError("the body is nested too deeply") from error
     at = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    return _sealed(parent, at, kind, text)
+
+
+def seal_again(parent: str, entry: Entry, body: Mapping[str, object] | None = None) -> Entry:
+    """An entry that follows another one than it did; with `body`, it says this."""
+    said = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))] if body is None else canonical_bytes(body)
+    return _sealed(parent, entry.at, entry.kind, said)
+
+
+def _sealed(parent: str, at: str, kind: str, text: bytes) -> Entry:
     rest = b'"at":"%b","body":%b%b' % (at.encode(), text, _tail(kind, parent))
     entry_id = _hash(rest)
     return Entry(entry_id, parent, at, kind, b'{"id":"%b",%b' % (entry_id.encode(), rest))

@@ -23,13 +23,17 @@ from sagent.session.contents import (
     MessageWithdrawn,
     Opened,
     Released,
+    Repaired,
     Reserved,
     ResultEntry,
 )
 from sagent.session.entries import Entry, unreadable
 from sagent.session.table import kind_of
 from sagent.session.view import LogView, MemoryLogView
-from sagent.usage import Charge, Totals
+from sagent.usage import Charge, Totals, Usage
+
+LOST = Charge("in a damaged log", Usage(), role="lost", provider="lost")
+"""Stands for charges that nobody knows."""
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Content)
@@ -362,9 +366,10 @@ def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
     """Every charge, those of abandoned branches too: they were paid. A call that was reserved and of which no more is
-    known (its process was killed, or makes it now) counts with its worst case."""
+    known (its process was killed, or makes it now) counts with its worst case. For what a damaged log has lost there
+    is one without a price."""
     reserved: dict[str, Charge] = {}
-    for entry in _every(entries, "reserved", "spent"):
+    for entry in _every(entries, "reserved", "spent", "repaired"):
         match entry.content:
             case Reserved(charge):
                 reserved[entry.id] = charge
@@ -373,6 +378,8 @@ def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
             case ChargeEntry(charge, of):
                 reserved.pop(of, None)
                 yield charge
+            case Repaired(has_lost_cost=True):
+                yield LOST
             case _:
                 pass
     yield from reserved.values()

@@ -76,7 +76,8 @@ class LogSegment:
     `begins` is its first entry's kind, `parent` what that follows, `left` the line before where it is a fork;
     `forks` are the entries that were taken up again; `named` what is said of children: by which entry, its kind,
     agent, entry; `blobs` the names of blobs and the entries that name them; `spilled` the session, the blob and the
-    entry of a text whose whole was put aside; `torn` the bytes of an unfinished line at its end.
+    entry of a text whose whole was put aside; `torn` the bytes of an unfinished line at its end; `repairs` what it says
+    of those, each with its line and its time.
     """
 
     parent: str = ""
@@ -93,7 +94,7 @@ class LogSegment:
     blobs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     spilled: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     session: str = ""
-    asides: list[str] = field(default_factory=list[str])
+    repairs: list[tuple[int, str, Repaired]] = field(default_factory=list[tuple[int, str, Repaired]])
     problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def named_blobs(self, names: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -107,6 +108,7 @@ class _Line(NamedTuple):
 
     id: str
     parent: str
+    at: str
     kind: str
     body: Mapping[str, object]
     own: bool  # its content matches its id
@@ -156,7 +158,7 @@ def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
             found.redacted += not told.own
             if told.kind in _TOLD or b'"blob":"' in line:
                 _note(found, told)
-            if b"/blobs/" in line and told.kind in ("result", "compacted"):
+            if told.kind in ("result", "compacted") and b"/blobs/" in line:
                 found.spilled.extend((*name, told.id) for name in _spilled(line))
     return found
 
@@ -204,15 +206,15 @@ def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object
     """A line by its bytes. Raises ValueError for one that is not what a log has."""
     rest = b"{" + line[_REST:-1]
     name = hashlib.sha256(rest).hexdigest()
-    own = line[:_REST] == b'{"id":"%b",' % name.encode()
+    own = line.startswith(b'{"id":"%b",' % name.encode())
     if not own:
         name = line[_ID : _ID + 64].decode("ascii", "replace")
-        if name not in redacted or line[:_REST] != b'{"id":"%b",' % name.encode():
+        if name not in redacted or not line.startswith(b'{"id":"%b",' % name.encode()):
             raise ValueError("the content does not match its id")
     told = as_object(parse(rest))
     kind, parent = as_str(told.get("kind")), as_str(told.get("parent"))
     if len(told) == 4 and _BEGINNING.match(rest) and "parent" in told and kind.isascii() and kind.isidentifier():
-        return _Line(name, parent, kind, as_object(told.get("body")), own)
+        return _Line(name, parent, as_str(told["at"]), kind, as_object(told.get("body")), own)
     raise ValueError("this is not the line of an entry")
 
 
@@ -238,8 +240,8 @@ def _note(found: LogSegment, told: _Line) -> None:
             found.named.append((told.id, told.kind, agent, entry))
         case Opened(session):
             found.session = found.session or session
-        case Repaired(aside=aside):
-            found.asides.append(aside)
+        case Repaired() as repaired:
+            found.repairs.append((found.lines, told.at, repaired))
         case MessageEntry(message) | MessageReceived(message) | MessagePosted(message=message):
             blobs = message.blobs
         case ResultEntry(result):

@@ -11,7 +11,7 @@ from typing import Self
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.session.blobs import BlobDirectory
+from sagent.session.blobs import BlobDirectory, link
 from sagent.session.entries import Entry
 from sagent.session.folds import origin, spend, title
 from sagent.session.lock import Lock
@@ -19,6 +19,7 @@ from sagent.session.log import FileLog, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
 
 LAST = "last-opened"  # the file beside the sessions of a working directory that names the one opened last
+REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
 _BEGUN = 600  # seconds in which a copy surely has its lock
 
@@ -36,6 +37,7 @@ class Session:
         self._blobs = BlobDirectory(path / "blobs")
         self._logs: dict[str, FileLog] = {}
         try:
+            _check_repaired(path)
             if is_session(path):
                 check_version(path, "go on with it")
             self._blobs.sweep()
@@ -109,6 +111,12 @@ class Summary:
     unpriced: tuple[str, ...] = ()
     size: int = 0
     problem: str = ""
+
+
+def _check_repaired(path: Path) -> None:
+    """Raises SessionCorrupt for a session of which some logs are still the damaged ones."""
+    if any(path.glob(f"{REPAIRED}2*")):
+        raise SessionCorrupt(f"{path}: a repair of it was cut short. `sagent sessions repair {path}` finishes it.")
 
 
 def is_session(path: Path) -> bool:
@@ -266,6 +274,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
 
     if not is_session(source):
         raise SessionNotFound(f"no session at {source}")
+    _check_repaired(source)
     home = sessions_of(state, cwd)
     make_directory(home)
     _sweep_copies(home)
@@ -283,7 +292,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
             _end_at_line(target)  # of one in use, the last line may not be whole
         if (source / "blobs").is_dir():
             unfinished = shutil.ignore_patterns("scratch-*")
-            shutil.copytree(source / "blobs", made / "blobs", ignore=unfinished, copy_function=_link)
+            shutil.copytree(source / "blobs", made / "blobs", ignore=unfinished, copy_function=link)
         if entry:
             with Session.open(made) as session:
                 log = session.log()
@@ -323,18 +332,6 @@ def _end_at_line(file: Path) -> None:
         stream.truncate(0)
 
 
-def _link(source: str, target: str) -> None:
-    """The same file once more, where the file system can; blobs never change."""
-    import shutil
-
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        return
-    except OSError:
-        shutil.copy2(source, target)
-
-
 def delete(path: Path) -> None:
     """Delete a session: its logs, blobs and lock, and its directory if nothing else is in it.
 
@@ -345,10 +342,10 @@ def delete(path: Path) -> None:
     if not is_session(path):
         raise SessionNotFound(f"no session at {path}")
     with closing(Lock(path)):
-        for directory in (path / "root", path / "blobs"):
+        for directory in (path / "root", path / "blobs", *path.glob(f"{REPAIRED}*")):
             if directory.is_dir() and not directory.is_symlink():
                 shutil.rmtree(directory)
-        for file in path.glob("root.jsonl*"):
+        for file in (*path.glob("root.jsonl*"), *path.glob("signed.json*.damaged-*")):
             file.unlink()
         path.joinpath("lock").unlink()
     if not any(path.iterdir()):

@@ -301,6 +301,10 @@ def _read_summary(value: object) -> tuple[int, str] | None:
     return (as_int(summary.get("at")), as_str(summary.get("text"))) if (summary := as_object(value)) else None
 
 
+def _read_lost(value: object) -> tuple[str, ...] | None:
+    return None if value is None else _strings(value)
+
+
 def _write_notes(notes: Sequence[tuple[str, str]]) -> object:
     return [{"sender": sender, "text": text} for sender, text in notes] or None
 
@@ -362,7 +366,7 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
     _Form("failed", contents.FailedEntry),
     _Form("label", contents.Label),
     _Form("forked", contents.Forked),
-    _Form("repaired", contents.Repaired),
+    _Form("repaired", contents.Repaired, lost=_Member(_read_lost, optional=True)),
 )
 _BY_CLASS: "Mapping[object, _Form[contents.Content]]" = {form.of: form for form in _TABLE}
 _BY_KIND: "Mapping[str, tuple[_Form[contents.Content], ...]]" = {

@@ -1,4 +1,4 @@
-"""Whether a session is what was written, and what to keep of one that is not.
+"""Whether a session is what was written.
 
 A hash chain shows damage and edits. Whoever may write the directory can also rewrite all of it with new hashes, or cut
 whole entries from the end of the root's log; against that, compare the head with one that was kept elsewhere (every
@@ -10,21 +10,18 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
+from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
-from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
 from sagent.session.contents import Repaired
 from sagent.session.lock import Lock
-from sagent.session.log import FileLog, read_log
-from sagent.session.names import agent_of, is_agent
+from sagent.session.names import is_agent
 from sagent.session.segment import ASTRAY, UNKNOWN, LogSegment, Place, check, find_ids, split
 from sagent.session.signature import (
     SIGNATURE,
@@ -35,8 +32,9 @@ from sagent.session.signature import (
     sign,
     state,
 )
-from sagent.session.store import is_session, log_files
-from sagent.session.view import session_of
+from sagent.session.store import is_session
+
+_ASIDE = ".damaged-"  # in the name of a file that was put aside when the session was repaired
 
 Each: TypeAlias = Callable[[Callable[[Place], LogSegment], Iterable[Place]], Iterable[LogSegment]]
 """Does one thing to each of many, here or in other processes: `map`, or the `map` of an executor. In order."""
@@ -57,7 +55,8 @@ class Proof:
     the lock and what `notes` tell.
 
     `heads` are the last ids by agent. Without problems every entry and every blob is as it was written, but for what is
-    `redacted`: entries and blobs that secrets were taken out of when they were exported.
+    `redacted`: entries and blobs that secrets were taken out of when they were exported. In `gaps`, damaged
+    entries were lost; whoever repaired the log then says that the others are as they were.
     """
 
     session: str
@@ -68,21 +67,12 @@ class Proof:
     notes: tuple[str, ...]
     redacted: int = 0
     signer: str = ""
+    gaps: int = 0
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What was found, each told once."""
         return tuple(dict.fromkeys(problem for part in self.parts for problem in part.problems))
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """A log of which a good prefix was kept; `aside` is the damaged file, whole."""
-
-    file: Path
-    kept: int  # entries
-    dropped: int  # bytes
-    aside: Path
 
 
 def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Each = map) -> Proof:
@@ -133,49 +123,9 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     return session / SIGNATURE
 
 
-def repair(path: Path) -> tuple[Repair, ...]:
-    """Keep the good prefix of every damaged log of a session and move the damaged file aside; say so in the log.
-
-    `path` is the session or one of its files. Raises SessionBusy, SessionNotFound and OSError; at no moment is there
-    less on the disk than before.
-    """
-    session = path if path.is_dir() else session_of(path)
-    if not is_session(session):
-        raise SessionNotFound(f"no session at {session}")
-    with closing(Lock(session)):
-        return tuple(done for file in log_files(session) if (done := _repair_log(session, file)))
-
-
 def _put(file: Path, data: bytes) -> None:
     with atomic_write(file) as written:
         written.write(data)
-
-
-def _repair_log(session: Path, file: Path) -> Repair | None:
-    kept = size = 0
-    try:
-        for entry in read_log(file):
-            kept, size = kept + 1, size + len(entry.line)
-    except SessionCorrupt as error:
-        reason = str(error)
-    else:
-        return None
-    import shutil
-
-    aside = file.with_name(f"{file.name}.damaged-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
-    shutil.copy2(file, aside)
-    sync_path(aside)
-    dropped = aside.stat().st_size - size
-    whole = file.with_name(f"{file.name}.repaired")
-    shutil.copy2(file, whole)
-    with whole.open("r+b") as stream:
-        stream.truncate(size)
-    sync_path(whole)
-    whole.replace(file)
-    with closing(FileLog(session, agent_of(session, file), blobs=BlobDirectory(session / "blobs"))) as log:
-        log.append(Repaired(kept, dropped, aside.name, reason))
-        log.sync()
-    return Repair(file, kept, dropped, aside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +148,7 @@ class _Log:
     redacted: int = 0
     problems: list[str] = field(default_factory=list[str])
     stretches: list[LogSegment] = field(default_factory=list[LogSegment])
+    marks: set[str] = field(default_factory=set[str])  # with which damaged files were put aside
 
     @property
     def named(self) -> Iterator[tuple[str, str, str, str]]:
@@ -227,6 +178,7 @@ class _Record:
         self.notes: list[str] = []
         self.strangers = strangers  # problems with files that are no part of a session
         self.signer = ""
+        self.gaps = 0
         self.names: set[str] = set()  # the session's own, and those of the ones that it is a copy of
         self.reached: set[str] = set()  # agents whose logs are the root's, or named by one that is reached
         self.logs: dict[str, _Log] = {}
@@ -260,6 +212,7 @@ class _Record:
             notes=tuple(self.notes),
             redacted=sum(log.redacted for log in self.logs.values()) + len(blobs & self.blobs.keys()),
             signer=self.signer,
+            gaps=self.gaps,
         )
 
     def path(self, name: str) -> str:
@@ -298,12 +251,27 @@ class _Record:
                 f"{name}: {stretch.torn} bytes of an unfinished entry at the end: its writer was killed, or is still "
                 "at work; opening the session cuts it off"
             )
+        for line, at, repaired in stretch.repairs:
+            log.marks.add(repaired.aside.rpartition(_ASIDE)[2])
+            if repaired.is_gap:
+                self._tell_gap(f"{name}, line {log.entries + line}", at, repaired)
         log.first = log.first or stretch.first
         log.last = stretch.last or log.last
         log.entries += stretch.lines
         log.redacted += stretch.redacted
         log.stretches.append(stretch)
         forks.extend(stretch.forks)
+
+    def _tell_gap(self, where: str, at: str, repaired: Repaired) -> None:
+        """That entries are lost, which no chain shows any more."""
+        self.gaps += 1
+        lost = repaired.lost or ("?",)
+        what = f"{len(lost)} or more lines" if "?" in lost else f"{count(len(lost), 'line')} ({', '.join(lost)})"
+        self.notes.append(
+            f"{where}: a gap: {what}, {repaired.dropped_bytes} bytes, were damaged and left out in the repair of "
+            f"{at[:10]}. What follows is chained anew, so that no earlier head or signature fits; {repaired.aside} is "
+            "the file as it was."
+        )
 
     def _children(self) -> None:
         """What logs say of the logs of other agents."""
@@ -420,8 +388,8 @@ class _Record:
         if not (head := self.asked.head):
             return
         problem = (
-            f"{self.where}: no entry {head} in the root's log: its end is missing, or it was rewritten, or it is "
-            "another session"
+            f"{self.where}: no entry {head} in the root's log: its end is missing, or it was rewritten (by a "
+            "repair too, where that left a gap), or it is another session"
         )
         root = self.logs.get("root")
         if root is None or root.lacks([head]):
@@ -432,12 +400,12 @@ class _Record:
 
     def _others(self) -> None:
         """Files that are no part of a session."""
-        stretches = ((agent, stretch) for agent, log in self.logs.items() for stretch in log.stretches)
-        asides = {f"{Path(agent).parent / aside}" for agent, stretch in stretches for aside in stretch.asides}
+        marks = set[str]().union(*(log.marks for log in self.logs.values()))
         problems = list(self.strangers)
         known = {name for _, name in _logs(self.files)} | {"lock", STATEMENT, SIGNATURE}
         for name in sorted(self.files.keys() - known):
-            if name in asides:
+            of, _, mark = name.rpartition(_ASIDE)
+            if of in known and mark in marks:
                 self.notes.append(f"{self.path(name)} was set aside when the log was repaired; it is not checked.")
             elif not name.startswith("blobs/"):
                 problems.append(f"{self.path(name)}: no part of a session; not checked")

@@ -183,8 +183,8 @@ def damaged(file: Path, number: int, reason: str) -> SessionCorrupt:
     """The error for a line of a log, counted from 1."""
     session = session_of(file)
     return SessionCorrupt(
-        f"{file}, line {number}: {reason}. `sagent sessions repair {session}` moves the file aside and keeps the "
-        f"{number - 1} entries before that line."
+        f"{file}, line {number}: {reason}. `sagent sessions repair {session}` keeps every entry that is intact, "
+        "and the damaged file beside them."
     )
 
 

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagent.errors import SessionCorrupt
@@ -11,6 +12,7 @@ from sagent.messages import DENIED
 from sagent.rewind.plan import REWIND
 from sagent.session import contents
 from sagent.session.entries import Entry, parse_line
+from sagent.session.folds import LOST
 from sagent.session.names import agent_of
 from sagent.session.stored import StoredMessage
 from sagent.session.touches import Touched
@@ -45,7 +47,7 @@ _DETAILS: Mapping[type[contents.Content], Sequence[str]] = {
     contents.MessageDelivered: ("to",),
     contents.JobEntry: ("job", "tool", "state"),
     contents.Forked: (),
-    contents.Repaired: ("kept", "dropped_bytes"),
+    contents.Repaired: ("reason", "dropped_bytes"),
 }
 """What is shown of the entries that are remarks, by their fields."""
 
@@ -140,6 +142,9 @@ class LogReader:
                 more = f" and {len(paths) - MOST_FILES} more" if len(paths) > MOST_FILES else ""
                 named = ", ".join(paths[:MOST_FILES]) + more
                 return [Remark(agent, "files rewound", (("", named),), at)] if tool == REWIND and ended else []
+            case contents.Repaired(has_lost_cost=True) as repaired:
+                remark = Remark(agent, entry.kind, _details(entry.kind, repaired) or (), at)
+                return [remark, Charged(agent, replace(LOST, agent=agent))]
             case content:
                 details = _details(entry.kind, content)
                 return [] if details is None else [Remark(agent, entry.kind, details, at)]

@@ -74,9 +74,11 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
     proof = verify(session)
     torn = [problem for problem in proof.problems if "unfinished entry" in problem]
     if len(torn) < len(proof.problems):
+        logs = any(part.problems for part in proof.parts if part.name.startswith("log of "))
+        advice = "`sagent sessions repair` keeps what is intact; " if logs else ""
         raise SessionCorrupt(
             f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` shows all; "
-            "`sagent sessions repair` keeps the good beginning; --format html shows what can be read)"
+            f"{advice}--format html shows what can be read)"
         )
     with tempfile.TemporaryDirectory(prefix="sagent-") as scratch:
         return _Bundle(session, Path(scratch), redaction).write(out, proof, settings, torn)

@@ -32,7 +32,7 @@ ROOT = "root"
 BRIEF = 12  # lines of a text that are shown
 WIDTH = 100  # characters of a call's arguments that are shown
 _LEFT_OUT = ("sent", "files rewound")  # remarks that are not shown
-_DETAILS = {"spawned": ("agent",), "job": ("job", "state"), "repaired": ()}  # where not all of them are
+_DETAILS = {"spawned": ("agent",), "job": ("job", "state")}  # where not all of them are
 
 
 @dataclass(slots=True)

@@ -145,7 +145,7 @@ _SENTENCES: Mapping[str, Sequence[str]] = {
     "handoff": ("Work was handed on", " from {from}", " to {to}"),
     "job": ("{job}", " ({tool})", " is {state}"),
     "notice": ("{text}",),
-    "repaired": ("The log was repaired", ": {kept} entries stay", ", {dropped_bytes} bytes do not"),
+    "repaired": ("The log was repaired: {reason}", " ({dropped_bytes} bytes)"),
     "returned": ("{agent} is done",),
     "sent": ("A message", " to {to}", ", due {due}", ": {text}"),
     "spawned": ("{agent} begins", " with {model}"),

@@ -31,8 +31,9 @@ COMMAND = "import sys; from sagent.cli.commands.{0} import run_{0}; sys.exit(run
 
 @dataclass(frozen=True)
 class Speeds:
-    """MB/s of `sagent verify`, its start left out; seconds and MB of a page; seconds of a listing, of 100 sessions and
-    of 1,000.
+    """MB/s of `sagent verify`, its start left out, of a log with results of 5 kB, and of one with blobs too; MB/s of
+    sha256 alone, line by line, of the first. Seconds and MB of a page; seconds of a listing, of 100 sessions and of
+    1,000.
 
     Of a log of a million entries: seconds from start to end of a run that goes on with it, its peak in MB, the size in
     MB, and what `json.loads` of each line and sha256 of all of it take alone, in seconds. Of a session of 500,000
@@ -40,6 +41,8 @@ class Speeds:
     """
 
     verify: float
+    verify_sha256: float
+    verify_blobs: float
     page: float
     page_size: float
     listing: float
@@ -54,11 +57,8 @@ class Speeds:
 
 def measure() -> Speeds:
     """Every figure."""
-    with sessions(1, turns=10_000, size=8_000, blobs=500) as (environment, (session,)):
-        size = sum(file.stat().st_size for file in session.rglob("*") if file.is_file()) / 1e6
-        whole = median(timed(["verify", str(session)], environment) for _ in range(RUNS))
-    with sessions(1, turns=1, size=100) as (environment, (session,)):
-        verify = size / (whole - median(timed(["verify", str(session)], environment) for _ in range(RUNS)))
+    verify = verifying(turns=10_000, size=5_000)
+    verify_blobs, _ = verifying(turns=10_000, size=8_000, blobs=500)
     with sessions(1, turns=2_000, size=3_000) as (environment, (session,)):
         out = session.parent / "page.html"
         page = median(
@@ -69,7 +69,21 @@ def measure() -> Speeds:
         listing = median(timed(["sessions", "list"], environment) for _ in range(RUNS))
     with sessions(1_000, turns=20, size=2_000) as (environment, _):
         thousand = median(timed(["sessions", "list"], environment) for _ in range(RUNS))
-    return Speeds(verify, page, page_size, listing, thousand, *go_on_with_a_million(), compaction())
+    return Speeds(*verify, verify_blobs, page, page_size, listing, thousand, *go_on_with_a_million(), compaction())
+
+
+def verifying(*, turns: int, size: int, blobs: int = 0) -> tuple[float, float]:
+    """MB/s of `sagent verify`, its start left out, and of sha256 line by line of the log alone."""
+    with sessions(1, turns=1, size=100) as (environment, (session,)):
+        start = median(timed(["verify", str(session)], environment) for _ in range(RUNS))
+    with sessions(1, turns=turns, size=size, blobs=blobs) as (environment, (session,)):
+        whole = sum(file.stat().st_size for file in session.rglob("*") if file.is_file()) / 1e6
+        taken = median(timed(["verify", str(session)], environment) for _ in range(RUNS)) - start
+        lines = (session / "root.jsonl").read_bytes().splitlines(keepends=True)
+    started = time.monotonic()
+    for line in lines:
+        hashlib.sha256(line)
+    return whole / taken, sum(map(len, lines)) / 1e6 / (time.monotonic() - started)
 
 
 def go_on_with_a_million(entries: int = 1_000_000) -> tuple[float, float, float, float, float]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import sagent.session.segment as stretch
 import sagent.session.verify as proof_module
 from sagent.codec import encode_message
-from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
+from sagent.errors import SessionCorrupt, SessionNotFound
 from sagent.lib.json import canonical_bytes
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
@@ -21,9 +21,10 @@ from sagent.session.entries import read_body, seal
 from sagent.session.folds import history
 from sagent.session.log import read_log
 from sagent.session.names import log_file
+from sagent.session.repair import repair
 from sagent.session.store import Session, copy, log_files, named_logs, summarize
 from sagent.session.stored import StoredMessage
-from sagent.session.verify import repair, verify
+from sagent.session.verify import verify
 from sagent.session.view import session_of
 from sagent.transcript.export import export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
@@ -267,18 +268,6 @@ def test_links_are_not_followed(session: Path, tmp_path: Path):
     assert "no plain file" in problem
 
 
-def test_a_repaired_session_verifies_and_tells_what_was_set_aside(session: Path):
-    file = session / "root.jsonl"
-    file.write_bytes(file.read_bytes()[:-9])
-    with Session.open(session):
-        pass
-    file.write_bytes(file.read_bytes().replace(b'"text":"look"', b'"text":"kool"'))
-    (done,) = repair(session)
-    proof = verify(session)
-    assert proof.problems == ()
-    assert any(done.aside.name in note for note in proof.notes)
-
-
 def test_a_blob_that_is_gone_shows_at_the_entry_that_names_it(session: Path):
     (entry,) = [entry for entry in read_log(session / "root.jsonl") if entry.kind == "message"]
     for blob in (session / "blobs").iterdir():
@@ -335,34 +324,6 @@ def test_what_is_no_session_is_not_found(tmp_path: Path):
         repair(tmp_path)
 
 
-def test_repair_keeps_the_good_prefix_and_the_damaged_file(session: Path):
-    file = session / "root.jsonl"
-    good = list(read_log(file))
-    damaged = file.read_bytes().replace(b'"text":"look"', b'"text":"kool"')
-    file.write_bytes(damaged)
-    (done,) = repair(session)
-    assert (done.file, done.kept) == (file, 2)
-    assert done.dropped == sum(len(entry.line) for entry in good[2:])
-    assert done.aside.read_bytes() == damaged
-    *kept, note = read_log(file)
-    assert kept == good[:2]
-    assert (note.kind, note.parent) == ("repaired", good[1].id)
-    assert read_body(note)["aside"] == done.aside.name
-    assert summarize(session).problem == ""
-    with Session.open(session) as again:
-        assert history(again.log().entries(), again.log().blobs.get) == ()
-    assert repair(session) == ()
-
-
-def test_repair_of_a_first_line_leaves_an_empty_conversation(session: Path):
-    file = session / "root" / "review.jsonl"
-    file.write_bytes(b"\n" + file.read_bytes())
-    (done,) = repair(file)
-    assert (done.file, done.kept) == (file, 0)
-    assert [entry.kind for entry in read_log(file)] == ["repaired"]
-    assert done.aside.stat().st_mode & 0o777 == file.stat().st_mode & 0o777 == 0o600
-
-
 def test_a_child_may_be_called_root(session: Path):
     with Session.open(session) as made:
         for name in ("root/root", "root/root/root"):
@@ -393,11 +354,6 @@ def test_what_is_called_like_a_log_and_is_none_is_told_and_not_read(session: Pat
     assert sorted(problem.rpartition(": ")[0] for problem in told) == sorted(
         map(str, (root / "pipe.jsonl", root / "link.jsonl", *odd))
     )
-
-
-def test_repair_waits_for_nobody(session: Path):
-    with Session.open(session), pytest.raises(SessionBusy):
-        repair(session)
 
 
 def test_a_damaged_blob_is_not_given_out(session: Path):

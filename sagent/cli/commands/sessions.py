@@ -15,9 +15,9 @@ from sagent.errors import UsageError
 from sagent.lib.text import Table, count, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
+from sagent.session.repair import repair
 from sagent.session.retention import Glance, age, glance, glances, prune, remove
 from sagent.session.store import named_logs, summarize
-from sagent.session.verify import repair
 from sagent.usage import Totals
 
 
@@ -52,7 +52,7 @@ def run_sessions(argv: Sequence[str]) -> int:
         help="conversation alone if left out",
     )
     _prune_flags(operations.add_parser("prune", help="delete old sessions of this directory"))
-    for name, what in (("delete", "delete sessions"), ("repair", "keep the good part of a damaged log")):
+    for name, what in (("delete", "delete sessions"), ("repair", "keep what is intact of a damaged log")):
         operations.add_parser(name, help=what).add_argument("session", nargs="+", help="a path, an id or a beginning")
     for each in operations.choices.values():
         each.add_cwd()
@@ -84,8 +84,10 @@ def _repair(settings: Settings, given: argparse.Namespace) -> int:
         path = session_path(settings, name)
         repairs = repair(path)
         for done in repairs:
-            kept = f"kept {done.kept} entries, dropped {done.dropped} bytes"
-            _say(f"{done.file}: {kept}; the damaged one is {done.aside}")
+            told = [f"kept {count(done.kept, 'entry', 'entries')}"]
+            told += [f"put {count(done.mended, 'line')} back as written"] if done.mended else []
+            told += [f"lost {done.dropped} bytes in {count(done.gaps, 'gap')}"] if done.gaps else []
+            _say(f"{done.file}: {', '.join(told)}; the file as it was is {done.aside}")
         if not repairs:
             _say(f"{path}: nothing to repair")
     return 0

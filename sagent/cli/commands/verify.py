@@ -104,10 +104,11 @@ def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
         logs = any(part.problems for part in proof.parts if part.name.startswith("log of "))
         if logs and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
-            yield f"`sagent sessions repair {path}` keeps the good beginning of a damaged log."
+            yield f"`sagent sessions repair {path}` keeps what is intact of a damaged log."
     else:
-        but = f", but for {proof.redacted} redacted" if proof.redacted else ""
-        yield f"OK: what is checked above is as it was written{but}"
+        but = [f"{proof.redacted} redacted"] if proof.redacted else []
+        but += [count(proof.gaps, "gap")] if proof.gaps else []
+        yield f"OK: what is checked above is as it was written{', but for ' * bool(but)}{' and '.join(but)}"
 
 
 def _as_json(path: Path, proof: Proof, signed: str) -> dict[str, object]:
@@ -120,6 +121,7 @@ def _as_json(path: Path, proof: Proof, signed: str) -> dict[str, object]:
         "entries": proof.entries,
         "blobs": proof.blobs,
         "redacted": proof.redacted,
+        "gaps": proof.gaps,
         "signer": proof.signer,
         "signed": signed,
         "parts": [{"name": part.name, "checked": part.checked, "problems": part.problems} for part in proof.parts],
