@@ -4,7 +4,7 @@ what it did send, summaries included. All of it is read off the log."""
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias
@@ -25,6 +25,7 @@ LIFE = 300.0  # seconds for which a provider's cache is believed where nothing s
 SMALLEST = 4_096  # tokens: some cache no request below that
 MEDIA = 1_500  # tokens of an image or a document, about
 FRAME = 150  # bytes of an entry of a message or result around what it says, about
+INSTRUCTION = 215  # tokens of what asks for a summary, about
 LEAST, USUAL, MOST = 0.1, 0.28, 0.8  # tokens to a byte of what is said
 _KINDS = ("request", "spent", "message", "result", "compacted", "forked")
 _MARK = b'"kind":"compacted"'
@@ -37,9 +38,7 @@ class _Stand:
     more: int = 0  # tokens that it would have had without compaction
     model: str = ""  # "provider/model"
     total: int = 0  # tokens it had
-    cached: int = 0  # of these, what the provider's cache can have
     output: int = 0  # tokens of the reply that are sent from then on
-    at: datetime = datetime.min.replace(tzinfo=UTC)
     left: float | None = None  # share of the context that compactions since have left; None where there was none
     seen: bool = False  # whether the compactor has found the context in the cache since
     said: int = 0  # bytes of messages to it since
@@ -60,9 +59,10 @@ class Savings:
         self._usd: Decimal | None = ZERO
         self._stand = _Stand(more)
         self._asked: RequestSent | None = None  # the conversation's request whose charges come now
-        self._role = ""  # that they are billed to
+        self._role = ""  # that they are billed to, once it is known
         self._caching: set[str] = set()  # models of which something was read from a cache, or written to it
         self._writing: set[str] = set()  # those of which something was written
+        self._stored: dict[str, tuple[int, datetime]] = {}  # what their caches can have of the twin, and since when
         self._forks: dict[str, _Stand] = {}  # where it stood at entries that were taken up again
         self._read, self._said = 0, 0  # tokens that were counted for so many bytes of messages
         self._last = ""  # the last entry that was counted
@@ -110,11 +110,12 @@ class Savings:
     def _count(self, entry: Entry) -> None:
         match entry.content:
             case RequestSent() as request:
-                self._asked, self._role = None if request.role else request, ""
+                self._asked, self._role = None if request.role else request, request.role
             case ChargeEntry(charge) if charge.role == COMPACTOR:
                 self._tokens -= charge.usage.total_input
                 self._pay(charge.usd, ZERO)
-                self._stand.seen |= charge.usage.cache_read > 0 and _model_of(charge) == self._stand.model
+                if _model_of(charge) == self._stand.model:
+                    self._see(charge.usage)
             case ChargeEntry(charge) if self._asked is not None and charge.usage.total_input:
                 self._role = self._role or charge.role
                 if charge.role == self._role:  # else that of a model that the provider ran inside the call
@@ -123,6 +124,14 @@ class Savings:
                 self._compact(compacted)
             case _:
                 pass
+
+    def _see(self, usage: Usage) -> None:
+        """The model has read the whole conversation, to sum it up: one that was answered tells how much that was."""
+        stand, total = self._stand, usage.total_input - INSTRUCTION
+        stand.seen |= usage.cache_read > 0
+        much = stand.said > 3_000 or stand.media  # else an estimate of it is better than one of the instruction
+        if much and self._role == COMPACTOR and stand.left is None and total >= stand.total + stand.output:
+            stand.total, stand.output, stand.said, stand.media = total, 0, 0, 0
 
     def _compact(self, compacted: Compacted) -> None:
         self._compactions += 1
@@ -139,18 +148,19 @@ class Savings:
         written = usage.cache_write + usage.cache_write_1h
         self._writing |= {model} if written else set()
         self._caching |= {model} if written or usage.cache_read else set()
-        before, same = stand.more, model == stand.model
+        same = model == stand.model
         if stand.left is not None:
             stand.more += self._removed(stand, usage.total_input, same=same)
         elif same:
             self._learn(stand, usage.total_input - stand.total - stand.output)
         if stand.more:
-            twin = self._twin(usage, stand, model, before, at)
+            twin = self._twin(usage, stand, model, at)
             self._tokens += stand.more
             self._pay(self._cost(charge, request, usage, at), self._cost(charge, request, twin, at))
         cached = usage.total_input - usage.input if written else usage.total_input
+        self._stored[model] = cached + stand.more, at
         output = usage.output - usage.reasoning
-        self._stand = _Stand(stand.more, model, usage.total_input, cached, output, at)
+        self._stand = _Stand(stand.more, model, usage.total_input, output)
 
     def _learn(self, stand: _Stand, tokens: int) -> None:
         """Take over what a provider has counted for what was said to it."""
@@ -164,15 +174,16 @@ class Savings:
         density = self._read / self._said if self._said else USUAL
         return stand.total + stand.output + round(stand.said * density) + stand.media * MEDIA - total
 
-    def _twin(self, usage: Usage, stand: _Stand, model: str, before: int, at: datetime) -> Usage:
+    def _twin(self, usage: Usage, stand: _Stand, model: str, at: datetime) -> Usage:
         """What the twin would have been billed for in the place of a request."""
         same, total = model == stand.model, usage.total_input + stand.more
-        soon = model in self._caching and (at - stand.at).total_seconds() <= LIFE
+        stored, since = self._stored.get(model, (0, at))
+        soon = model in self._caching and (at - since).total_seconds() <= LIFE
         first, read = stand.left is not None, usage.cache_read
-        if first or (not read and usage.total_input < SMALLEST):
+        if first or not same or (not read and usage.total_input < SMALLEST):
             # the compacted request shares little with the one before, its twin all of it
-            if same and (soon or stand.seen or (first and read)):
-                read = max(read, min(stand.cached + before, total))
+            if soon or (same and stand.seen) or (first and read):
+                read = max(read, min(stored, total))
         elif same and 2 * read >= min(stand.total, usage.total_input):
             read += stand.more
         rest = total - read

@@ -17,14 +17,16 @@ from sagent.context.compaction import HEADINGS
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.lib.json import as_array, as_object, json_dump
+from sagent.messages import user
 from sagent.model import ModelLimits, Provider
 from sagent.peer import Compact, SpawnRequest
 from sagent.providers import Anthropic, OpenAICompatible
-from sagent.session.contents import COMPACTOR, ChargeEntry, Compacted, Content, RequestSent
+from sagent.session.contents import COMPACTOR, ChargeEntry, Compacted, Content, MessageEntry, RequestSent
 from sagent.session.folds import charges, history
 from sagent.session.log import MemoryLog, read_log
-from sagent.session.savings import Savings, add_savings
+from sagent.session.savings import INSTRUCTION, Savings, add_savings
 from sagent.session.store import Session, named_logs
+from sagent.session.stored import StoredMessage
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn, Usage
 from sagent.tool import Workspace
 from sagent.usage import Charge, Saving
@@ -237,11 +239,13 @@ def told_by(*steps: list[Content] | str) -> Saving:
 
 
 SMALLER = Compacted((), 40_000, 10_000, "full", (0,), (0, "summary"))
-SUMMED: list[Content] = [
-    RequestSent("", 0, "m", role=COMPACTOR),
-    ChargeEntry(Charge("m", Usage(cache_read=40_000), role=COMPACTOR, provider="p", usd=Decimal("0.004"))),
-    SMALLER,
-]
+PASTED: list[Content] = [MessageEntry(StoredMessage.of(user("w" * 40_000), None))]
+
+
+def summed(read: int) -> list[Content]:
+    """A summary by a model that has read so many tokens from the cache, and what it took the place of."""
+    charge = Charge("m", Usage(cache_read=read), role=COMPACTOR, provider="p", usd=Decimal("0.004"))
+    return [RequestSent("", 0, "m", role=COMPACTOR), ChargeEntry(charge), SMALLER]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +254,7 @@ SUMMED: list[Content] = [
         # the twin reads 40,000 and writes 10, the reply to it, where 1,000 are read and 9,000 written
         pytest.param([[SMALLER], asked(cache_read=1_000, cache_write=9_000)], 30_010, 40_200 - 181_000, id="once"),
         pytest.param(
-            [SUMMED, asked(cache_read=1_000, cache_write=9_000), asked(cache_read=10_000)],
+            [summed(40_000), asked(cache_read=1_000, cache_write=9_000), asked(cache_read=10_000)],
             2 * 30_010 - 40_000,
             40_200 - 181_000 + 30_010 - 40_000,
             id="with what the summary cost",
@@ -272,6 +276,20 @@ SUMMED: list[Content] = [
             0,
             0,
             id="cleared",
+        ),
+        pytest.param(
+            # the twin has 34,010 more, of which the provider has counted what was pasted: 4,000
+            [PASTED, summed(44_010 + INSTRUCTION), asked(cache_read=1_000, cache_write=9_000)],
+            34_010 - 44_010 - INSTRUCTION,
+            40_000 + 20 * 4_010 - 181_000 - 40_000,
+            id="with what was said before it counted by the summary",
+        ),
+        pytest.param(
+            # the twin finds there what it had sent to it: 40,000
+            [asked("other", cache_write=40_010), [SMALLER], asked(cache_read=1_000, cache_write=9_000)],
+            30_000,
+            40_000 - 181_000,
+            id="back with the model before",
         ),
         pytest.param([[SMALLER], asked("other", input=10_000)], 30_000, 300_000, id="another model, by the estimates"),
         pytest.param([[SMALLER], asked("unpriced", cache_write=10_000)], 30_000, None, id="no known price"),
