@@ -87,6 +87,7 @@ async def open_agent(
         sandbox.warn = lambda text: listener(Notice("root", "warning", text))
         offered = [*choose_tools(settings, sandbox), *more]
         log, past = _open_log(settings, stack, notices)
+        workspace.kept = Path(log.path) / "blobs" if log.path else None
         policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))
         settings, off, advised = remember_advisors(settings, past.advisors, notices)
         choice = await choose_model(settings, past.model)
