@@ -186,6 +186,20 @@ async def test_a_summary_is_reserved_by_what_the_provider_counted(tmp_path: Path
     await agent.aclose()
 
 
+@pytest.mark.parametrize("limits", [ModelLimits(8_000, None), ModelLimits(16_384, 16_384)])
+async def test_a_model_with_a_small_window_sums_up_in_what_is_left_of_it(tmp_path: Path, limits: ModelLimits) -> None:
+    """As servers on this machine have it: a window, and no output limit but that."""
+    model = Endless(60)
+    model.limits = limits
+    agent, told = agent_of(model, tmp_path)
+    await agent.run("the one thing I want")
+    assert model.asked >= 1
+    assert not any("No summary" in text for text in told)
+    asked = [request for request in model.requests if request.messages[-1].content.startswith(ASKED)]
+    assert all((request.max_output or 0) + tokens(request) < (limits.window or 0) for request in asked)
+    await agent.aclose()
+
+
 async def test_what_a_smaller_model_cannot_read_is_summed_up_by_one_that_answered_before(tmp_path: Path) -> None:
     """As with `--continue --model smaller`, where no switch is remembered."""
     large, small = Endless(40, window=400_000), Endless(0, window=4_000)
