@@ -53,7 +53,7 @@ def find_cut(history: Sequence[Message], recent: int, above: str, words: int | N
     """Where to cut so that the last turns, up to `recent` bytes, stay whole; None where nothing would go.
 
     Requests, which are what a person or the agent `above` said, stay, and the last advice of each advisor; of requests
-    with more than `words` bytes the latest, and the first. Results stay with the calls they answer.
+    with more than `words` bytes the latest, at least one, and the first. Results stay with the calls they answer.
     """
     place, left = len(history), recent
     for at in range(len(history) - 1, 0, -1):
@@ -81,7 +81,7 @@ def _staying(history: Sequence[Message], place: int, above: str, words: int | No
     latest = list[int]()
     for at in reversed(requests[1:]):
         left -= size_of(history[at])
-        if left < 0:
+        if left < 0 and latest:
             break
         latest.append(at)
     return tuple(sorted((*requests[:1], *latest, *stay)))

@@ -33,17 +33,22 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return found
 
 
-@given(histories(), st.integers(0, 8_000))
-@example([user("0"), assistant(""), assistant(""), user("z")], 0)
-def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(history: list[Message], recent: int) -> None:
-    cut = find_cut(history, recent, "")
+@given(histories(), st.integers(0, 8_000), st.none() | st.integers(0, 6_000))
+@example([user("0"), assistant(""), assistant(""), user("z")], 0, None)
+@example([user("0"), assistant(""), user("z" * 3_000), assistant(""), *round_of(1, "Read", "")], 0, 1_000)
+def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(
+    history: list[Message], recent: int, words: int | None
+) -> None:
+    """But for those between the first and the last, where they have more than `words`."""
+    cut = find_cut(history, recent, "", words)
     if cut is None:
         return
     after = list(history)
     compact(after, Compacted((), 1, 1, "full", tuple(cut.kept(history)), (len(cut.stay), "told")))
     assert len(after) < len(history)
     said = [message for message in history if message.role == "user" and not message.results and not message.sender]
-    assert [message for message in after if message in said] == said
+    kept = [message for message in after if message in said]
+    assert kept == said if words is None else (kept[0], kept[-1]) == (said[0], said[-1])
     assert after[-1] == history[-1]
     calls = [call.id for message in after for call in message.calls]
     results = [result.call_id for message in after for result in message.results]
