@@ -74,8 +74,7 @@ class Workspace:
     `hidden` is the policy's word on files inside a directory that was itself allowed: Grep and Glob pass those over.
     `profile` is its word on what a sandboxed command may touch. In the directories that `temporary` names commands see
     another one: what is new there lies in that. A tool that writes a file does it within `changing`, by which whoever
-    looks after such files knows that it is on purpose. `kept` is where the session's blobs are: one that is named where
-    it lay before the session was copied or moved is found there.
+    looks after such files knows that it is on purpose. Blobs are found in `kept`, wherever their session lay before.
     """
 
     cwd: Path
@@ -103,9 +102,8 @@ class Workspace:
         if not path or "\0" in path:
             raise ToolError(f"not a path: {path!r}")
         found = Path(self.cwd, Path(path).expanduser())
-        if self.kept is not None and len(found.name) == 64 and found.parent.name == "blobs":
-            own = self.kept / found.name
-            found = own if own.is_file() else found
+        if self.kept and len(found.name) == 64 and (own := self.kept / found.name).is_file():
+            return own
         if not self.temporary:
             return found
         from sagent.sandbox.temporary import seen_by_commands

@@ -33,7 +33,6 @@ from sagent.session.contents import COMPACTOR, Compacted
 ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
 WORTH = 0.15  # of a context: a summary that would free less is not bought
 SUMMARY, LEAST_SUMMARY = 8_192, 1_024  # tokens that a summary may have, and without which none is asked for
-MARGIN = 512  # tokens for what asks for it, and for what an estimate may miss
 CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
 
 
@@ -194,7 +193,7 @@ def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
     size = state.context.tokens()
     for model, meter in _readers(state):
         limits = state.model_limits if model is state.model else state.neighbours.sizes(model)
-        room = SUMMARY if limits.window is None else limits.window - size - size // 16 - MARGIN
+        room = SUMMARY if limits.window is None else limits.window - size - size // 8
         if room >= LEAST_SUMMARY:
             return model, meter, min(SUMMARY, limits.max_output or SUMMARY, room)
     return None
@@ -256,6 +255,5 @@ def _replace(
 
 def _notify(state: AgentState, before: int, how: str) -> None:
     where = "; the log has all of it" if state.log.path else ""
-    after = state.context.tokens()
-    text = f"The context was made smaller, from about {before:,} tokens to {after:,}: {how}{where}."
+    text = f"The context was made smaller, from about {before:,} tokens to {state.context.tokens():,}: {how}{where}."
     state.journal.notify("info", text)
