@@ -35,12 +35,14 @@ def _flushed(code: int) -> int:
 
 
 def _output_failed(error: OSError) -> int:
-    """Nobody reads our output any more, or it has no room. What is buffered goes nowhere, or Python would complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """A file could not be used; or nobody reads our output any more, or it has no room: then what is buffered goes
+    nowhere, or Python would complain."""
+    if error.filename is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 128 + signal.SIGPIPE
-    sys.stderr.write(f"sagent: the output could not be written: {error.strerror or error}\n")
-    return 1
+    sys.stderr.write(f"sagent: {error.filename or 'the output could not be written'}: {error.strerror or error}\n")
+    return 1 if error.filename is None else 2
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -18,7 +18,7 @@ class Lock:
         """Take the lock. Raises SessionBusy, and OSError where the file system has no locks or cannot be written."""
         self._path = session / "lock"
         try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileNotFoundError as error:
             raise SessionNotFound(f"no session at {session}") from error
         try:

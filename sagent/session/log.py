@@ -117,7 +117,8 @@ class FileLog(_Chain):
         self.file = log_file(session, agent)
         make_directory(self.file.parent)
         self._unsynced_name = not self.file.exists()
-        self._fd = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(self.file, flags, 0o600)
         self._ragged = False  # a failed append left bytes that could not be cut off yet
         self._index = Index()
         self._end: tuple[str, int] = ("", 0)  # head and size, changed together

@@ -179,7 +179,7 @@ def _note_last(path: Path) -> None:
     if path.parent.parent.name != "sessions":
         return  # it lies where somebody wanted it
     with suppress(OSError):  # no session fails for that
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path.parent / LAST, flags, 0o600), "wb") as file:
             file.write(path.name.encode())
 

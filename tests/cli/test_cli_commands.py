@@ -10,6 +10,7 @@ from program import CHECKOUT, Shell
 
 from sagent import __version__
 from sagent.cli.flags import COMMANDS, run_parser
+from sagent.cli.main import run
 from sagent.testing.server import Turn
 
 
@@ -29,6 +30,11 @@ def test_the_demo_fixes_the_test(shell: Shell) -> None:
     log = re.search(r"^log +(\S+)", done.out, re.MULTILINE)
     assert log is not None
     assert Path(log[1]).is_file()
+
+
+def test_a_file_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sessions", "show", "n" * 300]) == 2
+    assert re.fullmatch(r"sagent: n{300}/root.jsonl: File name too long\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -86,6 +87,18 @@ def test_a_holder_that_has_not_said_who_it_is_still_holds(tmp_path: Path):
     with pytest.raises(SessionBusy, match="another process"):
         Lock(tmp_path)
     lock.close()
+
+
+@pytest.mark.parametrize("name", ["lock", "root.jsonl", "../last-opened"])
+def test_nothing_is_written_through_a_link_that_somebody_put_there(state: Path, tmp_path: Path, name: str):
+    path, precious = make(state, tmp_path), tmp_path / "precious"
+    whole = (path / "root.jsonl").read_bytes()[:-1]
+    precious.write_bytes(whole)
+    (path / name).unlink()
+    (path / name).symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic links") if ".." not in name else nullcontext():
+        Session.open(path).close()
+    assert precious.read_bytes() == whole
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------
