@@ -10,7 +10,7 @@ from sagent.agent.tree import Node, allowance
 from sagent.engine.inbox import Arrived
 from sagent.engine.limits import CHANGEABLE
 from sagent.engine.state import AgentState
-from sagent.errors import SagentError
+from sagent.errors import SagentError, SessionCorrupt
 from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.peer import SpawnRequest
@@ -22,6 +22,7 @@ from sagent.session.folds import branch_contents, contents, history, last_job, l
 
 if TYPE_CHECKING:
     from sagent.peer import Moment
+    from sagent.session.log import Log
 
 Begin: TypeAlias = Callable[[spawn.AgentParts, Sequence[Message], SpawnRequest], Node]
 """Begins a child's life, with its conversation so far."""
@@ -49,7 +50,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
             if born.persistent:
                 await _revive(agent, own, begin, born, heads)
             else:
-                _report_lost(state, path, heads)
+                _report_lost(state, born, heads)
         except (SagentError, OSError, ValueError) as error:
             state.journal.notify("warning", text := f"{path} is not there again: {error}")
             state.receive(user(text, sender="sagent"), "next")
@@ -60,7 +61,7 @@ async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, head
     """Bring a child back that lives on: as it was, by its `spawned` entry and its log of later changes, but for the
     turn that it was in. `heads` are those of logs that ended a turn."""
     state, path = above.state, born.agent
-    log = state.log.child(path)
+    log = _log_of(state, born)
     entries = log.contents()
     # an advisor's switches say nothing of model, effort and limits
     switch = next((found for found in reversed(contents(entries, SwitchedEntry)) if found.model), None)
@@ -100,9 +101,19 @@ def _all_of(limits: Mapping[str, object]) -> Mapping[str, int | str]:
     return {name: value if isinstance(value := limits.get(name), int) else "none" for name in CHANGEABLE}
 
 
-def _report_lost(state: AgentState, path: str, heads: Sequence[str]) -> None:
+def _log_of(state: AgentState, born: Spawned) -> "Log":
+    """The log of a child. Raises SessionCorrupt where another one is in its place."""
+    log = state.log.child(born.agent)
+    first = next(iter(log.entries()), None)
+    if first is not None and first.id == born.entry:
+        return log
+    log.close()
+    raise SessionCorrupt("its log is missing, or is not the one that was begun (`sagent verify` shows more)")
+
+
+def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None:
     """Report what a child had that was to answer once, where the process ended before it did."""
-    log = state.log.child(path)
+    path, log = born.agent, _log_of(state, born)
     entries = log.contents()
     if (text := cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
         for what in open_checkpoints(entries.of("touched"), stands):

@@ -369,6 +369,7 @@ def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
     known (its process was killed, or makes it now) counts with its worst case. For what a damaged log has lost there
     is one without a price."""
     reserved: dict[str, Charge] = {}
+    lost, agent = 0, "root"
     for entry in _every(entries, "reserved", "spent", "repaired"):
         match entry.content:
             case Reserved(charge):
@@ -377,12 +378,14 @@ def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
                 reserved.pop(of, None)
             case ChargeEntry(charge, of):
                 reserved.pop(of, None)
+                agent = charge.agent or agent
                 yield charge
             case Repaired(has_lost_cost=True):
-                yield LOST
+                lost += 1
             case _:
                 pass
     yield from reserved.values()
+    yield from [replace(LOST, agent=agent)] * lost
 
 
 def spend(entries: Iterable[Entry]) -> Totals:

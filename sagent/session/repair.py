@@ -132,7 +132,7 @@ def _rewrite(session: Path, mark: str) -> bool:
             continue
         below = {child for child in files if child.rpartition("/")[0] == agent} if copy.may_have_named else set[str]()
         with out.open("ab") as copy.out:
-            for child in sorted(below - find_children(out)):
+            for child in sorted(below - find_children(out).keys()):
                 if head := anew[child].head if child in anew else _head(files[child], child):
                     copy.add(Returned(child, head))  # what named it is lost
             copy.add(Repaired(copy.entries, reader.junk, file.name + mark, _reason(copy, reader), (), reader.mended))

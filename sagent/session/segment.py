@@ -163,31 +163,48 @@ def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
     return found
 
 
-def find_ids(place: Place, wanted: set[str]) -> set[str]:
-    """Those of some ids that entries of a log have. Raises OSError."""
-    names = {name.encode() for name in wanted}
+def find_ids(place: Place, wanted: set[str], stop: str = "") -> set[str]:
+    """Those of some ids that entries of a log have, up to the entry `stop`. Raises OSError."""
+    names, last = {name.encode() for name in wanted}, stop.encode()
     found: set[bytes] = set()
     with place.path.open("rb", buffering=1 << 18) as file:
         file.seek(place.start)
         for line in _lines(file, place.size):
             if (name := line[_ID : _ID + 64]) in names:
                 found.add(name)
-                if len(found) == len(names):
-                    break
+            if len(found) == len(names) or name == last:
+                break
     return {name.decode() for name in found}
 
 
-def find_children(log: Path) -> set[str]:
-    """The agents that a log says it has started, or taken an answer from. Raises OSError."""
-    found: set[str] = set()
+def find_children(log: Path) -> dict[str, set[str]]:
+    """The agents that a log says it has started, or taken an answer from, and the entries of their logs that it names.
+    An entry that does not follow from the line before it says nothing. Raises OSError."""
+    found: dict[str, set[str]] = {}
     with log.open("rb", buffering=1 << 18) as file:
+        before = b""
         for line in file:
             if _CHILD.search(line, max(0, len(line) - 110)):
                 with suppress(ValueError, SagentError):  # of a damaged line whoever reads it tells
-                    content = parse_line(line).content
-                    if isinstance(content, Spawned | Returned):
-                        found.add(content.agent)
+                    entry = parse_line(line)
+                    content = entry.content
+                    if entry.parent.encode() == before and isinstance(content, Spawned | Returned):
+                        found.setdefault(content.agent, set()).add(content.entry)
+            before = line[_ID : _ID + 64]
     return found
+
+
+def has_entries(log: Path, names: set[str]) -> bool:
+    """Whether a log has entries of all these ids, undamaged. Raises OSError."""
+    left = {name.encode() for name in names}
+    with log.open("rb", buffering=1 << 18) as file:
+        for line in file:
+            if line[_ID : _ID + 64] in left:
+                with suppress(ValueError):
+                    left.discard(parse_line(line).id.encode())
+            if not left:
+                break
+    return not left
 
 
 _CHILD = re.compile(rb',"kind":"(?:spawned|returned)","parent":"')

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -251,16 +251,25 @@ def log_files(session: Path) -> list[Path]:
 
 
 def named_logs(session: Path) -> list[Path]:
-    """Those that the root's log, or one that is named itself, says are a child's: what agents of this session did. A
-    file that nobody names is none of theirs, whoever put it there. Raises OSError."""
-    from sagent.session.segment import find_children
-
+    """Those that the root's log, or one that is named itself, says are a child's, and that have every entry that it
+    names, and the one that was signed: what agents of this session did. Another file is none of theirs, whoever put it
+    there. Raises OSError."""
     files = {agent_of(session, file): file for file in log_files(session)}
-    found, waiting = {"root"}, ["root"] if len(files) > 1 else []
+    if len(files) == 1:
+        return list(files.values())
+    from sagent.session.segment import find_children, has_entries
+    from sagent.session.signature import STATEMENT, read_statement
+
+    signed: Mapping[str, str] = {}
+    with suppress(OSError, ValueError):  # of one that is damaged `sagent verify` tells
+        signed = read_statement((session / STATEMENT).read_bytes()).heads
+    found, waiting = {"root"}, ["root"]
     while waiting:
-        children = find_children(files[waiting.pop()]) & files.keys() - found
-        found |= children
-        waiting += children
+        for child, entries in find_children(files[waiting.pop()]).items():
+            named = entries | {signed[child]} if child in signed else entries
+            if child in files and child not in found and has_entries(files[child], named):
+                found.add(child)
+                waiting.append(child)
     return [file for agent, file in files.items() if agent in found]
 
 

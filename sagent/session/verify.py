@@ -338,8 +338,9 @@ class _Record:
             if self.asked.signers is not None and not self.signer:
                 self.parts.append(Part("signature", "none", (f"{self.where} is not signed.",)))
             return
+        data = self.files[STATEMENT].read()  # once: what is compared is what the signature is checked of
         try:
-            problems = list(self._compare(read_statement(self.files[STATEMENT].read())))
+            problems = list(self._compare(read_statement(data)))
         except ValueError as error:
             self.parts.append(Part("signature", "none", (f"{self.path(STATEMENT)} was changed: {error}",)))
             return
@@ -347,7 +348,7 @@ class _Record:
             self.notes.append(f"{self.path(SIGNATURE)} is not checked: --check-signature does.")
         elif not self.signer:
             try:
-                self.signer = self._check_signature(self.asked.signers)
+                self.signer = self._check_signature(data, self.asked.signers)
             except UsageError:
                 raise
             except SagentError as error:
@@ -374,7 +375,7 @@ class _Record:
             ends = ", ".join(since)
             self.notes.append(f"Written since it was signed, so that no signature vouches for it: the end of {ends}.")
 
-    def _check_signature(self, signers: Path) -> str:
+    def _check_signature(self, statement: bytes, signers: Path) -> str:
         import tempfile
 
         if SIGNATURE not in self.files:
@@ -382,7 +383,7 @@ class _Record:
         with tempfile.TemporaryDirectory(prefix="sagent-") as directory:
             signature = Path(directory, SIGNATURE)
             signature.write_bytes(self.files[SIGNATURE].read())
-            return check_signature(self.files[STATEMENT].read(), signature, signers)
+            return check_signature(statement, signature, signers)
 
     def _head(self) -> None:
         if not (head := self.asked.head):
@@ -396,6 +397,12 @@ class _Record:
             part = Part("head", head, (problem,))
         else:
             part = Part("head", "the last entry" if root.last == head else "in the log, which has gone on since")
+            named = {by: child for by, _, child, _ in root.named}
+            before = {named[by] for by in find_ids(root.place, set(named), stop=head)}
+            since = sorted(set(named.values()) - before)
+            if root.last != head:
+                began = f", and that of the logs of {', '.join(since)} and of agents below them" if since else ""
+                self.notes.append(f"What the root's log says behind {head} is not vouched for by it{began}.")
         self.parts.append(part)
 
     def _others(self) -> None:

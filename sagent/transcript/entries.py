@@ -14,6 +14,7 @@ from sagent.session import contents
 from sagent.session.entries import Entry, parse_line
 from sagent.session.folds import LOST
 from sagent.session.names import agent_of
+from sagent.session.segment import ASTRAY
 from sagent.session.stored import StoredMessage
 from sagent.session.touches import Touched
 from sagent.transcript.steps import (
@@ -98,15 +99,18 @@ def read_entries(session: Path, files: Sequence[Path]) -> Iterator[Step]:
 def _lines(file: Path) -> Iterator[tuple[str, Path, int, Entry | ValueError | SessionCorrupt, str]]:
     """The lines with their times, numbers, and what damage their ends show: a damaged one has the time of the line
     before, and a clock that went back does not change the order."""
-    at = ""
+    at, before = "", ""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 entry = parse_line(line)
             except ValueError as error:
+                before = ""
                 yield at, file, number, error, torn(line)
                 continue
-            at = max(at, entry.at)
+            if before not in ("", entry.parent) and entry.kind != "forked":
+                yield at, file, number, ValueError(ASTRAY), ""
+            at, before = max(at, entry.at), entry.id
             yield at, file, number, entry, torn(line)
 
 

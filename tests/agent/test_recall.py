@@ -21,6 +21,7 @@ from sagent.peer import SpawnRequest, Switch
 from sagent.session.contents import Unknown
 from sagent.session.folds import charges, history
 from sagent.session.log import read_log
+from sagent.session.repair import repair
 from sagent.session.store import Session, log_files
 from sagent.session.verify import verify
 from sagent.tool import RunContext
@@ -246,3 +247,34 @@ async def test_one_that_cannot_be_there_again_is_told(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             agent.tree.reserve("root", "///")
         assert agent.tree.reserve("root", "a") == "root/a-2"
+
+
+async def test_a_log_put_in_the_place_of_a_childs_is_not_taken_for_its_memory(tmp_path: Path) -> None:
+    async with at_work(tmp_path / "s", Cast(root__a=in_turn("one"), root__b=in_turn("two"))) as agent:
+        for name in ("a", "b"):
+            child = await agent.spawn(SpawnRequest("x", name=name, persistent=True))
+            await child.wait()
+        copy = killed(tmp_path / "s")
+    shutil.copyfile(copy / "root" / "b.jsonl", copy / "root" / "a.jsonl")
+    async with at_work(copy, Cast(root=in_turn("so be it"))) as agent:
+        assert [each.path for each in agent.tree.living] == ["root", "root/b"]
+        await agent.run("go on")
+        assert any("root/a is not there again: its log" in m.content for m in agent.messages)
+
+
+async def test_a_child_is_there_again_after_the_repair_of_its_log(tmp_path: Path) -> None:
+    async with at_work(tmp_path / "s", Cast(root__a=in_turn("one"))) as agent:
+        child = await agent.spawn(SpawnRequest("first words", name="a", persistent=True))
+        await child.wait()
+        copy = killed(tmp_path / "s")
+    file = copy / "root" / "a.jsonl"
+    first, *rest = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([bytes(len(first)) + b"\n", *rest]))
+    assert {done.file.name for done in repair(copy)} == {"a.jsonl", "root.jsonl"}
+    async with at_work(copy, Cast(root__a=in_turn("again"))) as agent:
+        child = agent.tree.get("root/a")
+        assert child is not None
+        assert "first words" in " ".join(message.content for message in child.state.context.history)
+        assert agent.ledger.cost().unpriced == ("lost/in a damaged log",)
+        assert "" not in agent.ledger.totals().by_agent
+    assert verify(copy).problems == ()

@@ -1,4 +1,4 @@
-"""A session that was tampered with does not verify, wherever it was; a damaged one keeps its good prefix."""
+"""A session that was tampered with does not verify, wherever it was."""
 
 import json
 import os
@@ -16,18 +16,21 @@ from sagent.errors import SessionCorrupt, SessionNotFound
 from sagent.lib.json import canonical_bytes
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
-from sagent.session.contents import MessageEntry, Opened, Returned, Spawned, Unknown
-from sagent.session.entries import read_body, seal
+from sagent.session.contents import MessageEntry, NoticeEntry, Opened, Returned, Spawned, Unknown
+from sagent.session.entries import parse_line, read_body, seal
 from sagent.session.folds import history
 from sagent.session.log import read_log
 from sagent.session.names import log_file
 from sagent.session.repair import repair
+from sagent.session.signature import Statement, state
 from sagent.session.store import Session, copy, log_files, named_logs, summarize
 from sagent.session.stored import StoredMessage
 from sagent.session.verify import verify
 from sagent.session.view import session_of
+from sagent.transcript.entries import read_entries
 from sagent.transcript.export import export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.steps import Damaged
 from tests.depth import deep
 
 
@@ -423,6 +426,58 @@ def test_a_planted_log_is_told_of_and_read_by_nobody(session: Path):
     assert summarize(session).entries == 6
     assert b"of nobody" not in b"".join(export_lines(session, Redaction()))
     assert b"of nobody" not in export_text(session, "html", Redaction())[0]
+
+
+def test_a_log_planted_in_the_place_of_a_childs_is_read_by_nobody(session: Path):
+    review, said = session / "root" / "review.jsonl", MessageEntry(StoredMessage.of(user("words of nobody"), None))
+    whole, opened = review.read_bytes(), Opened(session.name, "root/review", "/work", {})
+    first = whole.splitlines(keepends=True)[0]
+    plant(session, "root/review", opened, said)
+    plants = [review.read_bytes(), first + review.read_bytes(), first.replace(b"work", b"walk") + review.read_bytes()]
+    entry = seal(parse_line(first).id, said)
+    plants += [first + entry.line]
+    for planted in plants:
+        review.write_bytes(planted)
+        assert verify(session).problems != ()
+        assert named_logs(session) == [session / "root.jsonl"]
+        assert b"of nobody" not in b"".join(export_lines(session, Redaction()))
+        page, _ = export_text(session, "html", Redaction())
+        assert b"of nobody" not in page
+        assert b"has no entry" in page
+
+
+def test_a_line_that_follows_from_nothing_names_no_child(session: Path):
+    plant(session, "root/mole", Opened("x", "root/mole"), NoticeEntry("of nobody"))
+    mole = session / "root" / "mole.jsonl"
+    with (session / "root.jsonl").open("ab") as file:
+        file.write(seal("0" * 64, Spawned("root/mole", next(read_log(mole)).id)).line)
+    assert mole not in named_logs(session)
+    steps = list(read_entries(session, named_logs(session)))
+    assert any(isinstance(step, Damaged) and "does not follow" in step.reason for step in steps)
+
+
+def test_what_was_signed_of_a_child_must_be_there_to_be_read(session: Path):
+    with Session.open(session) as made:
+        first = made.log("root/open").append(Opened(made.id, "root/open", "/work", {}))
+        made.log().append(Spawned("root/open", first.id))
+        signed = made.log("root/open").append(NoticeEntry("done")).id
+    file = session / "root" / "open.jsonl"
+    (session / "signed.json").write_bytes(state(Statement(session.name, {"root/open": signed}, ())))
+    assert file in named_logs(session)
+    file.write_bytes(first.line + seal(first.id, NoticeEntry("of nobody")).line)
+    assert file not in named_logs(session)
+    assert b"of nobody" not in b"".join(export_lines(session, Redaction()))
+
+
+def test_verify_says_what_a_head_does_not_vouch_for(session: Path):
+    head = verify(session).heads["root"]
+    assert not any("not vouched for by it" in note for note in verify(session, head).notes)
+    with Session.open(session) as made:
+        first = made.log("root/late").append(Opened(made.id, "root/late", "/work", {}))
+        made.log().append(Spawned("root/late", first.id))
+    (note,) = [note for note in verify(session, head).notes if "not vouched for by it" in note]
+    assert "root/late" in note
+    assert "root/review" not in note
 
 
 def test_a_copy_is_called_by_its_own_name(session: Path, tmp_path: Path):
