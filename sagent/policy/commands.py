@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from sagent.policy import Ask, Deny
@@ -130,39 +131,46 @@ class CommandJudge:
                 yield f"`{_shown(part.words)}` may go through what the rule {denying} denies."
 
     def obstacle(self) -> Obstacle | None:
-        """The first thing in the command that is not allowed."""
+        """What in the command is not allowed: what no rule lifts, else all of it, with a rule for each."""
         if self._script.doubt:
             return Obstacle(
                 f"The command cannot be taken apart with certainty: {self._script.doubt}.",
                 "Write it as plain commands, or run with --permission-mode full.",
             )
-        return next(filter(None, map(self._part_obstacle, self._script.parts)), None)
+        found: dict[str, Obstacle] = {}
+        for part in self._script.parts:
+            opened = chain.from_iterable(map(self._redirect_obstacles, part.redirects))
+            for each in filter(None, (*opened, self._part_obstacle(part))):
+                found.setdefault(each.rule, each)
+        if len(found) < 2 or "" in found:
+            return found.get("") or next(iter(found.values()), None)
+        first, others = next(iter(found.values())), len(found) - 1
+        more = f"{others} more parts of the command need" if others > 1 else "Another part of the command needs"
+        return Obstacle(f"{first.reason} {more} it too.", self._paths.remedy(*found))
 
     def _part_obstacle(self, part: Part) -> Obstacle | None:
-        if obstacle := next(filter(None, map(self._redirect_obstacle, part.redirects)), None):
-            return obstacle
         words = unwrap(part.words)
         assigned = [word for word in part.words[: len(part.words) - len(words)] if word.is_assignment]
         strange = next((word for word in assigned if not _is_assignable(word, alone=not words)), None)
         if self._rule_allows(part.words) or (strange is None and self._rule_allows(words)):
             return None
         if strange is not None:
-            return Obstacle(
+            return self._paths.obstacle(
                 f"Setting {strange.raw.partition('=')[0]} may change what programs do: `{_shown(part.words)}`.",
-                self._paths.remedy(f"Bash({_raw(part.words)})"),
+                f"Bash({_raw(part.words)})",
             )
         if not words or part.is_read or (words[0].raw == "cd" and self._place.stays_inside(words, self._paths)):
             return None
         if only_looks(words) and not self._script.computes_input:
             return self._look_obstacle(words)
-        return Obstacle(f"Running `{_shown(part.words)}` needs permission.", self._remedy(words))
+        return self._hinder(f"Running `{_shown(part.words)}` needs permission.", words)
 
-    def _remedy(self, words: tuple[Word, ...]) -> str:
-        """What allows a command. No rule is named that would be read as one for more than this."""
+    def _hinder(self, reason: str, words: tuple[Word, ...]) -> Obstacle:
+        """The obstacle that a command is. No rule is named that would be read as one for more than this."""
         rule = _suggested(words)
         if any(word.kind == "glob" for word in words) and not rule.endswith(":*)"):
-            return "Allowed with --permission-mode full."
-        return self._paths.remedy(rule)
+            return Obstacle(reason, "Allowed with --permission-mode full.")
+        return self._paths.obstacle(reason, rule)
 
     def unsandboxed_rules(self) -> list[str]:
         """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain,
@@ -192,31 +200,33 @@ class CommandJudge:
             rule.allows_command(words) for rule in self._paths.rules.allow if rule.tool == "Bash" and rule.pattern
         )
 
-    def _redirect_obstacle(self, redirect: Redirect) -> Obstacle | None:
+    def _redirect_obstacles(self, redirect: Redirect) -> Iterator[Obstacle]:
         target = redirect.target
         if target.kind == "literal" and re.fullmatch(r"/dev/(null|stdout|stderr|fd/[0-9]+)", target.text):
-            return None
+            return
         paths = self._place.resolve(target, self._paths.places.home)
         if not paths:
             unknown = f"Which file a redirection to {target.raw} opens is only known when it runs."
-            return Obstacle(unknown, "Name the file.")
-        if target.text.startswith("/dev/"):
-            return Obstacle(f"Opening {target.text} needs permission.", "Allowed with --permission-mode full.")
-        hinder = self._paths.write_obstacle if redirect.writes else self._paths.read_obstacle
-        return next(filter(None, map(hinder, paths)), None)
+            yield Obstacle(unknown, "Name the file.")
+        elif target.text.startswith("/dev/"):
+            yield Obstacle(f"Opening {target.text} needs permission.", "Allowed with --permission-mode full.")
+        else:
+            hinder = self._paths.write_obstacle if redirect.writes else self._paths.read_obstacle
+            yield from filter(None, map(hinder, paths))
 
     def _look_obstacle(self, words: tuple[Word, ...]) -> Obstacle | None:
         """A command that only looks is free, but not at keys, and not as git in a planted repository."""
-        shown, remedy, known = f"`{_shown(words)}`", self._remedy(words), self._place.known
+        shown, known = f"`{_shown(words)}`", self._place.known
         if not self._place.certain:
-            return Obstacle(f"Where {shown} would run is not certain.", remedy)
+            return self._hinder(f"Where {shown} would run is not certain.", words)
         if words[0].text == "git" and not all(map(is_plain_repository, known)):
-            return Obstacle(f"{shown} would run in a bare repository, whose configuration may run programs.", remedy)
+            reason = f"{shown} would run in a bare repository, whose configuration may run programs."
+            return self._hinder(reason, words)
         looked = [*known] if starts_here(words) else []
         for word in words[1:]:
             named = self._named(word)
             if named is None:
-                return Obstacle(f"{shown} names too many files to be judged.", remedy)
+                return self._hinder(f"{shown} names too many files to be judged.", words)
             looked += named
         places = self._paths.places
         secret = next(filter(places.holds_secrets if searches(words) else places.is_secret, looked), None)
@@ -225,9 +235,7 @@ class CommandJudge:
             secret = next((file for file in found if shows(file.rpartition("/")[2], words)), None)
         if secret is None:
             return None
-        return Obstacle(
-            f"{shown} would look at {secret}, which may hold {self._paths.places.what_lies_at(secret)}.", remedy
-        )
+        return self._hinder(f"{shown} would look at {secret}, which may hold {places.what_lies_at(secret)}.", words)
 
     def _named(self, word: Word) -> list[str] | None:
         """The absolute paths that an argument may name, or the value inside an option; None where they are too many."""

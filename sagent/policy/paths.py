@@ -16,11 +16,13 @@ MODES: tuple[Mode, ...] = get_args(Mode)  # from the strictest to the freest
 
 
 class Obstacle(NamedTuple):
-    """Why something is not simply allowed, and what would allow it. `wants` is what it asks for beyond a sandbox."""
+    """Why something is not simply allowed, and what would allow it; a `rule` that does, "" where there is none. `wants`
+    is what it asks for beyond a sandbox."""
 
     reason: str
     remedy: str = ""
     wants: tuple[str, ...] = ()
+    rule: str = ""
 
 
 class PathJudge:
@@ -107,7 +109,7 @@ class PathJudge:
         real = os.path.realpath(path)
         if not self.places.is_secret(path) or self._allowed(real, ("Read", tool), self.places.is_secret):
             return None
-        return Obstacle(f"{path} may hold {self.places.what_lies_at(path)}.", self.remedy(f"Read({escape(real)})"))
+        return self.obstacle(f"{path} may hold {self.places.what_lies_at(path)}.", f"Read({escape(real)})")
 
     def write_obstacle(self, path: str, tool: str = "Write") -> Obstacle | None:
         """Writing depends on the mode, on where the path really leads, and on what lies there."""
@@ -119,18 +121,22 @@ class PathJudge:
             return None
         rule = f"Edit({escape(real)})"
         if guarded:
-            return Obstacle(f"What is written to {path} may run by itself, or holds keys.", self.remedy(rule))
+            return self.obstacle(f"What is written to {path} may run by itself, or holds keys.", rule)
         if self.mode == "ask":
-            return Obstacle(f"Writing {path} needs permission.", self.remedy(rule, "--permission-mode edit"))
+            return self.obstacle(f"Writing {path} needs permission.", rule, "--permission-mode edit")
         if self.in_roots(real):
             return None
         leads = "" if real == os.path.normpath(path) else f" (it leads to {real})"
         flag = f"--add-dir {quoted(real.rpartition('/')[0] or '/')}"
-        return Obstacle(f"{path}{leads} is outside the working tree.", self.remedy(rule, flag))
+        return self.obstacle(f"{path}{leads} is outside the working tree.", rule, flag)
 
-    def remedy(self, rule: str, flag: str = "--permission-mode full") -> str:
-        """The sentence that shows a person what allows a call."""
-        allow = f"--allow {quoted(rule)}"
+    def obstacle(self, reason: str, rule: str, flag: str = "--permission-mode full") -> Obstacle:
+        """What a rule lifts, or a flag."""
+        return Obstacle(reason, self.remedy(rule, flag=flag), rule=rule)
+
+    def remedy(self, *rules: str, flag: str = "--permission-mode full") -> str:
+        """The sentence that shows a person what allows a call: a flag, or all of these rules."""
+        allow = " ".join(f"--allow {quoted(rule)}" for rule in rules)
         return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
 
     def _allowed(self, real: str, tools: Sequence[str], special: Callable[[str], bool] | None) -> bool:

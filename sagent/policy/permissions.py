@@ -107,7 +107,7 @@ class PermissionPolicy(Policy):
         free = self.mode == "full" or (self.mode != "plan" and allowed)
         if not effect.command:
             reason = f"{call.name} does not say what it would do, so it needs permission."
-            return self._verdict(effect, None if free else Obstacle(reason, judge.remedy(call.name)))
+            return self._verdict(effect, None if free else judge.obstacle(reason, call.name))
         from sagent.policy.commands import CommandJudge
 
         commands = CommandJudge(judge, effect.command)

@@ -183,8 +183,14 @@ class Repl(CommandContext):
             raise UsageError(f"You are with {agent} already.")
         back = agent == ROOT
         self._screen.label = self._screen.home = "› " if back else f"{agent} › "
-        past = () if back else past_blocks(node.messages, ROOT)[:-1]
+        past = () if back else past_blocks(node.messages, ROOT)
         self._painter.enter(agent, (Report(f"Back with {agent}." if back else f"With {agent}; Esc goes back."), *past))
+
+    def recall(self, most: int) -> None:
+        if (node := self.opened.agent.tree.get(self._painter.near)) is None:
+            raise UsageError(f"{self._painter.near} has ended.")
+        self._painter.write(*past_blocks(node.messages, ROOT, most))
+        self.say(f"Those were the last {min(most, len(node.messages))} of {len(node.messages)} messages.")
 
     def copy(self, text: str) -> None:
         self._screen.output.write_raw(osc52(text))

@@ -30,9 +30,9 @@ from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence
-from sagent.repl.view.blocks import Block, Page, Report, past_blocks
+from sagent.repl.view.blocks import MOST_MESSAGES, Block, Page, Report, past_blocks
 from sagent.repl.view.panel import Figures, Queued, cost_line
-from sagent.repl.view.view import PLAN_MODE
+from sagent.repl.view.view import PLAN_MODE, ROOT
 from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,22 @@ def guide(error: Exception) -> Sequence[Block]:
     )
     why = (("", f"{text.partition(chr(10))[0]} Choose one:"),)
     return (Page(((("class:heading", "Welcome to sagent."),), (), why, (), *steps)),)
+
+
+def _read_end(settings: "Settings") -> "Sequence[Message]":
+    """The last messages of the session that settings name; () of one that is new. Raises SagentError, OSError and
+    ValueError."""
+    path, last = settings.session, settings.continue_session
+    if settings.ephemeral or settings.fork is not None or not (path or last):
+        return ()
+    from sagent.session.folds import last_messages
+    from sagent.session.log import read_end
+    from sagent.session.store import is_session, latest
+
+    path = path or latest(settings.state_dir, settings.cwd)
+    if not is_session(path):
+        return ()
+    return last_messages(read_end(path / "root.jsonl"), MOST_MESSAGES + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +212,9 @@ class SessionLoop(Current):
         while True:
             self._other_wanted.clear()
             try:
+                shown = await self._show_end()
                 async with self._opening(self.settings, self._on_event, approve, answer) as opened:
-                    await self._converse(opened)
+                    await self._converse(opened, shown=shown)
             except (SagentError, OSError) as error:  # show why, and wait until the person has changed something
                 self._painter.write(*guide(error))
                 self._status.show(Figures(note="no session"))
@@ -213,8 +230,18 @@ class SessionLoop(Current):
         self.outbox.prompts.put_nowait(None)
         self._other_wanted.set()
 
-    async def _converse(self, opened: "Opened") -> None:
-        """Answer prompts until another session is wanted."""
+    async def _show_end(self) -> bool:
+        """Show how the session ends that is to be opened, for a long one takes a while to open; whether it was."""
+        try:
+            messages = await asyncio.to_thread(_read_end, self.settings)
+        except (SagentError, OSError, ValueError):
+            return False  # whoever opens it tells why
+        self._painter.write(*past_blocks(messages, ROOT))
+        self._painter.paint()
+        return bool(messages)
+
+    async def _converse(self, opened: "Opened", *, shown: bool) -> None:
+        """Answer prompts until another session is wanted. The end of its conversation may be `shown` already."""
         agent, self._opened = opened.agent, opened
         self._planning = False
         self._resumable = agent if agent.messages else None
@@ -223,7 +250,11 @@ class SessionLoop(Current):
             kept = not self.settings.ephemeral
             news = await asyncio.to_thread(take_news, self.settings.state_dir) if kept else ()
             self._painter.write(greeting(self.settings, opened, news))
-        self._painter.write(*past_blocks(agent.messages, agent.path))
+        if not shown:
+            self._painter.write(*past_blocks(agent.messages, ROOT))
+        if agent.messages:
+            self._painter.write(Report("The session goes on."))
+            self._painter.paint()
         self._status.update(opened)
         self._tasks.spawn(self._try_sandbox(opened))
         if any(wait.early for wait in self.outbox.queued):

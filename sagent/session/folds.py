@@ -1,7 +1,7 @@
 """What a log says, read off its entries: the conversation, the money, a title. There is no second store."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar, cast
@@ -95,6 +95,18 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
             _compact(messages, _is(entry, Compacted), _stub_kept, lambda message: message)
     messages += collect()
     return tuple(_whole(message, fetch) for message in messages)
+
+
+def last_messages(entries: Sequence[Entry], most: int) -> tuple[Message, ...]:
+    """The last messages of a conversation by the entries that its log ends with, without their media; () where these do
+    not tell: they are too few, or a compaction is among them. Raises SessionCorrupt."""
+    start, count = len(entries), 0
+    while start and count < most:
+        start -= 1
+        if entries[start].kind == "compacted":
+            return ()
+        count += entries[start].kind == "message"
+    return () if count < most and entries and entries[0].parent else history(entries[start:], lambda _: b"")
 
 
 # in a line of canonical JSON nothing but a part of a message has these bytes

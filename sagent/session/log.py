@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +13,7 @@ from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.contents import Content, Forked
 from sagent.session.entries import Entry, parse_line, scan_line, seal
 from sagent.session.names import log_file, new_session_id
-from sagent.session.view import FileLogView, Index, LogView, MemoryLogView, damaged
+from sagent.session.view import FileLogView, Index, LogView, MemoryLogView, branch, damaged
 
 if TYPE_CHECKING:
     from sagent.session.segment import Place
@@ -253,6 +253,17 @@ def read_log(file: Path) -> Iterator[Entry]:
     SessionCorrupt and OSError.
     """
     return (parse_line(line) for line, _, _, _ in _scan(file))
+
+
+def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
+    """The entries in the last bytes of a log, those of abandoned branches left out; needs no lock. Each is verified by
+    itself: what came before is not looked at. Raises ValueError and OSError."""
+    with file.open("rb") as stream:
+        start = max(os.fstat(stream.fileno()).st_size - size, 0)
+        stream.seek(start)
+        if start:
+            stream.readline()
+        return branch([parse_line(line) for line in stream if line.endswith(b"\n")])
 
 
 def read_contents(file: Path) -> LogView:

@@ -22,7 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from sagent.lib.json import JsonObject
+from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened
+from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
+from sagent.usage import Charge, Usage
 
 ROWS, COLUMNS = 40, 120
 ROOT = Path(__file__).parents[2]
@@ -88,6 +94,7 @@ class Terminal:
             argv, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=cwd, start_new_session=True
         )
         os.close(slave)
+        self.cwd, self.state = Path(cwd), Path(environment["SAGENT_STATE_DIR"])
         self.received = bytearray()
 
     def read(self, seconds: float) -> bytes:
@@ -157,7 +164,7 @@ def terminal(url: str, argv: list[str] | None = None) -> Iterator[Terminal]:
             "ANTHROPIC_API_KEY": "k",
             "ANTHROPIC_BASE_URL": url,
         }
-        opened = Terminal(argv or PROGRAM, environment, cwd)
+        opened = Terminal(argv or PROGRAM, {**environment, "SAGENT_STATE_DIR": f"{home}/state"}, cwd)
         try:
             yield opened
         finally:
@@ -213,6 +220,43 @@ def settled(opened: Terminal) -> None:
     """Wait until the session is open."""
     opened.until(b"claude-sonnet", start=0)
     opened.quiet(0.5)
+
+
+def resumed(url: str, runs: int) -> float:
+    """Milliseconds from Enter after `/resume` of a session of 10,000 messages to its last words on the screen."""
+    found: list[float] = []
+    for _ in range(runs):
+        with terminal(url) as opened:
+            session = long_session(opened.state, opened.cwd)
+            settled(opened)
+            opened.type(f"/resume {session}")
+            opened.quiet(0.5)
+            before = time.monotonic()
+            opened.type("\r")
+            found.append(1000 * (opened.until(b"These are the last words.") - before))
+            opened.until(b"goes on")
+    return median(found)
+
+
+def long_session(state: Path, cwd: Path) -> str:
+    """The id of a session of 10,000 messages, four of five with a call or its result."""
+    whole = "".join(file.read_text("utf-8") for file in sorted(ROOT.glob("sagent/repl/**/*.py")))
+    with Session.create(state, cwd) as session:
+        log = session.log()
+        log.append(Opened(session.id, "root", str(cwd), {}))
+
+        def say(message: Message) -> None:
+            log.append(MessageEntry(StoredMessage.of(message, None)))
+
+        for turn in range(1000):
+            say(user(f"Please do step {turn}."))
+            for number in range(4):
+                call = ToolCall(f"c{turn}-{number}", "Bash", JsonObject({"command": f"pytest -q tests/{turn}.py"}))
+                say(assistant(whole[:300], call, model="anthropic/claude-sonnet-4-6", stop="tool_use"))
+                log.append(ChargeEntry(Charge("claude-sonnet-4-6", Usage(9, 9), provider="anthropic", agent="root")))
+                say(Message("user", (ToolResult(call.id, (Text(whole[number * 2000 :][:2000]),)),)))
+            say(assistant(f"Step {turn} is done. These are the last words.", model="anthropic/claude-sonnet-4-6"))
+        return session.id
 
 
 def while_it_streams(
@@ -309,6 +353,8 @@ def measure(*, quick: bool) -> list[Figure]:
             delays = sorted(echo(opened, keys))
             figures.append(Figure("key to echo while streaming, p99", delays[int(len(delays) * 0.99)], 30, "ms"))
         figures += beside_a_bare_prompt(server.url, long, keys)
+        opening = resumed(server.url, min(runs, 3))
+        figures.append(Figure("`/resume` of 10,000 messages: first paint", opening, 300, "ms"))
         with terminal(server.url) as opened:
             settled(opened)
             opened.type("many turns\r")

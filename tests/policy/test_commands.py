@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
+from sagent.repl.terminal.approval import rules_for
 from sagent.tool import Effect, Workspace
 
 
@@ -293,6 +295,43 @@ def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
         asked = judge(tree, command)
         assert isinstance(asked, Ask)
         assert rule in asked.remedy
+
+
+@given(
+    st.lists(
+        st.sampled_from(["make", "git push origin", "X=1 npm publish", "ls", "cat .env", "echo hi > ../x", "cd src"])
+        | st.sampled_from(["npm run a > ../y 2> ../z", "rm -rf src", "rm *.py", "echo hi > $X", "cargo test --all"]),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([" && ", "; ", " | "]),
+    st.sampled_from(["ask", "edit"]),
+)
+@settings(max_examples=50)
+def test_what_is_offered_allows_every_part_of_a_command_or_nothing_is_offered(parts: list[str], joint: str, mode: Mode):
+    with TemporaryDirectory() as directory:
+        tree = Workspace(Path(directory, "tree"))
+        (tree.cwd / "src").mkdir(parents=True)
+        (tree.cwd / ".env").write_text("K=1")
+        command = joint.join(parts)
+        asked = judge(tree, command, mode)
+        if isinstance(asked, Ask) and (rules := rules_for(asked)):
+            assert judge(tree, command, mode, allow=tuple(rules)) == Allow()
+            for rule in rules:  # and no more than that
+                fewer = tuple(each for each in rules if each != rule)
+                assert isinstance(judge(tree, command, mode, allow=fewer), Ask)
+
+
+def test_for_a_command_of_several_parts_always_is_a_rule_for_each(tree):
+    asked = judge(tree, "make deploy && npm publish > ../log; ls")
+    assert isinstance(asked, Ask)
+    assert rules_for(asked) == ["Bash(make deploy:*)", f"Edit({tree.cwd.parent}/log)", "Bash(npm publish:*)"]
+    assert asked.reason == "Running `make deploy` needs permission. 2 more parts of the command need it too."
+    for lasting in ("make deploy && rm *.py", "rm *.py && make deploy"):  # for which no rule can be written
+        asked = judge(tree, lasting)
+        assert isinstance(asked, Ask)
+        assert not rules_for(asked)
+        assert "rm *.py" in asked.reason
 
 
 def test_redirections_are_writes_and_judged_as_such(tree):

@@ -163,6 +163,8 @@ def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Consol
     console.leave()
     console.start("--continue", ready=f"│ {cost}")
     console.until("› remember me", "The first answer.", "The session goes on.")
+    console.type("/earlier 1")
+    assert console.until("Those were the last 1 of 2 messages.").count("The first answer.") == 2
     console.type("and now?")
     console.until("Still here.")
 

@@ -1,6 +1,7 @@
 """What is read off a log."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,9 @@ from sagent.codec import encode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.contents import ChargeEntry, Compacted, Label, MessageEntry, Opened, Unknown
-from sagent.session.folds import charges, history, origin, spend, title
-from sagent.session.log import MemoryLog
+from sagent.session.folds import charges, history, last_messages, origin, spend, title
+from sagent.session.log import MemoryLog, read_end
+from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
 from sagent.session.table import decode
 from sagent.session.view import branch
@@ -54,6 +56,25 @@ def test_history_follows_the_branch_taken(log: MemoryLog):
     log.fork(fork)
     say(log, user("two"))
     assert [message.content for message in history(log.entries(), log.blobs.get)] == ["one", "two"]
+
+
+def test_how_a_conversation_ends_is_told_by_the_last_bytes_of_its_log(tmp_path: Path):
+    with Session.create_at(tmp_path / "s") as session:
+        log = session.log()
+        for number in range(20):
+            log.append(MessageEntry(StoredMessage.of(user(f"{number} " + "x" * 500), None)))
+        whole = history(log.entries(), log.blobs.get)
+        assert last_messages(read_end(log.file), 3) == whole[-3:]
+        assert last_messages(read_end(log.file), 30) == whole  # all there are
+        assert last_messages(read_end(log.file, size=3000), 3) == whole[-3:]
+        assert last_messages(read_end(log.file, size=3000), 5) == ()  # so many are not in these bytes
+        fork = next(log.contents().latest("message"))
+        log.append(MessageEntry(StoredMessage.of(user("not this"), None)))
+        log.fork(fork.id)
+        assert last_messages(read_end(log.file), 3) == whole[-3:]
+        assert last_messages(read_end(log.file, size=500), 1) == ()
+        log.append(Compacted((), 9, 5, "full", (0,), (0, "summary")))
+        assert last_messages(read_end(log.file), 3) == ()
 
 
 def test_a_result_nobody_asked_for_is_left_out(log: MemoryLog):

@@ -75,6 +75,10 @@ class CommandContext(Current):
         """Read along with an agent, and talk to it."""
         raise UsageError("There is no terminal in which another agent could be read along with.")
 
+    def recall(self, most: int) -> None:
+        """Show the last messages of the conversation again."""
+        raise UsageError("There is no terminal to show them on; `/export md` writes the conversation into a file.")
+
     def reopen(self, settings: "Settings") -> None:
         """Close the session and open another."""
         raise UsageError("Without a terminal a session is named by --session, --continue or --fork.")

@@ -127,6 +127,17 @@ def _than(saved: Decimal | int) -> str:
 
 
 @command()
+async def earlier(context: CommandContext, messages: str = "300") -> None:
+    """Show the last messages of the conversation again.
+
+    So many of them, or 300.
+    """
+    if not (messages.isascii() and messages.isdecimal() and int(messages)):
+        raise UsageError(f"/earlier takes how many messages to show, not {messages!r}.")
+    context.recall(int(messages))
+
+
+@command()
 async def copy(context: CommandContext) -> None:
     """Copy the last answer to the clipboard."""
     said = [one.content for one in context.opened.agent.messages if one.role == "assistant" and one.content]

@@ -69,16 +69,14 @@ Block: TypeAlias = Said | Piece | Thought | ToolFinished | Advised | Finished | 
 """Some events are blocks as they are: a call that was answered, advice, and the end of another agent's turn."""
 
 
-def past_blocks(messages: Sequence[Message], agent: str) -> Sequence[Block]:
-    """The end of an earlier conversation, shown when a session is resumed, after a note of how many messages came
-    before."""
-    if not messages:
-        return ()
+def past_blocks(messages: Sequence[Message], agent: str, most: int = MOST_MESSAGES) -> Sequence[Block]:
+    """The end of an earlier conversation, after a note of how to see what came before."""
     blocks: list[Block] = []
-    if len(messages) > MOST_MESSAGES:
-        blocks.append(Report(f"{len(messages) - MOST_MESSAGES} earlier messages are not shown."))
+    if len(messages) > most:
+        blocks.append(Report(f"What came before is not shown here: /earlier {10 * most} shows more of it."))
+    messages = messages[-most:]
     results = {result.call_id: result for message in messages for result in message.results}
-    for message in messages[-MOST_MESSAGES:]:
+    for message in messages:
         if message.role == "user":
             texts = [part.text for part in message.parts if isinstance(part, Text)]
             if texts:
@@ -88,7 +86,6 @@ def past_blocks(messages: Sequence[Message], agent: str) -> Sequence[Block]:
         for call in message.calls:
             if (result := results.get(call.id)) is not None:
                 blocks.append(ToolFinished(agent, call, result, 0.0, result.text.strip().split("\n", 1)[0][:200]))
-    blocks.append(Report("The session goes on."))
     return blocks
 
 
