@@ -139,6 +139,7 @@ COMMANDS = (
     Row("/sessions", "/sessions", "no sessions of", wrong="x"),
     Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
     Row("/export [form] [file]", "/export md x.md", refuses="not kept", completes="bundle", wrong="pdf"),
+    Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
     Row("/copy", "/copy", refuses="no terminal whose clipboard", wrong="x"),
     Row("/agents", "/agents", "root  idle", wrong="x"),
     Row("/enter [agent]", "/enter root", refuses="no terminal in which", completes="root", wrong="nobody"),
