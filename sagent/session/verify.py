@@ -202,7 +202,6 @@ class _Record:
                 "A chain alone cannot show that a log was rewritten whole, or that whole entries were cut from its "
                 "end: compare the head with the one that the run printed (--head ID), or check a signature."
             )
-        blobs = self.manifest.blobs if self.manifest else frozenset[str]()
         return Proof(
             session=self.session or Path(self.where).name,
             heads={agent: log.last for agent, log in self.logs.items()},
@@ -210,7 +209,7 @@ class _Record:
             blobs=sum(not name.startswith("scratch-") for name in self.blobs),
             parts=tuple(self.parts),
             notes=tuple(self.notes),
-            redacted=sum(log.redacted for log in self.logs.values()) + len(blobs & self.blobs.keys()),
+            redacted=self.redacted,
             signer=self.signer,
             gaps=self.gaps,
         )
@@ -353,7 +352,18 @@ class _Record:
                 raise
             except SagentError as error:
                 problems.append(str(error))
+            if self.redacted:
+                problems.append(
+                    f"{self.where}: its signature is of the session, not of what was changed when that was exported "
+                    f"({self.redacted} redacted): have whoever exported it sign the bundle, or check the session itself"
+                )
         self.parts.append(Part("signature", self.signer or "what was signed is there", tuple(problems)))
+
+    @property
+    def redacted(self) -> int:
+        """Entries and blobs that are not what was written, as the manifest says."""
+        blobs = self.manifest.blobs if self.manifest else frozenset[str]()
+        return sum(log.redacted for log in self.logs.values()) + len(blobs & self.blobs.keys())
 
     def _compare(self, statement: Statement) -> Iterator[str]:
         if statement.session not in self.names:

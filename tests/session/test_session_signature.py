@@ -160,6 +160,28 @@ def test_a_bundle_is_signed_whole_beside_it(session: Path, tmp_path: Path, key: 
     assert any("not a signature of these bytes" in problem for problem in verify(other, signers=signers).problems)
 
 
+def test_a_signature_of_a_session_vouches_for_nothing_that_was_changed_when_it_was_exported(
+    session: Path, tmp_path: Path, key: Path, signers: Path
+):
+    """Who exports it says which entries keep their ids without their content, and may have put in anything."""
+    sign_record(session, verify(session), key)
+    first, second = read_log(session / "root.jsonl")
+    files: dict[str, Place | bytes] = {
+        f"session/{file.relative_to(session)}": Place(file, 0, file.stat().st_size)
+        for file in session.rglob("*")
+        if file.is_file()
+    }
+    files["session/root.jsonl"] = first.line + second.line.replace(b"hello", b"it was me")
+    changed = {"session": "session", "redacted": {"entries": {"root.jsonl": {second.id: 1}}, "secrets": 1}}
+    bundle = tmp_path / "s.tar"
+    write_bundle(bundle, changed, files)
+    assert verify(bundle).problems == ()
+    (problem,) = verify(bundle, signers=signers).problems
+    assert "1 redacted" in problem
+    sign_record(bundle, verify(bundle), key)
+    assert verify(bundle, signers=signers).problems == ()
+
+
 def test_deleting_a_session_deletes_what_was_signed(session: Path, key: Path):
     sign_record(session, verify(session), key)
     remove(session)
