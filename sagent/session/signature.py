@@ -105,6 +105,7 @@ def _run(arguments: list[str], data: bytes | Path) -> subprocess.CompletedProces
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line that it wrote about an error."""
+    """The last line that it wrote about an error, or the one that says more."""
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip().rstrip(".") if lines else f"ssh-keygen exit {done.returncode}"
+    found = [*lines[-1:], *(line for line in lines if line.endswith("too open."))]
+    return found[-1].strip().rstrip(".") if found else f"ssh-keygen exit {done.returncode}"

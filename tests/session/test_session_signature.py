@@ -131,6 +131,10 @@ def test_keys_and_files_that_cannot_be_used_are_told(session: Path, tmp_path: Pa
     (tmp_path / "text").write_text("no key")
     with pytest.raises(UsageError, match="cannot sign"):
         sign_record(session, verify(session), tmp_path / "text")
+    key.chmod(0o644)
+    with pytest.raises(UsageError, match="too open"):
+        sign_record(session, verify(session), key)
+    key.chmod(0o600)
     assert not (session / STATEMENT).exists()
     sign_record(session, verify(session), key)
     with pytest.raises(UsageError, match="allowed signers"):
