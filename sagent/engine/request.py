@@ -17,7 +17,7 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.model import Billed, Counting, Model, Reply, Request, TextPart, ThinkingPart, full_name
-from sagent.session.contents import ChargeEntry, Released, RequestSent, Reserved
+from sagent.session.contents import COMPACTOR, ChargeEntry, Released, RequestSent, Reserved
 from sagent.usage import Charge, Sum
 
 LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
@@ -204,7 +204,7 @@ async def make_side_call(
                 request = replace(request, max_output=most)  # the data were wrong
                 continue
             wait = wait_before_retry(limits, error, tries)
-            if wait is None or attempt.heard:
+            if wait is None or attempt.heard or (error.kind == "cut" and role == COMPACTOR):  # that is asked once more
                 raise
             tries += 1
             state.journal.notify("info", f"{role}, {full_name(model)}: {error}; trying again in {wait:.1f} s")

@@ -228,6 +228,17 @@ async def test_a_summary_whose_stream_is_cut_is_asked_for_once_more(tmp_path: Pa
     await agent.aclose()
 
 
+async def test_a_summary_whose_stream_is_always_cut_is_paid_for_twice(tmp_path: Path) -> None:
+    """Though nothing has come of it: what it was sent may be billed."""
+    model = Endless(1, lambda _: ModelError("cut", "the stream ended", provider="scripted"))
+    agent, told = agent_of(model, tmp_path)
+    await agent.run("the one thing I want")
+    await agent.compact()
+    assert model.asked == 2
+    assert "by code" in told[-1]
+    await agent.aclose()
+
+
 async def test_files_that_are_being_edited_are_shown_as_they_are(tmp_path: Path) -> None:
     edit = call("2", "Edit", file_path="a.txt", old_string="first", new_string="second")
     model = ScriptedModel(call_read(1), Message("assistant", (edit,)), "ok", SUMMARY, "ok", "ok", SUMMARY)
