@@ -354,7 +354,7 @@ class _Record:
                 problems.append(str(error))
             if self.manifest is not None:
                 self.notes.append(
-                    "Pages and reports are the word of whoever exported them: only the session is signed."
+                    "Pages and reports are of whoever exported them: only the session is signed."
                 )
             if self.redacted:
                 problems.append(
