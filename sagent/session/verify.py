@@ -353,9 +353,7 @@ class _Record:
             except SagentError as error:
                 problems.append(str(error))
             if self.manifest is not None:
-                self.notes.append(
-                    "Pages and reports are of whoever exported them: only the session is signed."
-                )
+                self.notes.append("Pages and reports are of whoever exported them: only the session is signed.")
             if self.redacted:
                 problems.append(
                     f"{self.where}: its signature is of the session, not of what was changed when that was exported "
