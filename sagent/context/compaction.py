@@ -25,7 +25,7 @@ _CHANGES = ("Write", "Edit")
 _FILES, _FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and how much of each
 _LATEST = 0.8  # of a window: what everything else may take, together with what was said since the last request
 _RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: the last turns, that stay whole
-_REQUESTS = 0.4  # of it: what earlier requests, which stay word for word, may take
+_REQUESTS, _BRIEF = 0.4, 0.05  # of it: what earlier requests, which stay word for word, may take; and in any case
 _TOLD = 0.15  # of it: a summary made by code, and the files shown after it, each
 _BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at most
 _HEAD = "(From sagent: the conversation before this point was cut; "
@@ -101,7 +101,8 @@ def room_in(history: Sequence[Message], window: int, above: str) -> Room:
     last = max((at for at, message in enumerate(history) if _is_request(message, above)), default=len(history))
     left = max(0, int(window * _LATEST) - sum(map(size_of, history[last:])))
     recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)
-    return Room(recent, min(int(window * _REQUESTS), left // 2), max(1_000, min(int(window * _TOLD), left // 4)))
+    words = max(int(window * _BRIEF), min(int(window * _REQUESTS), left // 2))
+    return Room(recent, words, max(1_000, min(int(window * _TOLD), left // 4)))
 
 
 def size_of(message: Message) -> int:

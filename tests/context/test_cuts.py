@@ -3,7 +3,17 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sagent.context.compaction import HEADINGS, advice_in, compose, edited, find_cut, instruction, is_summary, sum_up
+from sagent.context.compaction import (
+    HEADINGS,
+    advice_in,
+    compose,
+    edited,
+    find_cut,
+    instruction,
+    is_summary,
+    room_in,
+    sum_up,
+)
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.contents import Compacted
@@ -73,6 +83,15 @@ def test_of_more_requests_than_there_is_room_for_the_first_and_the_latest_stay()
     assert cut is not None
     assert cut.stay == (0, 14, 16)
     assert [message.content[0] for message in cut.gone(history) if message.role == "user"] == list("123456")
+
+
+def test_short_requests_stay_however_much_was_read_for_the_last_one() -> None:
+    history = [each for number in range(5) for each in (user(f"{number}" * 100), assistant("done"))]
+    history += [user("and now?"), *round_of(1, "Read", "x" * 70_000), *round_of(2, "Read", "y")]
+    room = room_in(history, 60_000, "")
+    cut = find_cut(history, room.recent, "", room.words)
+    assert cut is not None
+    assert cut.stay == (0, 2, 4, 6, 8, 10)
 
 
 def test_a_summary_by_code_carries_the_one_before_and_stays_within_its_bounds() -> None:
