@@ -201,9 +201,11 @@ def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def compose(summary: str, where: str = "") -> str:
-    """The message that takes the place of what was cut, and is kept at the path `where`."""
-    return f"{HEAD.format(where=KEPT.format(path=where) if where else '')}\n\n{summary.strip()}"
+def compose(summary: str, where: str = "", most: int = sys.maxsize) -> str:
+    """The message that takes the place of what was cut, and is kept at the path `where`; of a summary with more than
+    `most` characters beginning and end."""
+    summary = head_and_tail(summary.strip(), most, "it was too long")
+    return f"{HEAD.format(where=KEPT.format(path=where) if where else '')}\n\n{summary}"
 
 
 def _is_request(message: Message, above: str) -> bool:

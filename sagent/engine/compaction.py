@@ -217,7 +217,7 @@ def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reaso
     history, told = state.context.history, _room(state).told
     gone = cut.gone(history)
     where = _keep(state, gone)
-    text = compose(summary or sum_up(gone, told, f"the whole is in {where or 'the log'}"), where)
+    text = compose(summary or sum_up(gone, told, f"the whole is in {where or 'the log'}"), where, 2 * told)
     notes = (*advice_in(gone), *edited_files(history, state.workspace.cwd, told))
     _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
 

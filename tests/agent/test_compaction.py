@@ -228,6 +228,18 @@ async def test_a_summary_whose_stream_is_cut_is_asked_for_once_more(tmp_path: Pa
     await agent.aclose()
 
 
+async def test_a_summary_that_fills_the_window_by_itself_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
+    """As a server writes that knows no output limit."""
+    model = Endless(40, SUMMARY + "\n- and more of it" * 5_000 + "\nthe last line")
+    agent, _ = agent_of(model, tmp_path)
+    assert (await agent.run("the one thing I want")).content == "the end"
+    assert max(map(tokens, model.requests)) < 8_000
+    said = next(each.content for each in agent.messages if each.sender == "sagent")
+    assert "something that matters here" in said
+    assert said.endswith("the last line")
+    await agent.aclose()
+
+
 async def test_a_summary_whose_stream_is_always_cut_is_paid_for_twice(tmp_path: Path) -> None:
     """Though nothing has come of it: what it was sent may be billed."""
     model = Endless(1, lambda _: ModelError("cut", "the stream ended", provider="scripted"))
