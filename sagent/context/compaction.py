@@ -53,7 +53,8 @@ def find_cut(history: Sequence[Message], recent: int, above: str, words: int | N
     """Where to cut so that the last turns, up to `recent` bytes, stay whole; None where nothing would go.
 
     Requests, which are what a person or the agent `above` said, stay, and the last advice of each advisor; of requests
-    with more than `words` bytes the latest, at least one, and the first. Results stay with the calls they answer.
+    with more than `words` bytes the first, the last, and the latest of those that fit. Results stay with the calls they
+    answer.
     """
     place, left = len(history), recent
     for at in range(len(history) - 1, 0, -1):
@@ -80,10 +81,10 @@ def _staying(history: Sequence[Message], place: int, above: str, words: int | No
     left = sys.maxsize if words is None else words - sum(size_of(history[at]) for at in requests[:1])
     latest = list[int]()
     for at in reversed(requests[1:]):
-        left -= size_of(history[at])
-        if left < 0 and latest:
-            break
-        latest.append(at)
+        size = size_of(history[at]) if latest else 0  # for the last there is room, whatever else goes
+        if size <= left or not latest:
+            left -= size
+            latest.append(at)
     return tuple(sorted((*requests[:1], *latest, *stay)))
 
 

@@ -81,8 +81,16 @@ def test_of_more_requests_than_there_is_room_for_the_first_and_the_latest_stay()
     history = [each for number in range(9) for each in (user(f"{number}" * 100), assistant("done"))]
     cut = find_cut(history, 0, "", 350)
     assert cut is not None
-    assert cut.stay == (0, 14, 16)
-    assert [message.content[0] for message in cut.gone(history) if message.role == "user"] == list("123456")
+    assert cut.stay == (0, 12, 14, 16)
+    assert [message.content[0] for message in cut.gone(history) if message.role == "user"] == list("12345")
+
+
+def test_a_long_request_does_not_take_the_place_of_shorter_ones_before_it() -> None:
+    sizes = (10, 10, 10, 9_000, 10, 9_000)
+    history = [each for size in sizes for each in (user("x" * size), assistant("done"))]
+    cut = find_cut(history, 0, "", 350)
+    assert cut is not None
+    assert cut.stay == (0, 2, 4, 8, 10)
 
 
 def test_short_requests_stay_however_much_was_read_for_the_last_one() -> None:
