@@ -22,7 +22,7 @@ from sagent.messages import Message, Text
 from sagent.model import Model, full_name
 from sagent.peer import Action, Background, Caller, Cancel, Consult, Inject, JobStatus, Status
 from sagent.session.contents import AdviceOutcome, AdviceRated, ConsultationEntry
-from sagent.session.folds import branch_contents, history
+from sagent.session.folds import branch_contents, counted, history
 from sagent.session.log import Log
 from sagent.tool import Tool, ToolOutput
 from sagent.usage import Cost
@@ -158,7 +158,7 @@ class Conversation(Caller):
     def restore(self, history: Sequence[Message]) -> None:
         """Take over an earlier conversation, before the first run."""
         state, extension = self.state, self.advisory
-        state.context.history = list(history)
+        state.context.history, state.context.meter = list(history), _meter_of(state)
         if extension is not None and history:
             extension.resume(branch_contents(state.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated))
 
@@ -173,7 +173,7 @@ class Conversation(Caller):
         except ValueError as error:
             raise UsageError(str(error)) from error
         context.history = list(history(state.log.contents(), state.log.blobs.get))
-        context.meter, context.proven, context.cramped, state.prompt_id = Meter(), None, -1, ""
+        context.meter, context.proven, context.cramped, state.prompt_id = _meter_of(state), None, -1, ""
         if context.extension is not None:
             context.extension.resume(())
         self.handoffs.clear()
@@ -241,3 +241,9 @@ class Conversation(Caller):
         if job := jobs.named(name):
             return job
         raise UsageError(f"There is no {name!r}. The jobs are: {', '.join(job.name for job in jobs.all()) or 'none'}.")
+
+
+def _meter_of(state: AgentState) -> Meter:
+    """What is known of the size of an earlier conversation. It bounds nothing, for prompt and tools may be others."""
+    model, size, tokens = counted(state.log.contents(), state.role)
+    return Meter(size, tokens, shrunk=True) if tokens and model == state.model.id else Meter()

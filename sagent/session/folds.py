@@ -24,6 +24,7 @@ from sagent.session.contents import (
     Opened,
     Released,
     Repaired,
+    RequestSent,
     Reserved,
     ResultEntry,
 )
@@ -374,6 +375,21 @@ def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
         return read(given)
     except ValueError as error:
         raise unreadable(entry, error) from error
+
+
+def counted(entries: LogView, role: str) -> tuple[str, int, int]:
+    """The last request of a conversation that was answered and billed to `role`: its model, its bytes, and how many
+    tokens these are; 0 where nobody knows."""
+    tokens = 0
+    for entry in entries.latest("request", "spent"):
+        match entry.content:
+            case ChargeEntry(charge) if charge.role == role:
+                tokens = charge.usage.total_input
+            case RequestSent(_, size, model, role="") if tokens:
+                return model, size, tokens
+            case _:
+                pass
+    return "", 0, 0
 
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:

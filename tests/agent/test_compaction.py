@@ -367,6 +367,23 @@ async def test_what_is_piped_in_run_after_run_costs_no_summary(tmp_path: Path) -
     await agent.aclose()
 
 
+async def test_a_session_that_is_taken_up_is_as_full_as_it_was(tmp_path: Path) -> None:
+    """By what the provider counted, and not by a guess that compacts it too early."""
+    log = MemoryLog()
+    agent, _ = agent_of(Endless(0), tmp_path, log=log)
+    await agent.run("word " * 3_600)
+    full = agent.status().context_tokens
+    assert 0.6 * 7_000 < full < 0.8 * 7_000
+    await agent.aclose()
+    model = Endless(0)
+    later, told = agent_of(model, tmp_path, log=log)
+    later.restore(history(log.entries(), log.blobs.get))
+    assert later.status().context_tokens == pytest.approx(full, rel=0.02)
+    await later.run("and now?")
+    assert (model.asked, told) == (0, [])
+    await later.aclose()
+
+
 async def test_a_compaction_that_would_free_little_is_not_bought(tmp_path: Path) -> None:
     model = Endless(0, window=8_000)
     agent, told = agent_of(model, tmp_path)
