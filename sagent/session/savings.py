@@ -26,7 +26,9 @@ SMALLEST = 4_096  # tokens: some cache no request below that
 MEDIA = 1_500  # tokens of an image or a document, about
 FRAME = 150  # bytes of an entry of a message or result around what it says, about
 INSTRUCTION = 215  # tokens of what asks for a summary, about
-LEAST, USUAL, MOST = 0.1, 0.28, 0.8  # tokens to a byte of what is said
+ENOUGH = 500  # bytes of what is said, from which one may learn how many are a token
+LEAST, MOST = 0.1, 0.8  # tokens to a byte
+USUAL = {"said": 0.25, "found": 0.35}  # of prose, and of code and the like
 _KINDS = ("request", "spent", "message", "result", "compacted", "forked")
 _MARK = b'"kind":"compacted"'
 
@@ -42,6 +44,7 @@ class _Stand:
     left: float | None = None  # share of the context that compactions since have left; None where there was none
     seen: bool = False  # whether the compactor has found the context in the cache since
     said: int = 0  # bytes of messages to it since
+    found: int = 0  # bytes of results
     media: int = 0  # images and documents in them
 
 
@@ -64,7 +67,7 @@ class Savings:
         self._writing: set[str] = set()  # those of which something was written
         self._stored: dict[str, tuple[int, datetime]] = {}  # what their caches can have of the twin, and since when
         self._forks: dict[str, _Stand] = {}  # where it stood at entries that were taken up again
-        self._read, self._said = 0, 0  # tokens that were counted for so many bytes of messages
+        self._known: dict[str, tuple[float, int]] = {}  # tokens counted for so many bytes "said", or "found" by tools
         self._last = ""  # the last entry that was counted
 
     def follow(self, log: LogView) -> Saving:
@@ -102,9 +105,13 @@ class Savings:
             return
         self._asked = None
         if b'"type":"tool_result"' in line:  # it carries all results that were logged before
-            stand.said, stand.media = 0, 0
+            stand.said, stand.found, stand.media = 0, 0, 0
         start = line.find(b'"body":{' if entry.kind == "message" else b'"result":{')  # behind a change that is not sent
-        stand.said += max(0, len(line) - start - FRAME)
+        size = max(0, len(line) - start - FRAME)
+        if entry.kind == "result" or b'"type":"tool_result"' in line:
+            stand.found += size
+        else:
+            stand.said += size
         stand.media += line.count(b'"blob":"')
 
     def _count(self, entry: Entry) -> None:
@@ -129,9 +136,11 @@ class Savings:
         """The model has read the whole conversation, to sum it up: one that was answered tells how much that was."""
         stand, total = self._stand, usage.total_input - INSTRUCTION
         stand.seen |= usage.cache_read > 0
-        much = stand.said > 3_000 or stand.media  # else an estimate of it is better than one of the instruction
+        much = (
+            stand.said + stand.found > 3_000 or stand.media
+        )  # else an estimate of it is better than one of the instruction
         if much and self._role == COMPACTOR and stand.left is None and total >= stand.total + stand.output:
-            stand.total, stand.output, stand.said, stand.media = total, 0, 0, 0
+            stand.total, stand.output, stand.said, stand.found, stand.media = total, 0, 0, 0, 0
 
     def _compact(self, compacted: Compacted) -> None:
         self._compactions += 1
@@ -164,15 +173,23 @@ class Savings:
 
     def _learn(self, stand: _Stand, tokens: int) -> None:
         """Take over what a provider has counted for what was said to it."""
-        if not stand.media and LEAST <= tokens / max(stand.said, 1) <= MOST:
-            self._read, self._said = self._read + tokens, self._said + stand.said
+        kind, size = ("found", stand.found) if stand.found else ("said", stand.said)
+        mixed = stand.media or (stand.found and stand.said)
+        if size >= ENOUGH and not mixed and LEAST <= tokens / size <= MOST:
+            known = self._known.get(kind, (0, 0))
+            self._known[kind] = known[0] + tokens, known[1] + size
+
+    def _measure(self, kind: str, size: int) -> int:
+        """What so many bytes are, by what was counted of their kind."""
+        tokens, known = self._known.get(kind, (USUAL[kind], 1))
+        return round(size * tokens / known)
 
     def _removed(self, stand: _Stand, total: int, *, same: bool) -> int:
         """Tokens that compactions have taken out since the last request, by the `total` of the first one after it."""
         if not same:  # counted by another model: the estimates of the compactions decide
             return round(total / stand.left) - total if stand.left else 0
-        density = self._read / self._said if self._said else USUAL
-        return stand.total + stand.output + round(stand.said * density) + stand.media * MEDIA - total
+        since = self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA
+        return stand.total + stand.output + since - total
 
     def _twin(self, usage: Usage, stand: _Stand, model: str, at: datetime) -> Usage:
         """What the twin would have been billed for in the place of a request."""

@@ -17,7 +17,7 @@ from sagent.context.compaction import HEADINGS
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.lib.json import as_array, as_object, json_dump
-from sagent.messages import user
+from sagent.messages import Message, Text, ToolResult, user
 from sagent.model import ModelLimits, Provider
 from sagent.peer import Compact, SpawnRequest
 from sagent.providers import Anthropic, OpenAICompatible
@@ -242,6 +242,11 @@ SMALLER = Compacted((), 40_000, 10_000, "full", (0,), (0, "summary"))
 PASTED: list[Content] = [MessageEntry(StoredMessage.of(user("w" * 40_000), None))]
 
 
+def found(size: int) -> list[Content]:
+    """What a tool found."""
+    return [MessageEntry(StoredMessage.of(Message("user", (ToolResult("1", (Text("f" * size),)),)), None))]
+
+
 def summed(read: int) -> list[Content]:
     """A summary by a model that has read so many tokens from the cache, and what it took the place of."""
     charge = Charge("m", Usage(cache_read=read), role=COMPACTOR, provider="p", usd=Decimal("0.004"))
@@ -283,6 +288,13 @@ def summed(read: int) -> list[Content]:
             34_010 - 44_010 - INSTRUCTION,
             40_000 + 20 * 4_010 - 181_000 - 40_000,
             id="with what was said before it counted by the summary",
+        ),
+        pytest.param(
+            # what a tool found had half a token to a byte, and what is pasted then is prose none the less: 10,001
+            [found(9_850), asked(cache_read=40_010, cache_write=4_925), PASTED, [SMALLER], asked(cache_write=10_000)],
+            44_945 + 10_001 - 10_000,
+            44_935 + 20 * 10_011 - 200_000,
+            id="what is said has tokens of its own kind",
         ),
         pytest.param(
             # the twin finds there what it had sent to it: 40,000
