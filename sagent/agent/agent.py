@@ -143,9 +143,12 @@ class Agent(Node):
     async def _run(self, message: Message | None, form: object) -> tuple[Result, SagentError | None]:
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
-        if self._given.ledger is None:
-            warn_of_own_ledger()
+        self._warn()
         return await self._runs.take(message, form)
+
+    def _warn(self) -> None:
+        if self._given.ledger is None:
+            warn_of_own_ledger(self.ledger)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
         """Put a message into the inbox; the run in progress reads it, or the next one. Raises UsageError when there
@@ -211,6 +214,7 @@ class Agent(Node):
     ) -> "Agent":
         """A new agent below this one, at the beginning of its life: its events are passed on here. Without a prompt it
         is one of an earlier process, that goes on."""
+        self._warn()
         child = Agent(**parts)
         child.restore(history)
         child.listen(self.state.journal.emit)

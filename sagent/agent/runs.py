@@ -28,6 +28,7 @@ from sagent.session.names import log_file
 from sagent.usage import Saving
 
 if TYPE_CHECKING:
+    from sagent.cost.ledger import Ledger
     from sagent.session.savings import Savings
 
 LIMIT_REASONS = {
@@ -56,11 +57,14 @@ def wanted_advice(text: str) -> str | None:
     return found and found[1].strip()
 
 
-def warn_of_own_ledger() -> None:
+def warn_of_own_ledger(own: "Ledger") -> None:
     """Say so where a tool runs an agent with a ledger of its own, and the agent that has called it is under a cap."""
     from sagent.lib.callers import caller
 
-    if isinstance(state := caller(), AgentState) and (cap := state.ledger.cap_of(state.path)) is not None:
+    state = caller()
+    if not isinstance(state, AgentState) or state.ledger is own:
+        return
+    if (cap := state.ledger.cap_of(state.path)) is not None:
         state.journal.notify(
             "warning",
             f"A tool of {state.path} runs an agent of its own: what that spends is beyond the cap of ${cap:.2f}. "

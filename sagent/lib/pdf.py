@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import zlib
+from contextlib import suppress
 
 from sagent.lib import isolated
 
@@ -17,12 +18,9 @@ _DICTIONARY = 2000  # bytes of an object stream's own dictionary after its type
 
 
 def count_pages(data: bytes) -> int:
-    """The page objects that can be seen, those in object streams too. Where some cannot be (in an encrypted file) what
-    pypdfium2 says if it says more, as far as it can be asked: else the most that is ever sent, or a guess from the size
-    where it is no PDF. Waits for a process of its own there, some 0.1 s."""
-    seen, is_all = _seen(data)
-    if seen and is_all:
-        return seen
+    """What pypdfium2 says, or the page objects that can be seen (those in object streams too) where these are more: a
+    page needs no type, and may be shown many times. Where pypdfium2 gives no answer the most that is ever sent; a guess
+    from the size where it is no PDF. Waits for a process of its own, some 0.1 s."""
     if b"obj" not in data:  # nothing in it could be a page
         return -(-len(data) // _PAGE_BYTES)
     try:
@@ -37,34 +35,25 @@ def count_pages(data: bytes) -> int:
         )
     except (OSError, subprocess.TimeoutExpired):
         return _MOST
-    if done.returncode < 0 or not done.stdout.isdigit():
+    if done.returncode or not done.stdout.isdigit():
         return _MOST
-    return max(seen, int(done.stdout) or -(-len(data) // _PAGE_BYTES))
+    return max(_seen(data), int(done.stdout) or -(-len(data) // _PAGE_BYTES))
 
 
-def _seen(data: bytes) -> tuple[int, bool]:
-    """Page objects, and whether all there are can be seen."""
-    plain, left, at = _plain(data), _LARGEST, 0
-    seen = len(_PAGE.findall(plain))
-    is_all = b"/Encrypt" not in plain and plain.count(b"/ObjStm") == data.count(b"/ObjStm")
-    while (at := data.find(b"/ObjStm", at) + 1) > 0:
+def _seen(data: bytes) -> int:
+    """The page objects that can be seen."""
+    seen, left, at = len(_PAGE.findall(_plain(data))), _LARGEST, 0
+    while left > 0 and (at := data.find(b"/ObjStm", at) + 1) > 0:
         start = data.find(b"stream", at, at + _DICTIONARY)
         end = data.find(b"endstream", start) if start >= 0 else -1
         if end < 0:
-            return seen, False
+            break
         packed = data[start + len(b"stream") : end].lstrip(b"\r\n")
         at = end
-        unpacking = zlib.decompressobj()
-        try:
-            objects = unpacking.decompress(packed, max(left, 1))
-        except zlib.error:
-            is_all = False
-            continue
-        seen, left = seen + len(_PAGE.findall(_plain(objects))), left - len(objects)
-        is_all = is_all and unpacking.eof and objects.lstrip()[:1].isdigit()  # else it was packed twice, or filtered
-        if left <= 0:
-            return seen, False
-    return seen, is_all
+        with suppress(zlib.error):  # packed in another way
+            objects = zlib.decompressobj().decompress(packed, left)
+            seen, left = seen + len(_PAGE.findall(_plain(objects))), left - len(objects)
+    return seen
 
 
 def _plain(data: bytes) -> bytes:

@@ -48,9 +48,7 @@ class FunctionTool:
         if inspect.iscoroutinefunction(self.function):
             result = await cast("Awaitable[object]", self.function(**values))
         else:
-            from sagent.lib.callers import in_thread
-
-            result = await asyncio.to_thread(in_thread(self.function), **values)
+            result = await asyncio.to_thread(self.function, **values)
             if inspect.isawaitable(result):
                 result = cast("object", await result)
         return _output(result)

@@ -1,5 +1,6 @@
 """What an agent that a tool runs by itself spends is beyond the cap of the tool's caller, who says so."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 
@@ -9,8 +10,10 @@ from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Event, Notice
+from sagent.lib.callers import caller, working_for
 from sagent.lib.json import EMPTY
 from sagent.messages import ToolCall
+from sagent.patterns import parallel
 from sagent.peer import SpawnRequest
 from sagent.testing.scripted import ScriptedModel
 from sagent.tool import RunContext
@@ -38,6 +41,31 @@ async def made_before() -> str:
 
 
 @tool(effect="none")
+async def streamed() -> str:
+    """Event by event."""
+    return str([event async for event in Agent(ScriptedModel("yes")).stream("?")])
+
+
+@tool(effect="none")
+async def gathered() -> str:
+    """In a task of its own."""
+    return str(await asyncio.gather(Agent(ScriptedModel("yes")).run("?")))
+
+
+@tool(effect="none")
+async def in_a_thread() -> str:
+    """In a thread of its own."""
+    return (await asyncio.to_thread(Agent(ScriptedModel("yes")).run_sync, "?")).content
+
+
+@tool(effect="none")
+async def spawned_beside() -> str:
+    """Below an agent that was never run."""
+    child = await Agent(ScriptedModel("yes")).spawn("?")
+    return (await child.wait()).content
+
+
+@tool(effect="none")
 async def on_purpose() -> str:
     """With a ledger that somebody has chosen."""
     ledger = Ledger(None, PriceBook())
@@ -56,6 +84,10 @@ def as_tool() -> object:
     return Agent(ScriptedModel("yes")).as_tool("inside", "Within the tree.")
 
 
+def several() -> object:
+    return parallel(Agent(ScriptedModel("yes")), Agent(ScriptedModel("yes"))).as_tool("inside", "Within the tree.")
+
+
 async def warnings(given: object, cap: Decimal | None) -> list[str]:
     """Run an agent that calls the tool; its warnings."""
     name = getattr(given, "name", "")
@@ -70,7 +102,9 @@ async def warnings(given: object, cap: Decimal | None) -> list[str]:
     return [event.text for event in heard if isinstance(event, Notice) and event.level == "warning"]
 
 
-@pytest.mark.parametrize("given", [plain, plain_in_a_thread, made_before])
+@pytest.mark.parametrize(
+    "given", [plain, plain_in_a_thread, made_before, streamed, gathered, in_a_thread, spawned_beside]
+)
 async def test_below_a_cap_it_is_told(given: Callable[[], Awaitable[str]]) -> None:
     (said,) = await warnings(given, Decimal(1))
     assert said.startswith("A tool of root runs an agent of its own: what that spends is beyond the cap of $1.00.")
@@ -79,6 +113,23 @@ async def test_below_a_cap_it_is_told(given: Callable[[], Awaitable[str]]) -> No
     assert await warnings(given, None) == []
 
 
-@pytest.mark.parametrize("given", [on_purpose, spawned, as_tool()])
+@pytest.mark.parametrize("given", [on_purpose, spawned, as_tool(), several()])
 async def test_what_is_within_the_tree_or_meant_is_not(given: object) -> None:
     assert await warnings(given, Decimal(1)) == []
+
+
+async def test_what_a_tool_has_left_running_works_for_nobody() -> None:
+    over = asyncio.Event()
+
+    async def later() -> object:
+        await over.wait()
+        return caller()
+
+    with working_for(1):
+        assert caller() == 1
+        task = asyncio.create_task(later())
+        with working_for(2):
+            assert caller() == 2
+        assert caller() == 1
+    over.set()
+    assert await task is None

@@ -124,6 +124,23 @@ def test_pages_that_cannot_be_seen_are_counted_by_pypdfium2() -> None:
     assert count_pages(two(pdf(300).replace(b"/Root", b"/Encrypt 1 0 R/Root"))) >= 300
 
 
+@pytest.mark.parametrize(
+    "written",
+    [b"", b"/Type\0/Page", b"/Type%c\n/Page", b"/Type 99 0 R"],
+    ids=["untyped", "nul", "comment", "elsewhere"],
+)
+def test_pages_that_are_written_otherwise_are_counted_beside_one_in_sight(written: bytes) -> None:
+    data = pdf(40, packed=False)
+    first = data.index(b"/Type/Page/") + 1
+    assert count_pages(data[:first] + data[first:].replace(b"/Type/Page/", written + b"/")) == 40
+
+
+def test_a_page_that_is_shown_many_times_counts_each_time() -> None:
+    once = pdf(40, packed=False)
+    kids = b" ".join(b"%d 0 R" % (3 + number) for number in range(40))
+    assert count_pages(once.replace(kids, (b"3 0 R " * 40).ljust(len(kids))[: len(kids)])) == 40
+
+
 @pytest.mark.parametrize("broken", [lambda data: data[:10], lambda data: b"x" * len(data)])
 def test_what_is_no_pdf_is_guessed_from_its_size(broken: Callable[[bytes], bytes]) -> None:
     data = broken(pdf(300))
