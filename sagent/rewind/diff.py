@@ -92,6 +92,8 @@ def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:
     """Files that may have changed."""
     for path, old in before.files.items():
         new = after.files.get(path)
+        if new is old:
+            continue
         if new is None and path in before.reported and os.path.lexists(path):
             continue  # it is not covered
         if new is None or new.signature != old.signature or not (old.settled or _is_same(old, new)):

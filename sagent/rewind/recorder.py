@@ -27,6 +27,7 @@ from sagent.rewind.snapshot import (
     read_state,
     take_snapshot,
 )
+from sagent.rewind.watch import Watch
 from sagent.session.contents import Content
 from sagent.session.log import Log
 from sagent.session.touches import NOT_SEEN, Omission, Snapshot, Touch, Touched, unknown
@@ -93,6 +94,7 @@ class Checkpoints:
     def __init__(self, *, looks_around: bool) -> None:
         self._looks_around = looks_around
         self._last: dict[bytes, TreeSnapshot] = {}
+        self._watches: dict[bytes, Watch] = {}
         self._refused: dict[bytes, str] = {}  # directories that are not looked at again, and why
         self._marks: list[_Mark] = []
         self._turn = asyncio.Lock()
@@ -156,14 +158,34 @@ class Checkpoints:
             if root in self._refused:
                 found = self._refused[root]
             else:
-                found = await in_thread(lambda stop, root=root: _snapshot_of(root, self._last.get(root), skip, stop))
+                try:
+                    found = await self._look(root, skip, relist=False)
+                except OSError as error:
+                    found = f"it cannot be looked at: {error.strerror or error}"
             if not isinstance(found, str) and found.why:  # which would be no different the next time
                 found = self._refused[root] = found.why
             if isinstance(found, str):
                 mark.omitted += (Omission(os.fsdecode(root), found),)
             else:
-                self._last[root] = found
                 mark.trees[root] = _copy(found)
+
+    async def _look(self, root: bytes, skip: tuple[bytes, ...], *, relist: bool) -> TreeSnapshot:
+        """What stands in a directory now, seen anew where it may have changed. Raises StoppedError and OSError."""
+        if (watch := self._watches.get(root)) is None:
+            watch = self._watches[root] = Watch(root)
+        last, changed = self._last.get(root), watch.changed()
+        look = partial(take_snapshot, root, last, skip, relist=relist, changed=changed, watched=watch.works)
+        try:
+            found = await in_thread(lambda stop: look(stop=stop))
+        except BaseException:
+            watch.missed()
+            raise
+        if found.why:
+            watch.missed()
+        else:
+            self._last[root] = found
+            watch.follow(found.listings)
+        return found
 
     async def _book_trees(self, mark: _Mark) -> None:
         """Log what calls that go on have changed until this one begins: later it could not be told from its own."""
@@ -172,9 +194,7 @@ class Checkpoints:
         for other in [each for each in self._marks if each.trees]:
             for root, before in tuple(other.trees.items()):
                 if (now := looked.get(root)) is None:
-                    skip, last = _own_places(other.recorder), self._last.get(root)
-                    look = partial(take_snapshot, root, last, skip, relist=False)
-                    now = looked[root] = self._last[root] = await in_thread(lambda stop, look=look: look(stop=stop))
+                    now = looked[root] = await self._look(root, _own_places(other.recorder), relist=False)
                 if now.why:
                     continue
                 differ = partial(compare, before, now, named, other.keep)
@@ -234,20 +254,14 @@ class Checkpoints:
         skip = _own_places(mark.recorder)
         others = self._paths_named()
 
-        def look_again(
-            root: bytes, before: TreeSnapshot, last: TreeSnapshot | None, stop: Stop
-        ) -> tuple[TreeSnapshot, Difference]:
-            after = take_snapshot(root, last, skip, stop)
-            return after, Difference() if after.why else compare(before, after, others, mark.keep, stop)
-
         for root, before in mark.trees.items():
-            last, pair = self._last.get(root), (root, before)
-            after, found = await in_thread(lambda stop, pair=pair, last=last: look_again(*pair, last, stop))
+            after = await self._look(root, skip, relist=True)
             if after.why:
                 self._refused[root] = after.why
                 what = replace(what, omitted=(*what.omitted, Omission(os.fsdecode(root), after.why)))
                 continue
-            self._last[root] = after
+            differ = partial(compare, before, after, others, mark.keep)
+            found = await in_thread(lambda stop, differ=differ: differ(stop))
             self.report(mark, found.states, found.made, found.gone)
             what = _with_difference(what, found)
         if mark.recorder.is_detached():
@@ -316,14 +330,6 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
     if result is None:
         raise StoppedError
     return result
-
-
-def _snapshot_of(root: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop) -> TreeSnapshot | str:
-    """What stands in a directory, or why nobody can tell."""
-    try:
-        return take_snapshot(root, last, skip, stop, relist=False)
-    except OSError as error:
-        return f"it cannot be looked at: {error.strerror or error}"
 
 
 def _own_places(recorder: Recorder) -> tuple[bytes, ...]:

@@ -10,13 +10,14 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.lib.regular import open_regular
+from sagent.rewind.watch import Changed
 from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
 
 Keep: TypeAlias = Callable[[bytes], str]
@@ -24,6 +25,7 @@ Keep: TypeAlias = Callable[[bytes], str]
 
 LARGEST = 1 << 20  # bytes of a file that a command changed
 MOST_FILES = 20_000
+MOST_WATCHED = 100_000  # of a git work tree, where the system tells what changes: not each is looked at every time
 MOST_HELD = 32 << 20  # bytes held of one directory, and kept of one command's changes
 PATIENCE = 10.0  # seconds for git, or for a walk
 SETTLED = 50_000_000  # nanoseconds after which another change shows in a file's times, whatever the clock's grain
@@ -38,7 +40,6 @@ _LOG = b'{"id":"'  # how a log begins
 TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB"
 TOO_MUCH = f"together with others it is more than {MOST_HELD >> 20} MiB"
 TOO_LONG = f"it could not be looked through in {PATIENCE:g} s"
-TOO_MANY = f"it holds more than {MOST_FILES:,} files"
 NO_CONTENT = "git did not give back its content"
 OTHER_FORM = "git keeps it in another form (a filter, an encoding)"
 
@@ -133,6 +134,7 @@ class TreeSnapshot:
     slow: bool = False  # git did not answer in time: it waits for an ignore file that is a FIFO, and is asked no more
     why: str = ""
     index: tuple[tuple[int, ...], ...] = ()  # what tells that git's index is the same, () where nothing does
+    tracked: Sequence[bytes] = ()  # the files in git's index
     files: dict[bytes, FileState] = field(default_factory=dict[bytes, FileState])
     listings: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
     reported: set[bytes] = field(default_factory=set[bytes])
@@ -176,55 +178,97 @@ def read_state(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
 
 
 def take_snapshot(
-    directory: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop, *, relist: bool = True
+    directory: bytes,
+    last: TreeSnapshot | None,
+    skip: tuple[bytes, ...],
+    stop: Stop,
+    *,
+    relist: bool = True,
+    changed: Changed | None = None,
+    watched: bool = False,
 ) -> TreeSnapshot:
     """Look at a directory, or the whole work tree that it is in; what did not change since the `last` time is not read
-    again. What lies in one of `skip` does not count. Without `relist` git is not asked again where its index and all
-    directories are as they were. Raises StoppedError and OSError."""
+    again, nor looked at where it is known what has `changed`. What lies in one of `skip` does not count. Without
+    `relist` git is not asked again where its index and all directories are as they were. Of a work tree
+    that is `watched` more files are covered. Raises StoppedError and OSError."""
     started = time.time_ns()
     top = _work_tree(directory)
     made = TreeSnapshot(directory, started, index=_index(top, started))
-    as_before = None if relist or last is None else _listed_before(made, top, last)
-    listed = as_before
+    as_before = None if relist or last is None else _listed_before(made, top, last, changed)
+    listed, known = as_before, True
     made.slow = last is not None and last.slow
     if listed is None and top is not None and not made.slow:
         end = time.monotonic() + PATIENCE
-        listed = _listed_by_git(directory, top, stop)
+        if changed is not None and last is not None and _has_same_index(made, top, last):
+            listed = _others_by_git(made, top, last, stop)
+        if listed is None:
+            listed, known = _listed_by_git(made, top, stop), False
+        if directory != top and not any(path.startswith(_join(directory, b"")) for path in listed or ()):
+            listed = None  # it is ignored, or nothing is in it
         made.slow = listed is None and time.monotonic() >= end
     if top is not None and listed is not None:
         made.root, made.git = top, True
     else:
-        listed = dict.fromkeys(_walk(made, last, stop), "")
-    if len(listed) > MOST_FILES:
-        made.why = TOO_MANY
+        listed = dict.fromkeys(_walk(made, last, changed, stop), "")
+    most = MOST_WATCHED if made.git and watched else MOST_FILES
+    if len(listed) > most:
+        made.why = f"it holds more than {most:,} files"
     if made.why:
         return made
-    sessions = tuple(path.removesuffix(b"root.jsonl") for path in listed if _is_log(path))
+    logs = [path for path in listed if path.endswith(b"/root.jsonl")]
+    sessions = tuple(path.removesuffix(b"root.jsonl") for path in logs if _is_log(path))
     skip = (*(_join(each, b"") for each in skip), *sessions)
+    _look_at_files(made, listed, None if last is None else last.files, skip, stop, changed, known=known)
+    if made.git and as_before is None:
+        _list_directories(made, last, skip, changed, stop)
+    return made
+
+
+def _look_at_files(
+    made: TreeSnapshot,
+    listed: Mapping[bytes, str],
+    last: Mapping[bytes, FileState] | None,
+    skip: tuple[bytes, ...],
+    stop: Stop,
+    changed: Changed | None,
+    *,
+    known: bool,
+) -> None:
+    """How the files stand that were listed, each with the name that git has for its content: had, where they are known
+    from the last time."""
+    before = last or {}
     to_read: list[tuple[bytes, FileState]] = []
-    held = 0
-    for number, (path, oid) in enumerate(listed.items()):
+    if changed is not None and known and not changed.directories:
+        made.files = dict(before)
+        for path in before.keys() - listed.keys():
+            del made.files[path]
+        to_look = [*(listed.keys() - before.keys()), *filter(made.files.__contains__, changed.paths)]
+    else:
+        kept = (path for path in listed if changed is not None and path in before and not _is_named(path, changed))
+        made.files = {path: before[path] for path in kept}
+        to_look = [path for path in listed if path not in made.files]
+    for number, path in enumerate(to_look):
         if not number % 500:
             stop.check()
-        state = (
-            None
-            if path.startswith(skip)
-            else _file_state(path, oid, started, None if last is None else last.files.get(path))
-        )
+        old = before.get(path)
+        oid = listed[path] if not known else old.oid if old is not None else ""
+        state = None if path.startswith(skip) else _file_state(path, oid, made.started, old)
         if state is None:
+            made.files.pop(path, None)
             continue
-        if as_before is not None and last is not None and state.oid and state.signature != last.files[path].signature:
+        if state.oid and known and (old is None or state.signature != old.signature or not old.settled):
             state = state._replace(oid="")  # changed since git looked at it
         if state.data is None and not state.oid and not state.why:
             to_read.append((path, state))
-        held += len(state.data or b"")
         made.files[path] = state
+    held = sum(len(state.data) for state in made.files.values() if state.data is not None)
     for path, state in sorted(to_read, key=lambda pair: pair[1].size):
         stop.check()
         made.files[path], held = _with_content(path, state, held)
-    if made.git and as_before is None:
-        _list_directories(made, last, skip, stop)
-    return made
+
+
+def _is_named(path: bytes, changed: Changed) -> bool:
+    return path in changed.paths or (bool(changed.directories) and path.rpartition(b"/")[0] in changed.directories)
 
 
 def _file_state(path: bytes, oid: str, started: int, before: FileState | None) -> FileState | None:
@@ -270,7 +314,7 @@ def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState, 
 
 def _is_log(path: bytes) -> bool:
     """Whether a file is the first log of a session: by its name, the lock beside it, and how it begins."""
-    if not path.endswith(b"/root.jsonl") or not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
+    if not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
         return False
     try:
         with open_regular(path) as file:
@@ -296,20 +340,21 @@ def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
-def _listed_by_git(directory: bytes, top: bytes, stop: Stop) -> dict[bytes, str] | None:
+def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, str] | None:
     """The files that git knows or does not ignore, those that are as in its index with their names there; None where
     it is not git's to say."""
     out = stop.git(top, "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard")
     if out is None:
         return None
     found: dict[bytes, str] = {}
+    others: dict[bytes, str] = {}
     skipped: set[bytes] = set()
     base = _join(top, b"")
     for record in out.split(b"\0"):
         tag, rest = record[:2], record[2:]
         if tag == b"? ":
             if not rest.endswith(b"/"):  # a repository of its own
-                found[base + rest] = ""
+                others[base + rest] = ""
             continue
         facts, _, name = rest.partition(b"\t")
         path = base + name
@@ -319,9 +364,24 @@ def _listed_by_git(directory: bytes, top: bytes, stop: Stop) -> dict[bytes, str]
             found[path] = facts.split(b" ")[1].decode()
         else:  # changed, in conflict, or something that git was told not to look at
             found[path] = ""
-    if directory != top and not any(path.startswith(_join(directory, b"")) for path in found):
-        return None  # it is ignored, or nothing is in it
-    return found
+    made.tracked = tuple(found)
+    return found | others
+
+
+def _others_by_git(made: TreeSnapshot, top: bytes, last: TreeSnapshot, stop: Stop) -> dict[bytes, str] | None:
+    """The same with an index that is as it was the last time, and where it is known which files have changed."""
+    out = stop.git(top, "ls-files", "-z", "-o", "--exclude-standard")
+    if out is None:
+        return None
+    base = _join(top, b"")
+    made.tracked = last.tracked
+    return dict.fromkeys(last.tracked, "") | {
+        base + name: "" for name in out.split(b"\0") if name and not name.endswith(b"/")
+    }
+
+
+def _has_same_index(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -> bool:
+    return bool(made.index) and made.index == last.index and last.git and last.root == top
 
 
 def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
@@ -340,21 +400,26 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def _listed_before(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -> dict[bytes, str] | None:
+def _listed_before(
+    made: TreeSnapshot, top: bytes | None, last: TreeSnapshot, changed: Changed | None
+) -> dict[bytes, str] | None:
     """The files that git listed the last time, where nothing says that it would list others now."""
-    if not made.index or made.index != last.index or not last.git or last.root != top:
+    if not _has_same_index(made, top, last):
         return None
     for path, listing in last.listings.items():
-        now = _listing(path, last, made.started)
+        now = _listing(path, last, made.started, changed)
         if now is None or now.names != listing.names or now.below != listing.below:
             return None
         made.listings[path] = now
-    for path, state in last.files.items():
-        if state.oid and not state.settled:
+    if changed is not None and any(path.endswith(b"/.gitignore") for path in changed.paths):
+        return None
+    for path, state in last.files.items() if changed is None or changed.directories else ():
+        if state.oid and not state.settled and changed is None:
             return None
         if path.endswith(b"/.gitignore") and not _is_as_it_was(path, state):
             return None
-    return {path: state.oid for path, state in last.files.items()}
+    made.tracked = last.tracked
+    return dict.fromkeys(last.files, "")
 
 
 def _is_as_it_was(path: bytes, state: FileState) -> bool:
@@ -376,7 +441,7 @@ def _work_tree(directory: bytes) -> bytes | None:
     return directory if home.startswith(_join(top, b"")) else top
 
 
-def _walk(made: TreeSnapshot, last: TreeSnapshot | None, stop: Stop) -> Iterator[bytes]:
+def _walk(made: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None, stop: Stop) -> Iterator[bytes]:
     """The files below a directory, but for what programs leave behind."""
     stack = [made.root]
     count = 0
@@ -384,7 +449,7 @@ def _walk(made: TreeSnapshot, last: TreeSnapshot | None, stop: Stop) -> Iterator
     while stack and max(count, len(made.listings)) <= MOST_FILES:
         stop.check()
         directory = stack.pop()
-        listing = _listing(directory, last, made.started)
+        listing = _listing(directory, last, made.started, changed)
         if listing is None:
             continue
         made.listings[directory] = listing
@@ -397,11 +462,13 @@ def _walk(made: TreeSnapshot, last: TreeSnapshot | None, stop: Stop) -> Iterator
             return
 
 
-def _listing(directory: bytes, last: TreeSnapshot | None, started: int) -> Listing | None:
+def _listing(directory: bytes, last: TreeSnapshot | None, started: int, changed: Changed | None) -> Listing | None:
+    before = None if last is None else last.listings.get(directory)
+    if before is not None and changed is not None and directory not in changed.listings:
+        return before
     try:
         found = os.lstat(directory)
         signature = _signature(found)
-        before = None if last is None else last.listings.get(directory)
         if before is not None and before.signature == signature and before.settled:
             return before
         if not stat.S_ISDIR(found.st_mode):
@@ -419,10 +486,14 @@ def _listing(directory: bytes, last: TreeSnapshot | None, started: int) -> Listi
     return Listing(signature, settled, frozenset(names), frozenset(below))
 
 
-def _list_directories(made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop) -> None:
+def _list_directories(
+    made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple[bytes, ...], changed: Changed | None, stop: Stop
+) -> None:
     """Look into the directories of files, so that new files are not taken for files that were not covered."""
     known = {made.root}
-    for path in made.files:
+    before = last if last is not None and last.root == made.root and last.git else TreeSnapshot(made.root, 0)
+    known.update(before.listings)
+    for path in made.files.keys() - before.files.keys():
         above = path.rpartition(b"/")[0]
         while above not in known and len(above) > len(made.root):
             known.add(above)
@@ -430,7 +501,7 @@ def _list_directories(made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple
     strays: list[bytes] = []
     for directory in known:
         stop.check()
-        if (listing := _listing(directory, last, made.started)) is not None:
+        if (listing := _listing(directory, last, made.started, changed)) is not None:
             made.listings[directory] = listing
             strays += [_join(directory, name) for name in listing.below]
     count = 0
@@ -439,7 +510,7 @@ def _list_directories(made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple
         if path in made.listings or path.endswith(b"/.git") or _join(path, b"").startswith(skip):
             continue
         count += 1
-        if (listing := _listing(path, last, made.started)) is not None:
+        if (listing := _listing(path, last, made.started, changed)) is not None:
             made.listings[path] = listing
             if listing.names == listing.below:
                 strays += [_join(path, name) for name in listing.below]

@@ -154,6 +154,15 @@ def consultations(executor: str, advisor: str) -> dict[str, float]:
     return json.loads(subprocess.check_output(argv, env=environment, text=True))
 
 
+def checkpoints() -> Iterator[Row]:
+    """What watching over the files of a large work tree adds to a command."""
+    for files, reach in ((15_000, 50.0), (60_000, None)):
+        argv = [PYTHON, str(Path(__file__).with_name("checkpoints.py")), str(files)]
+        found = json.loads(subprocess.check_output(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True))
+        note = f"{found['first']:.0f} ms the first time"
+        yield Row(f"what a command costs beside itself among {files:,} files in git", reach, found["next"], "ms", note)
+
+
 def boxed() -> Iterator[Row]:
     """What the sandbox adds to a command: bare and boxed ones in turn."""
 
@@ -180,6 +189,7 @@ def measure_alone() -> Iterator[Row]:
     for flag, most in (("--version", 15), ("--help", 40)):
         yield Row(f"`{flag}` over `python3 -c pass`", most, against_python(flag), "ms")
     yield from boxed()
+    yield from checkpoints()
     yield Row("opening a log of 10,000 messages", 0.5, open_log(), "s")
     yield Row("30,000 text deltas: extra CPU", 0.7, delta_cpu(), "s")
     yield Row("modules imported before the first request", 330, modules(*FLAGS, "hello"), "")

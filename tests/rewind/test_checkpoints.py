@@ -454,7 +454,8 @@ async def test_too_many_files_are_said_not_to_be_covered(
     cwd: Path = request.getfixturevalue(where)
     for number in range(60):
         (cwd / f"file{number}").touch()
-    monkeypatch.setattr(snapshot_module, "MOST_FILES", 50)
+    for most in ("MOST_FILES", "MOST_WATCHED"):
+        monkeypatch.setattr(snapshot_module, most, 50)
     async with at_work(cwd) as rig:
         point = await rig.run("echo x > a.txt")
         await rig.write("below/new.txt", "by a tool\n")

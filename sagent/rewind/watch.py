@@ -1,0 +1,136 @@
+"""Which files of some directories something happened to since one last asked, as Linux tells (inotify).
+
+It is asked only about file systems of this machine, whose every change passes through its kernel. Two kinds of change
+do not show there: through a hard link in another directory, and through memory that stays mapped when a file is closed.
+"""
+
+import errno
+import os
+import re
+import struct
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+# man 7 inotify
+_MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATED, _DELETED, _MOVED_SELF = 0x2, 0x4, 0x8, 0xC0, 0x100, 0x200, 0x800
+_UNMOUNTED, _OVERFLOW, _REMOVED, _IS_DIRECTORY = 0x2000, 0x4000, 0x8000, 0x40000000
+_ONLY_DIRECTORY, _NO_LINK = 0x01000000, 0x02000000
+_WANTED = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATED | _DELETED | _MOVED_SELF | _ONLY_DIRECTORY | _NO_LINK
+_HEAD = struct.Struct("iIII")
+_LOCAL = frozenset(b"bcachefs btrfs ext2 ext3 ext4 f2fs jfs overlay ramfs tmpfs xfs zfs".split())
+
+
+class Changed(NamedTuple):
+    """What may have changed: `paths` that something happened to, all files in `directories` that were not followed yet,
+    and the `listings` of directories."""
+
+    paths: frozenset[bytes]
+    directories: frozenset[bytes]
+    listings: frozenset[bytes]
+
+
+class Watch:
+    """Follows the directories below one. Where the system does not tell, it never knows anything."""
+
+    def __init__(self, root: bytes) -> None:
+        self._root, self._id = root, _identity(root)
+        self._paths: dict[int, bytes] = {}
+        self._followed: set[bytes] = set()
+        self._new: set[bytes] = set()
+        self._fd = -1
+        self._whole = False  # nothing was missed since the last time
+        self.works = sys.platform == "linux" and _is_local(root) and self._open()
+
+    def changed(self) -> Changed | None:
+        """What may have changed since the last time; None where anything may have. To be asked before one looks."""
+        if not self.works:
+            return None
+        found: set[bytes] = set()
+        whole, stale = self._whole, _identity(self._root) != self._id
+        try:
+            while data := os.read(self._fd, 1 << 16):
+                for path, mask in self._events(data):
+                    if mask & (_MOVED | _MOVED_SELF) and mask & (_IS_DIRECTORY | _MOVED_SELF):
+                        stale = True  # what lies below has other paths now
+                    whole = whole and not mask & (_OVERFLOW | _UNMOUNTED)
+                    found.add(path)
+        except BlockingIOError:
+            pass
+        new, self._new, self._whole = self._new, set(), True
+        if stale:
+            self._id = _identity(self._root)
+            self.works = self._open()
+        if stale or not whole:
+            return None
+        listings = {each for path in found for each in (path, path.rpartition(b"/")[0] or b"/")}
+        return Changed(frozenset(found), frozenset(new), frozenset(listings | new))
+
+    def missed(self) -> None:
+        """What was told the last time was not made use of."""
+        self._whole = False
+
+    def follow(self, directories: Iterable[bytes]) -> None:
+        """Tell of these too. What has happened in those that are new is not known."""
+        from ctypes import CDLL, get_errno
+
+        add = CDLL(None, use_errno=True).inotify_add_watch
+        for path in directories if self.works else ():
+            if path in self._followed:
+                continue
+            number = int(add(self._fd, path, _WANTED))
+            if number in self._paths or (number < 0 and get_errno() not in (errno.ENOENT, errno.ENOTDIR)):
+                self.works = False  # a directory with two paths; or there may be no more of them
+                return
+            if number >= 0:
+                self._paths[number] = path
+                self._followed.add(path)
+                self._new.add(path)
+
+    def _events(self, data: bytes) -> Iterator[tuple[bytes, int]]:
+        place = 0
+        while place < len(data):
+            number, mask, _, length = _HEAD.unpack_from(data, place)
+            start = place + _HEAD.size
+            place = start + length
+            above = self._paths.get(number, b"")
+            if mask & _REMOVED:
+                self._paths.pop(number, None)
+                self._followed.discard(above)
+            yield above.rstrip(b"/") + b"/" + data[start:place].rstrip(b"\0"), mask
+
+    def _open(self) -> bool:
+        from ctypes import CDLL
+
+        if self._fd >= 0:
+            self._close()
+        self._paths, self._followed, self._new = {}, set(), set()
+        self._fd = int(CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        if self._fd >= 0:
+            self._close = weakref.finalize(self, os.close, self._fd)
+        return self._fd >= 0
+
+
+def _identity(path: bytes) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_local(path: bytes) -> bool:
+    """Whether a path lies on a file system that only this machine changes, by /proc/self/mountinfo (man 5 proc)."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
+            lines = file.read().splitlines()
+    except OSError:
+        return False
+    best, kind = b"", b""
+    for line in lines:
+        left, _, right = line.partition(b" - ")
+        place = re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), left.split(b" ")[4])
+        if len(place) >= len(best) and (path == place or path.startswith(place.rstrip(b"/") + b"/")):
+            best, kind = place, right.split(b" ")[0]
+    return kind in _LOCAL
