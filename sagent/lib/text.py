@@ -43,17 +43,20 @@ def spelled(text: str) -> str:
     has its number behind or instead of it."""
     if text.isascii() and text.isprintable():
         return text
-    return _NAMED.sub(lambda found: f"⟨{_number(found[0])}⟩", _LETTERS.sub(lambda word: _told_apart(word[0]), text))
-
-
-def _told_apart(word: str) -> str:
     from unicodedata import normalize
 
-    def misleads(letter: str) -> bool:
-        return not letter.isascii() and (letter in _ALIKE or normalize("NFKC", letter).isascii())
+    others = filter(str.isalpha, {*text})
+    alike = frozenset(
+        one for one in others if not one.isascii() and (one in _ALIKE or normalize("NFKC", one).isascii())
+    )
+    told = _LETTERS.sub(lambda word: _told_apart(word[0], alike), text) if alike else text
+    return _NAMED.sub(lambda found: f"⟨{_number(found[0])}⟩", told)
 
-    mixed = any(letter.isascii() for letter in word) or all(map(misleads, word))
-    return "".join(f"{letter}⟨{_number(letter)}⟩" if mixed and misleads(letter) else letter for letter in word)
+
+def _told_apart(word: str, alike: frozenset[str]) -> str:
+    if alike.isdisjoint(word) or not (alike.issuperset(word) or any(map(str.isascii, word))):
+        return word
+    return "".join(f"{letter}⟨{_number(letter)}⟩" if letter in alike else letter for letter in word)
 
 
 def _number(letter: str) -> str:

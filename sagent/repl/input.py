@@ -336,6 +336,11 @@ class InputActions:
             self._session.refresh()
             self._status.hint(f"{policy.mode}: {MODE_WORDS[policy.mode]}")
 
+    def leave(self) -> None:
+        """Close the question that is open, else quit."""
+        if not self.questions.take_line(None):
+            self._screen.leave()
+
     def clear_or_quit(self) -> None:
         """Clear the input, else interrupt; quit when pressed twice while the hint is shown."""
         now, before = time.monotonic(), self._pressed_at

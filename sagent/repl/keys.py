@@ -68,7 +68,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         ("escape", typing & (has_completions | ~vi_typing), actions.escape),
         ("c-b", typing & Condition(actions.can_background), actions.background),
         ("c-c", Always(), actions.clear_or_quit),
-        ("c-d", typing & empty, screen.leave),
+        ("c-d", typing & empty, actions.leave),
         ("c-o", typing, actions.expand),
         ("c-l", Always(), actions.clear_screen),
         ("c-z", Always(), actions.suspend),
@@ -111,7 +111,7 @@ def _by_name(
         "clear": (Always(), actions.clear_or_quit),
         "clear-screen": (Always(), actions.clear_screen),
         "suspend": (Always(), actions.suspend),
-        "quit": (typing, screen.leave),
+        "quit": (typing, actions.leave),
     }
 
 

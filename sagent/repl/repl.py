@@ -1,8 +1,6 @@
 """The REPL: takes over a screen that is there, and puts its parts together."""
 
 import asyncio
-import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -97,8 +95,9 @@ class Repl(CommandContext):
         self._screen.leave()
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._screen.output.stdout.fileno(), printable(text).encode(errors="replace"))
+        """Write below all the rest; a terminal that does not read keeps nobody waiting."""
+        self._screen.output.write_raw(printable(text))
+        self._screen.output.flush()
 
     async def _live(self) -> None:
         try:

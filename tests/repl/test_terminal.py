@@ -128,7 +128,7 @@ def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Co
     console.until("sent, not read yet", "n No, and say why")
     console.keys("n")
     console.until("Why not?")
-    console.keys("Escape")
+    console.keys("C-d")  # which closes what is open, and quits where nothing is
     console.until("Understood.")
     assert not (console.cwd / "a.txt").exists()
     assert "yes but call it b.txt" in str(server.requests[1].json["messages"])

@@ -1,7 +1,14 @@
 """What goes wrong around the REPL, in a real terminal: it goes away, floods come, displays fail."""
 
+import fcntl
+import os
+import pty
 import re
+import select
+import struct
+import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -9,6 +16,7 @@ import pytest
 from console import Console
 
 from sagent.testing.server import Call, Turn
+from tests.depth import deep
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -55,6 +63,63 @@ def test_what_was_done_when_the_terminal_went_away_is_kept_and_gone_on_with(cons
     assert "lighthouse" in told
     assert told.count("tool_result") == told.count("tool_use'") == 1
     assert list(state.rglob("*.jsonl"))
+
+
+def test_one_leaves_a_terminal_that_reads_no_more(console: Console) -> None:
+    server = console.serve([Turn(text="word " * 40_000)])
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {"TERM": "xterm-256color", "LANG": "C.UTF-8", **console.environment}
+    with subprocess.Popen(
+        console.program, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=console.cwd,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(slave)
+        try:
+            seen = b""
+            while b"$0" not in seen:
+                seen += os.read(master, 1 << 16)
+            os.write(master, b"go\r")
+            while b"word word" not in seen:
+                seen += os.read(master, 1 << 16)
+            wait_until(lambda: len(select.select([master], [], [], 0)[0]) == 1)
+            os.write(master, b"\x04")  # and from here on nobody reads
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            os.close(master)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("moment", ("asking", "working", "suspended", "editing", "idle", "at once")[: deep(2, 6)])
+def test_it_ends_with_its_terminal_at_every_moment(console: Console, moment: str) -> None:
+    console.environment["EDITOR"] = "sh -c 'echo edited; exec sleep 301.7'"
+    command = {"asking": "touch x", "working": "echo begun; sleep 301.7"}.get(moment, "true")
+    console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Done.")])
+    full = () if moment == "asking" else ("--permission-mode", "full")
+    flags = ("--sandbox", "off", *full)
+    ready = "" if moment == "at once" else "›"
+    console.start(*flags, width=20, height=5, ready=ready, shell=moment == "suspended")
+    pane = int(console.tmux("display-message", "-p", "#{pane_pid}"))
+    below = {int(pid) for pid in subprocess.check_output(["pgrep", "-P", str(pane)], text=True).split()}
+    match moment:
+        case "working" | "asking":
+            console.type("go")
+            if moment == "asking":  # and the line of figures is there once, though the question has all five rows
+                assert console.until("y  s  a  n", "Esc says no").count("no sandbox") == 0
+            else:
+                console.until("◌ Bash echo")
+        case "editing":
+            console.keys("C-x", "C-e")
+            console.until("edited")
+        case "suspended":
+            console.until("$0")
+            console.keys("C-z")
+            console.until("Stopped")
+        case _:
+            pass
+    console.leave()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
 
 
 def test_while_a_hundred_megabytes_come_one_types_and_memory_is_bounded(console: Console) -> None:

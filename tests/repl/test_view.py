@@ -218,6 +218,9 @@ def test_what_has_more_to_show_is_expanded() -> None:
     rows = expand(blocks[0], 60)
     assert plain(rows).startswith("● Bash make test · exit 0\n  command: make test\n  │ line")
     assert len(rows) < 500
+    asked = ToolCall("2", "AskUser", JsonObject({"question": "Which?", "options": ["a", "b"]}))
+    _, blocks = tell(ToolFinished("root", asked, answer(asked, "a"), 0.0, "a"))
+    assert '  options: ["a","b"]' in plain(expand(blocks[0], 60))
 
 
 def test_messages_that_wait_are_shown() -> None:

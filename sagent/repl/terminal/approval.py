@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.repl.opening import Current
 
+MOST_REMEDY = 4_000  # characters of what names rules
 MOST_OTHERS = 3  # calls that are named
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 
 def rules_for(ask: "Ask") -> list[str]:
-    """The rules that would allow this call another time, as the policy names them: all of them, or none."""
+    """The rules that would allow this call another time, as the policy names them: all of them, or none, as where
+    nobody could read them."""
+    if len(ask.remedy) > MOST_REMEDY:
+        return []
     try:
         words = shlex.split(ask.remedy.removesuffix("."))
         rules = [following for word, following in pairwise(words) if word == "--allow"]

@@ -9,8 +9,8 @@ import re
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.keys import Keys
 
-ASK, STOP = "\x1b[>1u\x1b[>4;1m", "\x1b[>4m\x1b[<u"
-"""Have keys told apart that are one without, and no longer."""
+ASK, STOP = "\x1b[=0u\x1b[>1u\x1b[>4;1m", "\x1b[>4m\x1b[<u"
+"""Have keys told apart that are one without, and no longer; what a killed program left on is off then too."""
 _NUMBER = r"(\d{1,7})"
 _KEY = re.compile(rf"\x1b\[(?:27;{_NUMBER};{_NUMBER}~|{_NUMBER}(?:;{_NUMBER})?u)\Z")
 _LOCKED = re.compile(rf"\x1b\[(\d?\d?);{_NUMBER}([A-DFHP-S~])\Z")

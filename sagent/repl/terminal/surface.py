@@ -183,12 +183,21 @@ class Surface:
         """
         if not rows:
             self.left = 0
+        if self._is_full:  # what is not finished comes when it is, or when there is room
+            self.freeze()
+            rows = ()
         final, kept = [*map(drawable, final)], [*map(drawable, rows)][self.left :]
         screen = self._app.renderer.last_rendered_screen
         reach = max(self._output.get_size().rows - (screen.height if screen is not None else 0) - 1, 1)
         above = max(len(kept) - reach, 0)
         self._paint([*final, *kept[:above]], kept[above:])
         self.left += above
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether what lies below has every row of the terminal."""
+        screen = self._app.renderer.last_rendered_screen
+        return screen is not None and screen.height >= self._output.get_size().rows
 
     def _paint(self, final: list[Line], rows: list[Line]) -> None:
         if self._app.renderer.last_rendered_screen is None or not self._app.is_running:
@@ -199,7 +208,7 @@ class Surface:
         self._waiting = []
         if wanted != self.open_rows:
             with self._output.held():
-                self._replace(wanted)
+                (self._write_anew if self._is_full else self._replace)(wanted)
         self.open_rows = rows
 
     def flush_waiting(self) -> None:
@@ -247,6 +256,14 @@ class Surface:
         out.write_raw("\r")
         out.cursor_forward(cursor.x)
         out.flush()
+
+    def _write_anew(self, wanted: list[Line]) -> None:
+        """Where nothing can be put in above what lies below, that is drawn again under it."""
+        self._app.renderer.erase(leave_alternate_screen=False)
+        for line in wanted:
+            self._write(line)
+            self._output.write_raw("" if GOES_ON in line else "\r\n")
+        self._app._redraw()  # noqa: SLF001 -- as `Screen` does it
 
     def _move(self, row: int, target: int) -> None:
         self._output.cursor_up(max(row - target, 0))

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, assert_never
 from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
+from sagent.lib.json import json_dump
 from sagent.messages import Message, Text
 from sagent.repl.view.calls import counts, essence, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
@@ -254,7 +255,7 @@ def _outcome(block: ToolFinished, width: int, *, told: bool) -> list[Line]:
 def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
     lines = [_called(block, width)[0]]
     for name, value in block.call.arguments.items():
-        text = value if isinstance(value, str) else repr(value)
+        text = value if isinstance(value, str) else json_dump(value)
         lines += wrap([("class:argument", printable(text))], width, (("class:dim", f"  {name}: "),), (("", TAB),))
     if block.call.malformed is not None:
         lines += wrap([("class:failed", printable(block.call.malformed))], width, (("", "  "),))

@@ -13,12 +13,13 @@ Line: TypeAlias = tuple[Span, ...]
 TAB = "    "
 GOES_ON: Span = ("class:goes-on", "")
 """Ends a row as wide as the terminal, which the next row goes on: who copies them gets one line."""
+_NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ]*")  # of one column each: what most text is made of
 _WORD = re.compile(r"\S{1,500}")  # of a longer one a part at a time: a command may be one word of a megabyte
 
 
 def width_of(text: str) -> int:
     """Columns a text takes as it is drawn; what is not seen is drawn as a sign of its own."""
-    if text.isascii() and text.isprintable():
+    if (text.isascii() and text.isprintable()) or _NARROW.fullmatch(text):
         return len(text)
     from prompt_toolkit.utils import get_cwidth
 
@@ -54,8 +55,13 @@ def one_line(text: str) -> str:
 
 def _end(text: str, start: int, room: int) -> int:
     """Where a text that begins at `start` must end to fit into so many columns."""
+    from prompt_toolkit.utils import get_cwidth
+
+    if room > 0 and _NARROW.fullmatch(text, start, min(start + room, len(text))):
+        start, room = start + room, 0
     for place in range(start, len(text)):
-        room -= width_of(text[place])
+        character = text[place]
+        room -= get_cwidth(character) if character.isprintable() else width_of(character)
         if room < 0:
             return place
     return len(text)
@@ -120,7 +126,7 @@ def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None 
     width = max(width, 8)
     lines: list[Line] = []
     for paragraph in _paragraphs(spans):
-        text, end, more = "".join(part for _, part in paragraph), 0, True
+        text, end, more = sagent.lib.text.printable("".join(part for _, part in paragraph)), 0, True  # as it is drawn
         while more:
             lead = rest if lines else first
             begin, end = _next_line(text, end, width - line_width(lead), indented=not lines)
@@ -143,15 +149,19 @@ def _paragraphs(spans: Iterable[Span]) -> Iterator[Line]:
 
 def _next_line(text: str, start: int, room: int, *, indented: bool) -> tuple[int, int]:
     """Where the next line of a text begins and ends: white space around it is left out, unless it is `indented`."""
-    begin = end = start
-    for word in _WORD.finditer(text, start):
-        if end > start:
-            if width_of(text[begin : word.end()]) > room:
-                break
-        elif not indented or width_of(text[start : word.end()]) > room:
-            begin = word.start()
-            if (edge := _end(text, begin, room)) < word.end():
-                return begin, max(edge, begin + 1)  # a character may be wider than the line
+    words = _WORD.finditer(text, start)
+    if (word := next(words, None)) is None:
+        return start, start
+    begin = start if indented else word.start()
+    if (edge := _end(text, begin, room)) < word.end() and indented:
+        begin = word.start()
+        edge = _end(text, begin, room)
+    if edge < word.end():
+        return begin, max(edge, begin + 1)  # a character may be wider than the line
+    end = word.end()
+    for word in words:
+        if word.end() > edge:
+            break
         end = word.end()
     return begin, end
 
