@@ -12,6 +12,8 @@ PROGRAMS = {
     "bash": "bash",
     "ps": "procps",
     "tmux": "tmux",
+    "zsh": "zsh",
+    "fish": "fish",
     "ssh-keygen": "openssh-client",
     "bwrap": "bubblewrap",
 }

@@ -43,6 +43,8 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "git": lambda: bool(shutil.which("git")),
     "bash": lambda: bool(shutil.which("bash")),
     "tmux": lambda: bool(shutil.which("tmux")),
+    "zsh": lambda: bool(shutil.which("zsh")),
+    "fish": lambda: bool(shutil.which("fish")),
     "bwrap": _has_bubblewrap,
     "curl": lambda: bool(shutil.which("curl")),
     "ip": lambda: bool(shutil.which("ip")),

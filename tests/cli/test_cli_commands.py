@@ -1,6 +1,9 @@
 """The commands beside a run: demo, models, sessions, config, version and help."""
 
+import os
+import pty
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -136,3 +139,40 @@ def test_completion_and_the_man_page_know_every_flag_and_command(shell: Shell) -
         said = subprocess.run(["bash", "-c", script, "_", word], capture_output=True, text=True, check=True)
         assert (said.stdout.strip(), said.stderr) == (completed, "")
     assert shell.run("completion", "tcsh", model="").code == 2
+
+
+@pytest.mark.needs("fish")
+def test_fish_completes_commands_and_flags(shell: Shell) -> None:
+    made = shell.run("completion", "fish", model="").out
+    for typed, offered in (("swe", "sweep\t"), ("--perm", "--permission-mode\t"), ("zz", "")):
+        script = f"{made}\ncomplete -C 'sagent {typed}'"
+        argv = ["fish", "--no-config", "-c", script]
+        said = subprocess.run(argv, env=shell.environment, cwd=shell.cwd, capture_output=True, text=True, check=True)
+        assert said.stdout.startswith(offered) and said.stdout.count("\n") == bool(offered), said.stdout
+        assert not said.stderr
+
+
+@pytest.mark.needs("zsh")
+def test_zsh_completes_commands_and_flags(shell: Shell) -> None:
+    shell.cwd.joinpath("_sagent").write_text(shell.run("completion", "zsh", model="").out)
+    master, slave = pty.openpty()
+    environment = {**shell.environment, "TERM": "dumb", "PS1": "$ "}
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"], stdin=slave, stdout=slave, stderr=slave, cwd=shell.cwd, env=environment,
+        start_new_session=True,
+    ) as zsh:  # fmt: skip
+        os.close(slave)
+        try:
+            seen = b""
+            for typed, wanted in (
+                (b'fpath=($PWD $fpath); autoload -U compinit; compinit -u; sagent() echo "<$*>"; sagent\n', b"<>"),
+                (b"sagent swe\t\n", b"<sweep>"),
+                (b"sagent --perm\t\n", b"<--permission-mode>"),
+            ):
+                os.write(master, typed)
+                while wanted not in seen:
+                    assert select.select([master], [], [], 20)[0], seen
+                    seen += os.read(master, 1 << 16)
+        finally:
+            zsh.kill()
+            os.close(master)

@@ -218,7 +218,7 @@ def test_what_has_more_to_show_is_expanded() -> None:
     rows = expand(blocks[0], 60)
     assert plain(rows).startswith("● Bash make test · exit 0\n  command: make test\n  │ line")
     assert len(rows) < 500
-    asked = ToolCall("2", "AskUser", JsonObject({"question": "Which?", "options": ["a", "b"]}))
+    asked = ToolCall("2", "AskUser", JsonObject({"question": "Which?", "options": ("a", "b")}))
     _, blocks = tell(ToolFinished("root", asked, answer(asked, "a"), 0.0, "a"))
     assert '  options: ["a","b"]' in plain(expand(blocks[0], 60))
 
