@@ -75,6 +75,8 @@ _SHORTEST = 8  # characters: no secret is known by less
 _NAME = re.compile(r"key|secret|token|passwd|password|passwort|passphrase|pwd|(?<=_)pass(?![a-z])|credential")
 _PASSWORDS = ("pass", "pwd")  # what their names begin with
 _KEY_OF = re.compile(r"(?:client|api|access|private|account|auth|signing|encryption|master|shared)[_-]?\Z")
+_WORD = re.compile(r"[a-z0-9_.-]*")
+_REST = 40  # characters of a word after such a name in it, at most
 _VALUE = re.compile(
     r"[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4}"
     r"(?:\\?[\"']([^\"'\n\\]{6,500})(?=\\?[\"'])|(?!=?\$|[\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
@@ -113,6 +115,15 @@ def redact_kinds(text: str) -> tuple[str, list[str]]:
     """The text without what looks like a secret, and the kind of each that was taken out. The same text always gives
     the same, and what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that
     is."""
+    clean, found = _redact(text)
+    if "\\_" in text:  # Markdown's way to write an underscore
+        other, more = _redact(text.replace("\\_", "_"))
+        if len(more) > len(found):
+            return other, more
+    return clean, found
+
+
+def _redact(text: str) -> tuple[str, list[str]]:
     found: list[str] = []
     if len(text) < _SHORTEST:
         return text, found
@@ -120,10 +131,13 @@ def redact_kinds(text: str) -> tuple[str, list[str]]:
     pieces: list[str] = []
     end = 0
     low = _lower(text)
+    word = 0  # where the last word ends that was looked at
     for name in _NAME.finditer(low):
-        if name.start() < end or (
-            name[0] == "key" and not _KEY_OF.search(low, max(0, name.start() - 12), name.start())
-        ):
+        if word < (after := name.end()) and (found_word := _WORD.match(low, after)):
+            word = found_word.end()
+        if name.start() < end or word - after > _REST:
+            continue
+        if name[0] == "key" and not _KEY_OF.search(low, max(0, name.start() - 12), name.start()):
             continue
         match = _VALUE.match(low, name.end())
         if match is None and name[0].startswith(_PASSWORDS):

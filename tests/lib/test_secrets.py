@@ -84,6 +84,7 @@ PEM = (
         ("redis://:letmein@host", "redis://[redacted: password]@host"),
         ("Authorization: Bearer abcdefghijklmnop1234", "Authorization: Bearer [redacted: token]"),
         ("authorization: Basic dXNlcjpwYXNzd29yZA==", "authorization: Basic [redacted: password]"),
+        (r"it is ghp\_" + "k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P in my\\_file", "it is [redacted: token] in my_file"),
         (f"a\n{PEM}\nb", "a\n[redacted: private key]\nb"),
         (json.dumps(PEM), '"[redacted: private key]"'),
         (
@@ -143,6 +144,8 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         "token=$",
         "secret:=$",
         "password=$",
+        "pwd",
+        "pass_",
     ],
 )
 def test_no_text_takes_longer_than_its_length_warrants(piece: str) -> None:

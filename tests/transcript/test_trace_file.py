@@ -113,3 +113,24 @@ def test_a_killed_run_has_left_its_lines(tmp_path):
     path = tmp_path / "t.jsonl"
     subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
     assert [event["text"] for event in lines(path)] == ["kept"]
+
+
+def test_no_secret_is_in_it_however_it_came(tmp_path):
+    key = "gh" + "p_" + "k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P"
+    path = tmp_path / "t.jsonl"
+    trace = TraceFile(path, pytest.fail)
+    for start in range(0, len(key), 5):
+        trace.on_event(TextDelta("root", key[start : start + 5]))
+        trace.on_event(TextDelta("root/other", "said "))
+    trace.on_event(Notice("root", "info", f"the key is {key}"))
+    for _ in range(700):
+        trace.on_event(TextDelta("root", "some words that are long enough to be written before the end of all. " * 2))
+        trace.on_event(TextDelta("root", f" {key[:20]}"))
+        trace.on_event(TextDelta("root", f"{key[20:]} "))
+    trace.close()
+    text = path.read_text()
+    assert key[:14] not in text
+    assert key[20:] not in text
+    assert text.count("[redacted: token]") == 702
+    assert "".join(str(each["text"]) for each in lines(path) if each["agent"] == "root/other") == "said " * 8
+    assert text.count("some words") == 1_400
