@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pygments.token import _TokenType
 
 MOST_MARKDOWN = 30_000  # characters of a text that is read as Markdown: some Markdown takes time by the square
+_MOST_CELLS = 20_000  # of a table, those included that rows are short of: each takes 20 microseconds
 MOST_CODE = 30_000  # characters of a text whose parts are told apart
 MOST_CODE_IN_ALL = 400_000
 _SLOW = re.compile(r"[^\n]{400}|\s{200}")  # over what lexers go back and forth
@@ -31,6 +32,12 @@ _CLASSES = {"Keyword": "k", "String": "s", "Comment": "c", "Number": "n", "Funct
             "Decorator": "f", "Inserted": "i", "Deleted": "d"}  # fmt: skip
 _WIDE = '<div class="wide" tabindex="0" role="group" aria-label="table">'
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+
+
+def _cells(text: str) -> int:
+    """How many a table could have, of as many columns as the widest line."""
+    bars = [bars for line in text.splitlines() if (bars := line.count("|"))]
+    return max(bars, default=0) * len(bars)
 
 
 class Prose:
@@ -66,7 +73,7 @@ class Prose:
         """Markdown; with `breaks`, a new line stays one, as people mean it who write in a prompt. `top` is the level of
         its highest heading."""
         clean = self.clean(text)
-        if len(clean) > MOST_MARKDOWN:
+        if len(clean) > MOST_MARKDOWN or _cells(clean) > _MOST_CELLS:
             return f'<div class="plain">{escape(clean)}</div>'
         markdown = self._markdown
         markdown.options["breaks"] = breaks

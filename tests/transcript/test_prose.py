@@ -116,6 +116,9 @@ def test_an_odd_language_is_no_error(language: str):
 
 def test_a_giant_text_is_shown_as_it_is():
     assert rendered("[" * (MOST_MARKDOWN + 1)).startswith('<div class="plain">[[[')
+    head = "|a" * 10 + "|\n" + "|-" * 10 + "|\n"
+    assert rendered(head + "|b|\n" * 6_000).startswith('<div class="plain">|a')  # filled up to 60,000 cells
+    assert "<table>" in rendered(head + "|b|\n" * 500)
 
 
 def test_secrets_are_taken_out_before_anything_is_rendered_and_cut():
