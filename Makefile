@@ -3,9 +3,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# What failed runs once more, by itself: a test that fails only on a busy machine is a fault too, and is shown above, but
-# it does not hold up a change that has nothing to do with it.
-AGAIN  := echo "What failed once more, one after the other:" && $(BIN)/python -m pytest -v --last-failed --last-failed-no-failures none
 
 .PHONY: demo test test-weights test-all attack check bench prices format clean
 
@@ -28,16 +25,16 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.developed
 	@$(BIN)/python scripts/system_packages.py
-	@$(BIN)/python -m pytest -n auto || { [ $$? -eq 1 ] && $(AGAIN); }
+	@$(BIN)/python scripts/suite.py
 
 # Local weights need torch, which not every machine can have: without it these tests are left out, and that is said.
 test-weights: $(VENV)/.developed
 	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,selfhosted]'; \
-	then $(BIN)/python -m pytest -n auto tests/providers/test_selfhosted.py tests/providers/test_selfhosted_text.py; \
+	then $(BIN)/python scripts/suite.py tests/providers/test_selfhosted.py tests/providers/test_selfhosted_text.py; \
 	else echo "torch cannot be installed here: the tests of local weights are left out"; fi
 
 test-all: $(VENV)/.developed
-	@DEPTH=whole $(BIN)/python -m pytest -n auto $$(grep -rl --include='test_*.py' '^from tests.depth' tests) || { [ $$? -eq 1 ] && DEPTH=whole $(AGAIN); }
+	@DEPTH=whole $(BIN)/python scripts/suite.py $$(grep -rl --include='test_*.py' '^from tests.depth' tests)
 	@$(BIN)/python scripts/test_all.py
 
 attack: $(VENV)/.developed

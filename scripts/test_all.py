@@ -22,7 +22,7 @@ def main() -> int:
             [python, "-m", "venv", str(venv)],
             [f"{venv}/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", "constraints.txt",
              "-e", ".[dev]"],
-            [f"{venv}/bin/python", "-m", "pytest", "-n", "auto"],
+            [f"{venv}/bin/python", "scripts/suite.py"],
         )  # fmt: skip
         for step in steps:
             if code := subprocess.run(step, check=False).returncode:
