@@ -2,7 +2,8 @@
 
 python scripts/record_demo.py [FILE]
 
-What is shown are the terminal's own screens at five moments, so that every recording is the same.
+What is shown are the terminal's own screens at a few moments: agents at work as a tree, advice, a change to approve
+with its diff, and what came of it.
 """
 
 import html
@@ -21,30 +22,89 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from sagent.testing.script import read_script  # noqa: E402
-from sagent.testing.server import FakeProviderServer  # noqa: E402
+from sagent.testing.server import Call, FakeProviderServer, Received, Turn  # noqa: E402
 
 TASK = "A test fails here. Find out why, fix the code, and run the tests."
-COLUMNS, ROWS = 92, 28
+COLUMNS, ROWS = 92, 30
 STEP_X, STEP_Y, PAD = 8.4, 18, 16
 COLOURS = ("#5c6370", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#dcdfe4")
 PATIENCE = 20.0  # seconds
 
 
+def look(path: str) -> Call:
+    return Call("Read", {"file_path": path})
+
+
+def run(command: str) -> Call:
+    return Call("Bash", {"command": command})
+
+
+OLD, NEW = "start < merged[-1][1]:", "start <= merged[-1][1]:"
+KEPT, LARGER = "(merged[-1][0], end)", "(merged[-1][0], max(merged[-1][1], end))"
+EDIT = {
+    "file_path": "intervals.py",
+    "edits": [{"old_string": OLD, "new_string": NEW}, {"old_string": KEPT, "new_string": LARGER}],
+}
+CALLERS = "Find out who calls merge, and what they expect of intervals that touch."
+TESTS = "Read the tests, and say which of them fails and why."
+ROOT_TURNS = (
+    Turn(
+        text="Two agents look at the callers and the tests while I read the code.",
+        calls=(
+            look("intervals.py"),
+            Call("AgentSpawn", {"name": "callers", "prompt": CALLERS}),
+            Call("AgentSpawn", {"name": "tests", "prompt": TESTS}),
+        ),
+    ),
+    Turn(
+        delay=2.5,
+        text="Intervals that touch are not joined. I ask for a second opinion before I change it.",
+        calls=(Call("advisor", {"question": "Is `<=` all that is needed in merge?"}),),
+    ),
+    Turn(delay=3.0, text="Both, then.", calls=(Call("Edit", EDIT),)),
+    Turn(calls=(run("python3 -m unittest 2>&1 | tail -3"),)),
+    Turn(text="`merge` joins intervals that touch, and keeps the larger end. **All 4 tests pass.**"),
+)
+ADVICE = """VERDICT: adjust
+Not quite. An interval inside another one still shortens it: keep the larger end too.
+NEXT: change both lines of `merge`, then run the tests."""
+
+
+def answer(request: Received) -> Turn:
+    """What the models say: the root by how often it has spoken, the agents below by what they were asked."""
+    if request.family == "responses":
+        return Turn(text=ADVICE)
+    messages = request.json["messages"]
+    assert isinstance(messages, list)
+    spoken = sum(isinstance(message, dict) and message["role"] == "assistant" for message in messages)
+    if TASK in str(messages[0]):
+        return ROOT_TURNS[spoken]
+    if CALLERS in str(messages[0]):
+        calls = (Call("Grep", {"pattern": "merge("}),)
+        return Turn(delay=2.5, text="Only `total` calls it: touching is joining.") if spoken else Turn(calls=calls)
+    if spoken:
+        return Turn(delay=2.5, text="`test_touching` fails: (1, 3) and (3, 5) stay apart.")
+    return Turn(calls=(look("test_intervals.py"),))
+
+
 @dataclass(frozen=True)
 class Moment:
-    """Keys that are pressed, what is waited for then, and how many seconds the screen is shown."""
+    """Keys that are pressed, what is waited for then, and how many seconds the screen is shown; 0 for not at all. What
+    `moves` is shown as it is then."""
 
     keys: Sequence[str]
-    wanted: str
+    wanted: Sequence[str]
     seconds: float
+    moves: bool = False
 
 
 MOMENTS = (
-    Moment((TASK,), "run the tests.", 2.0),
-    Moment(("Enter",), "Yes, once", 3.5),
-    Moment(("s",), "All 4 tests pass.", 5.0),
-    Moment(("/cost", "Enter"), "root  ", 4.0),
+    Moment((TASK,), ("run the tests.",), 2.0),
+    Moment(("Enter",), ("Grep merge(", "Read test_intervals.py", "Running 2 s"), 4.0, moves=True),
+    Moment((), ("╭─ advisor", "╰─"), 4.0, moves=True),
+    Moment((), ("wants to call Edit", "y Yes, once"), 6.0, moves=True),
+    Moment(("y",), ("python3", "y Yes, once"), 0, moves=True),
+    Moment(("y",), ("All 4 tests pass.",), 6.0),
 )
 
 
@@ -52,15 +112,16 @@ def main() -> None:
     """Record, and write the file."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "demo.svg"
     screens = list(record())
-    out.write_text(draw(screens, [moment.seconds for moment in MOMENTS]), encoding="utf-8")
+    out.write_text(draw(screens, [moment.seconds for moment in MOMENTS if moment.seconds]), encoding="utf-8")
 
 
 def record() -> Iterator[str]:
     """The screens, with their escape sequences."""
-    script = read_script(ROOT / "sagent" / "cli" / "commands" / "demo_script.json")
-    with tempfile.TemporaryDirectory() as scratch, FakeProviderServer(script, strict=False).in_thread() as server:
-        work, home = Path(scratch, "work"), Path(scratch, "home")
-        home.mkdir()
+    with (
+        tempfile.TemporaryDirectory(prefix="demo") as scratch,
+        FakeProviderServer(answer, strict=False).in_thread() as server,
+    ):
+        home, work = Path(scratch), Path(scratch, "calendar")
         shutil.copytree(ROOT / "sagent" / "cli" / "commands" / "demo_project", work)
         environment = {
             "PATH": os.environ["PATH"],
@@ -71,16 +132,20 @@ def record() -> Iterator[str]:
             "SAGENT_MODEL": "anthropic/claude-sonnet-4-6",
             "ANTHROPIC_API_KEY": "none",
             "ANTHROPIC_BASE_URL": server.url,
+            "OPENAI_API_KEY": "none",
+            "OPENAI_BASE_URL": f"{server.url}/v1",
         }
         command = ["env", "-i", "TERM=tmux-256color", *(f"{name}={value}" for name, value in environment.items())]
-        terminal = Terminal(Path(scratch, "tmux"), [*command, sys.executable, "-m", "sagent.bin.cli"], work)
+        program = [sys.executable, "-m", "sagent.bin.cli", "--permission-mode", "ask", "--advisor", "openai/gpt-5.5"]
+        terminal = Terminal(Path(scratch, "tmux"), [*command, *program], work)
         try:
-            terminal.until("│ $0")
+            terminal.until(("│ $0",))
             for moment in MOMENTS:
                 for key in moment.keys:
                     terminal.press(key)
-                terminal.until(moment.wanted)
-                yield terminal.screen(styles=True)
+                screen = terminal.until(moment.wanted, moves=moment.moves)
+                if moment.seconds:
+                    yield screen
         finally:
             terminal.close()
 
@@ -106,14 +171,17 @@ class Terminal:
         """What is to be seen."""
         return self._tmux("capture-pane", "-p", *(("-e",) if styles else ()))
 
-    def until(self, wanted: str) -> None:
-        """Wait until a text is to be seen, and nothing changes any more."""
+    def until(self, wanted: Sequence[str], *, moves: bool = False) -> str:
+        """Wait until texts are to be seen, and nothing changes any more unless it `moves`; the screen then."""
         end, before = time.monotonic() + PATIENCE, ""
-        while (now := self.screen()) != before or wanted not in now or "Esc interrupts" in now:
+        while True:
+            now = self.screen()
+            if all(text in now for text in wanted) and (moves or now == before):
+                return self.screen(styles=True)
             if time.monotonic() > end:
                 raise TimeoutError(f"{wanted!r} did not come to be seen:\n{now}")
             before = now
-            time.sleep(0.4)
+            time.sleep(0.05 if moves else 1.1)
 
     def close(self) -> None:
         """End it."""
