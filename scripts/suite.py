@@ -1,7 +1,7 @@
 """Run tests, side by side, and what failed once more by itself: `suite.py [PYTEST ARGUMENTS]`.
 
-A test that fails only beside others is a fault too, most often a race that a busy machine shows, and is in the output. But
-it does not hold up a change that has nothing to do with it.
+A test that fails only beside others is a fault too, most often a race that a busy machine shows, and is in the output.
+But it does not hold up a change that has nothing to do with it.
 """
 
 import subprocess
