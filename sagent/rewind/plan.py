@@ -21,7 +21,7 @@ Read: TypeAlias = Callable[[str], Iterable[Entry]]
 REWIND = "rewind"  # stands for the tool where files were rewound
 BETWEEN = "somebody else changed it in between"
 ELSE = "somebody else has changed it since"
-EARLIER = "a command that had begun before changed files in it, and may have done so before"
+EARLIER = "a call that had begun before changed files there, and may have done so before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,8 @@ class _Log:
         _, _, later = self.begun.pop(what.call, ("", what, True))
         if self.passed:
             if what.files and not later:
-                early = tuple(Omission(path, EARLIER) for path in what.trees)
+                places = what.trees or tuple(touch.path for touch in what.files)
+                early = tuple(Omission(path, EARLIER) for path in places)
                 what = replace(what, omitted=(*what.omitted, *early))
             self.found.append((at, what))
 
