@@ -130,6 +130,7 @@ class Checkpoints:
         mark = _Mark(recorder, call)
         async with self.turn:
             try:
+                await self._book_named(mark)
                 if paths:
                     mark.named, mark.missing = await in_thread(lambda _: _read_named(paths, mark.keep))
                     await self._book_files(mark)
@@ -138,11 +139,8 @@ class Checkpoints:
                     await self._book_trees(mark)
             except Exception as error:  # a checkpoint may not hinder a call
                 mark.omitted += (Omission(str(recorder.workspace.cwd), f"{type(error).__name__}: {error}"),)
-            files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
-            if files or mark.trees:
-                trees = tuple(map(os.fsdecode, mark.trees))
-                what = Touched(call.id, call.name, ended=False, files=files, trees=trees)
-                recorder.journal.record(what)
+            if mark.named or mark.trees:
+                recorder.journal.record(_begun(mark))
             for other in self._marks if mark.trees else ():
                 if other.trees:
                     mark.beside[other.call.id] = other.beside[call.id] = None
@@ -202,6 +200,28 @@ class Checkpoints:
                 other.trees[root] = _copy(now)
                 self._book(other, found)
 
+    async def _book_named(self, mark: _Mark) -> None:
+        """Log what has become of the files that other calls name, which answer for them for as long as they go on: a
+        state that this call finds is in the log once it begins, or has ended."""
+        for other in [each for each in self._marks if each.named and each is not mark]:
+            files, made, states = await in_thread(lambda _, other=other: _read_again(other))
+            if files:
+                other.recorder.journal.record(replace(_ended(other), files=files, made=made))
+                self._pass_on(other, files, made, states)
+                other.named |= {touch.path: touch.after for touch in files}
+                other.missing = tuple(path for path in other.missing if path not in made)
+                other.recorder.journal.record(_begun(other))
+
+    def _pass_on(
+        self, mark: _Mark, files: Sequence[Touch], made: Sequence[str], states: Mapping[bytes, FileState | None]
+    ) -> None:
+        """Let the other calls know what one that names files has made of them."""
+        self.report(mark, states, made, ())
+        for touch in files:  # what it wrote, no other call that names the file has written
+            for other in self._marks:
+                if other is not mark and touch.path in other.named and touch.after.kind != "unknown":
+                    other.named[touch.path] = touch.after
+
     async def _book_files(self, mark: _Mark) -> None:
         """The same for the files that a call names."""
         paths = frozenset(map(os.fsencode, mark.named)) - self._paths_named()
@@ -216,7 +236,7 @@ class Checkpoints:
         if found.files or found.made or found.gone:
             so_far = _with_difference(replace(_ended(mark), omitted=()), found)
             mark.recorder.journal.record(so_far)
-            mark.recorder.journal.record(Touched(mark.call.id, mark.call.name, ended=False, trees=so_far.trees))
+            mark.recorder.journal.record(_begun(mark))
             self.report(None if every else mark, found.states, found.made, found.gone)
 
     def _paths_named(self) -> frozenset[bytes]:
@@ -227,6 +247,7 @@ class Checkpoints:
         what = _not_known(mark, CUT_OFF)
         try:
             async with asyncio.timeout(seconds), self.turn:
+                await self._book_named(mark)
                 what = await (self._named(mark) if mark.named else self._unnamed(mark))
         except TimeoutError:
             pass
@@ -240,11 +261,7 @@ class Checkpoints:
     async def _named(self, mark: _Mark) -> Touched:
         """What became of the files that a call named."""
         files, made, states = await in_thread(lambda _: _read_again(mark))
-        self.report(mark, states, made, ())
-        for touch in files:  # what it wrote, no other call that names the file has written
-            for other in self._marks:
-                if other is not mark and touch.path in other.named and touch.after.kind != "unknown":
-                    other.named[touch.path] = touch.after
+        self._pass_on(mark, files, made, states)
         omitted = tuple(Omission(touch.path, why) for touch in files if (why := touch.before.why or touch.after.why))
         return replace(_ended(mark), files=files, made=made, omitted=(*mark.omitted, *omitted))
 
@@ -340,6 +357,12 @@ def _own_places(recorder: Recorder) -> tuple[bytes, ...]:
 def _below(root: bytes) -> Callable[[bytes], bool]:
     inside = root.rstrip(b"/") + b"/"
     return lambda path: path.startswith(inside)
+
+
+def _begun(mark: _Mark) -> Touched:
+    """A call that goes on, from what stands now."""
+    files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
+    return Touched(mark.call.id, mark.call.name, ended=False, files=files, trees=tuple(map(os.fsdecode, mark.trees)))
 
 
 def _ended(mark: _Mark) -> Touched:
