@@ -22,7 +22,7 @@ def count_pages(data: bytes) -> int:
     page needs no type, and may be shown many times. Where pypdfium2 gives no answer the most that is ever sent; a guess
     from the size where it is no PDF. Waits for a process of its own, some 0.1 s."""
     if b"obj" not in data:  # nothing in it could be a page
-        return -(-len(data) // _PAGE_BYTES)
+        return _seen(data) or -(-len(data) // _PAGE_BYTES)
     try:
         done = subprocess.run(
             isolated.command(__name__, "answer"),
