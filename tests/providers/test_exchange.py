@@ -12,6 +12,7 @@ from sagent.lib.json import sha256_hex
 from sagent.messages import ToolCall, user
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart
 from sagent.providers import Anthropic, Google, OpenAICompatible, Timeouts, provider_named
+from sagent.providers.wire import exchange
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
 
@@ -110,6 +111,31 @@ async def test_a_server_that_goes_on_after_the_limit_is_left(of: str, talk: str)
     assert not caught.value.retryable
     assert len(said.split()) <= 303
     assert 600 < len(said) <= 64 * 301 + 7
+
+
+@pytest.mark.parametrize("flood", [PING, b"data: " + b"x" * 40, event({"choices": [], "other": "x" * 40})])
+async def test_a_stream_of_anything_ends_somewhere(raw_server, monkeypatch: pytest.MonkeyPatch, flood: bytes) -> None:
+    monkeypatch.setattr(exchange, "_STREAM", 5_000)
+    pieces = [HEAD, *[chunk(flood * 40)] * 20, END]
+    async with raw_server(pieces) as server, chat(server.url) as model:
+        error = await failure(model)
+    assert "longer than 5,000 bytes" in str(error)
+    assert not error.retryable
+
+
+def thinks(text: str) -> bytes:
+    return event({"id": "c1", "choices": [{"index": 0, "delta": {"reasoning": text}}]})
+
+
+async def test_a_summary_may_be_longer_than_the_thought_but_not_without_end(raw_server) -> None:
+    request = Request("c", [user("hi")], max_output=20)
+    short = [HEAD, chunk(thinks("word " * 130) + says("256", "stop") + USAGE + DONE), END]
+    endless = [HEAD, chunk(thinks("word " * 90) * 5 + says("256", "stop") + USAGE + DONE), END]
+    async with raw_server(short) as server, chat(server.url) as model:
+        assert [item async for item in model.stream(request)]
+    async with raw_server(endless) as server, chat(server.url) as model:
+        with pytest.raises(ModelError, match="it went on after the 20 tokens"):
+            await collect(model.stream(request), [])
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from sagent.usage import Charge, Usage
 
 _ERROR_BODY = 65_536  # bytes read of an error's body
 _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed
+_STREAM = 256 * 1024 * 1024  # bytes read of one that is streamed, whatever is in them
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
@@ -127,8 +128,13 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
         yield _take_whole(call, answer, chunk + await read_body(answer, _WHOLE_BODY, watch))
         return
+    left = _STREAM
     while chunk:
         await give_way()
+        if (left := left - len(chunk)) < 0:
+            error = call.origin.error("protocol", f"its answer is longer than {_STREAM:,} bytes")
+            error.final = True  # it would be so again
+            raise error
         reader.alive = False
         out: list[Delta] = []
         error = _take_events(call, reader.feed(chunk), out)

@@ -11,6 +11,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 
 LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
+_SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
 
 class ReplyReader(ABC):
@@ -24,6 +25,7 @@ class ReplyReader(ABC):
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
         self._words = 0  # of those
+        self._thought = self._thought_words = 0  # what of both is thinking
         self._in_word = False
         self._origin = origin
         self._family = family
@@ -41,7 +43,8 @@ class ReplyReader(ABC):
     @property
     def least_tokens(self) -> int:
         """The fewest tokens that what has come so far can be: none holds two words, and few many characters."""
-        return max(self._words, self.received // LONGEST_TOKEN)
+        words, characters = (shown - shown // _SUMMARY for shown in (self._thought_words, self._thought))
+        return max(self._words - words, (self.received - characters) // LONGEST_TOKEN)
 
     def done(self) -> None:
         """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""
@@ -72,7 +75,11 @@ class ReplyReader(ABC):
         """A piece of text or thinking, which comes after those before it."""
         if part.text:
             pieces.append(part.text)
+            before = self._words
             self._count(part.text)
+            if isinstance(part, ThinkingPart):
+                self._thought += len(part.text)
+                self._thought_words += self._words - before
             out.append(part)
 
     def _count(self, piece: str) -> None:
