@@ -6,14 +6,16 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from sagent.messages import user
-from sagent.session.contents import MessageEntry, Opened
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened
 from sagent.session.store import Session, sessions
 from sagent.session.stored import StoredMessage
+from sagent.usage import Charge, Usage
 
 ROOT = Path(__file__).parents[2]
 RUN = """
@@ -217,6 +219,18 @@ def test_a_listing_tells_sizes(place: Place):
     assert "2 sessions, 25" in out
     assert "USD" not in out
     assert "$0.0000" in place.run("sessions", "list", "--costs")[0]
+
+
+def test_what_counts_towards_a_cap_and_was_not_billed_is_told(place: Place):
+    session = place.session()
+    cut = Charge(
+        "claude-sonnet-4-6", Usage(input=10), "", Decimal("0.1"), True, "executor", "anthropic", "root", Decimal("0.75")
+    )
+    with Session.open(session) as made:
+        made.log().append(ChargeEntry(cut))
+    for flags in ((), ("--costs",)):
+        out, _ = place.run("sessions", "show", *flags, str(session))
+        assert "cost     0.100000 USD\n         0.650000 USD more count towards a cap (calls that were lost" in out
 
 
 def test_pruning_needs_a_rule_and_tells_what_went(place: Place):

@@ -30,6 +30,7 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     assert "were summed up" in done.err
     assert len(server.requests) == before + 1
     assert b"keep the needle" in server.requests[-1].body
+    assert shell.run("sessions", "list", "--costs", model="").out.count(" saved ") == 1
 
     listed = shell.run("sessions", "rewind", session, model="")
     assert "request 1" in listed.out, listed.err

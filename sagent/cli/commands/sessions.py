@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
@@ -20,6 +21,9 @@ from sagent.session.retention import Glance, age, glance, glances, prune, remove
 from sagent.session.store import named_logs, summarize
 from sagent.usage import Totals
 
+if TYPE_CHECKING:
+    from sagent.session.savings import Price
+
 
 def run_sessions(argv: Sequence[str]) -> int:
     parser = Parser("sessions", "Sessions kept on this machine.")
@@ -28,7 +32,7 @@ def run_sessions(argv: Sequence[str]) -> int:
     listing = operations.add_parser("list", help="sessions of this directory, last used first")
     listing.add_argument("--all", action="store_true", help="of every directory")
     listing.add_argument("--ids", action="store_true", help="ids alone, for scripts")
-    listing.add_argument("--costs", action="store_true", help="with what each cost: reads and verifies every log")
+    listing.add_argument("--costs", action="store_true", help="with what each cost and saved: reads every log")
     showing = operations.add_parser("show", help="the conversation and what it cost")
     showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
     showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
@@ -108,17 +112,34 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
         _say("No sessions yet." if given.all else f"No sessions of {settings.cwd} yet; --all lists those of all.")
     rows: list[tuple[str, ...]] = []
     problems: list[str] = []
+    price = _price(settings) if given.costs else None
     for session in found:
         row = _row(session)
-        if given.costs:
+        if price is not None:
             summary = summarize(session.path)
-            row = (*row[:2], f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}", *row[2:])
+            saved = _saved(session.path, price) if not summary.problem else ""
+            row = (*row[:2], f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}", saved, *row[2:])
             problems += [f"! {session.id}: {summary.problem}"] if summary.problem else []
         rows.append((*row, session.cwd) if given.all else row)
-    write(sys.stdout, [Table(tuple(rows), right=(2, 3) if given.costs else (2,)), *problems])
+    write(sys.stdout, [Table(tuple(rows), right=(2, 3, 4) if given.costs else (2,)), *problems])
     if len(found) > 1:
         _say(f"{len(found)} sessions, {_size(sum(session.size for session in found))}")
     return 0
+
+
+def _price(settings: Settings) -> "Price":
+    from sagent.cost.prices import PriceBook
+
+    return PriceBook(settings.prices).price
+
+
+def _saved(path: Path, price: "Price") -> str:
+    """What compactions have saved in a session, if there were any."""
+    from sagent.session.savings import add_savings
+
+    saving = add_savings(named_logs(path), price)
+    usd = "an unknown sum" if saving.usd is None else f"{'-' if saving.usd < 0 else ''}${abs(saving.usd):.4f}"
+    return f"{usd} saved" if saving.compactions else ""
 
 
 def _row(session: Glance) -> tuple[str, ...]:
@@ -209,7 +230,6 @@ def _prune(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:
-    from sagent.cost.prices import PriceBook
     from sagent.session.savings import add_savings
 
     path = session_path(settings, given.session)
@@ -220,7 +240,7 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
     _say(f"log      {path / 'root.jsonl'}  ({summary.entries} entries, {_size(summary.size)})")
     files = named_logs(path)
     _costs(spend(entry for file in files for entry in read_log(file)))
-    saving = add_savings(files, PriceBook(settings.prices).price)
+    saving = add_savings(files, _price(settings))
     if saving.compactions:
         usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
         _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
@@ -254,6 +274,9 @@ def _costs(spent: Totals) -> None:
     for model, usd in sorted(cost.by_model.items()):
         _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else f'{usd:.6f} USD'}")
     _say(f"cost     {atleast}{cost.total:.6f} USD")
+    if cost.unbilled:
+        why = "calls that were lost, cut or interrupted: what they cost was not told"
+        _say(f"         {cost.unbilled:.6f} USD more count towards a cap ({why})")
 
 
 def _size(size: float) -> str:
