@@ -46,7 +46,12 @@ def plant(root: Path, files: int) -> None:
         directory = root / f"d{number // 600}" / f"e{number // 15 % 40}"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / f"f{number}.py").write_text(f"x = {number}\n" * 20)
-    for words in (("init", "-q"), ("add", "-A"), ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x")):
+    for words in (
+        ("init", "-q"),
+        ("config", "gc.auto", "0"),
+        ("add", "-A"),
+        ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x"),
+    ):
         subprocess.run(["git", *words], cwd=root, check=True)
 
 
