@@ -42,14 +42,14 @@ _OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking", "input_json_del
 class _Block:
     """A content block while it arrives."""
 
-    __slots__ = ("citations", "extra", "json", "pieces", "signature", "start", "type", "whole")
+    __slots__ = ("citations", "extra", "json", "pieces", "signed", "start", "type", "whole")
 
     def __init__(self, kind: str, start: Mapping[str, object]) -> None:
         self.type = kind
         self.start = start
         self.pieces: list[str] = []
         self.json: list[str] = []
-        self.signature = ""
+        self.signed: list[str] = []  # pieces of a signature
         self.citations: list[object] = []
         self.extra: dict[str, object] = {}
         self.whole = False
@@ -230,7 +230,7 @@ class MessagesReplyReader(ReplyReader):
         elif kind == "thinking_delta":
             self._show(ThinkingPart(as_str(delta.get("thinking"))), block.pieces, out)
         elif kind == "signature_delta":
-            block.signature += as_str(delta.get("signature"))
+            block.signed.append(as_str(delta.get("signature")))
         elif kind == "citations_delta":
             block.citations.append(delta.get("citation"))
         else:
@@ -248,7 +248,7 @@ class MessagesReplyReader(ReplyReader):
                 private = self._private({"citations": cited}) if cited else None
                 return Text(text, private) if text else None
             case "thinking":
-                signature = block.signature or as_str(block.start.get("signature"))
+                signature = "".join(block.signed) or as_str(block.start.get("signature"))
                 if signature:
                     return Thinking(text, self._private({"signature": signature}))
                 if block.whole and self._family != "anthropic":  # services that sign nothing may want it back
