@@ -303,6 +303,7 @@ class Agent(Node):
             close = getattr(tool, "aclose", None)
             if close is not None:
                 await close()
+        self.neighbours.close()
         if self._given.log is None:
             self.state.log.close()
 

@@ -46,6 +46,11 @@ class TreeNeighbours:
         own = None if request.max_depth is None else self._agent.path.count("/") + request.max_depth
         self.deepest = min((most for most in (own, above.deepest) if most is not None), default=None)
 
+    def close(self) -> None:
+        """Let go of what is held to see which files change. It is taken up again where it is needed."""
+        if self.checkpoints.cache_info().currsize:
+            self.checkpoints().close()
+
     @property
     def busy(self) -> bool:
         """Whether agents below are at work, or, for the root, a message is on its way."""

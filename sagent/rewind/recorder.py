@@ -108,6 +108,12 @@ class Checkpoints:
             self._turn, self._loop = asyncio.Lock(), loop
         return self._turn
 
+    def close(self) -> None:
+        """Follow directories no more: a system has few watches for each person. The next look begins anew."""
+        for watch in self._watches.values():
+            watch.close()
+        self._watches.clear()
+
     async def around(self, recorder: Recorder, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work of a call that may change files, and record which it changed. What fails here is logged,
         and does not disturb the call."""

@@ -81,12 +81,19 @@ class Watch:
                 continue
             number = int(add(self._fd, path, _WANTED))
             if number in self._paths or (number < 0 and get_errno() not in (errno.ENOENT, errno.ENOTDIR)):
-                self.works = False  # a directory with two paths; or there may be no more of them
+                self.close()  # a directory with two paths; or there may be no more of them
                 return
             if number >= 0:
                 self._paths[number] = path
                 self._followed.add(path)
                 self._new.add(path)
+
+    def close(self) -> None:
+        """It knows nothing any more."""
+        self.works = False
+        if self._fd >= 0:
+            self._fd = -1
+            self._close()
 
     def _events(self, data: bytes) -> Iterator[tuple[bytes, int]]:
         place = 0
@@ -103,8 +110,7 @@ class Watch:
     def _open(self) -> bool:
         from ctypes import CDLL
 
-        if self._fd >= 0:
-            self._close()
+        self.close()
         self._paths, self._followed, self._new = {}, set(), set()
         self._fd = int(CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         if self._fd >= 0:

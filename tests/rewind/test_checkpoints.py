@@ -856,6 +856,26 @@ async def test_a_copy_of_a_session_winds_the_same_files_back(plain: Path, tmp_pa
     assert not verify(path).problems
 
 
+def watches() -> int:
+    """How many this process holds."""
+    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
+    return sum(os.path.lexists(link) and os.readlink(link) == "anon_inode:inotify" for link in links)
+
+
+@pytest.mark.needs("linux")
+async def test_an_agent_that_is_closed_follows_no_directories_and_begins_anew(plain: Path) -> None:
+    before = watches()
+    async with at_work(plain) as rig:
+        point = await rig.run("echo x > a.txt")
+        assert watches() > before
+        rig.agent.neighbours.close()
+        assert watches() == before
+        await rig.run("echo y > a.txt")
+        await rig.agent.rewind_files(point)
+    assert watches() == before
+    assert (plain / "a.txt").read_text() == "a\n"
+
+
 async def test_winding_back_can_be_cut_off_and_done_again(plain: Path) -> None:
     before = tree(plain)
     async with at_work(plain) as rig:
