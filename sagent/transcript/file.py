@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 from sagent.errors import UsageError
 from sagent.events import AdviceDelta, Event, TextDelta, ThinkingDelta, ToolProgress
@@ -15,11 +16,13 @@ from sagent.transcript.export_redaction import Redaction
 _MOST = 1 << 16  # characters of pieces that wait to be written
 _KEPT = 2_000  # of them that go on waiting: a secret may have begun there
 
+_Body: TypeAlias = Mapping[str, object]
+
 
 class TraceFile:
     """Takes every event of an agent (`agent.listen(trace.on_event)`) and adds it to a file, as stream-json with the
     time (`at`, UTC) and without what looks like a secret: of a text that came in pieces with one, the first piece has
-    all. Other than pieces of a text, a line is in the file when `on_event` returns.
+    all. Pieces of a text wait for the next event of their agent; another line is in the file when `on_event` returns.
 
     Raises UsageError for a file that cannot be written, or that holds something else. When writing fails later, `warn`
     is called once and the run goes on without a trace.
@@ -28,8 +31,8 @@ class TraceFile:
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
         self._path = path
         self._warn = warn
-        self._waiting: list[Mapping[str, object]] = []
-        self._size = 0  # of the pieces among them
+        self._waiting: dict[tuple[str, ...], list[_Body]] = {}  # pieces, by the text that they are of
+        self._size = 0  # of them
         self._cut = False  # the last line that is there has no end
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,17 +49,20 @@ class TraceFile:
         if self._fd < 0:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
-        self._waiting.append({**encode_event(event), "at": at})
+        body = {**encode_event(event), "at": at}
         if isinstance(event, TextDelta | ThinkingDelta | AdviceDelta | ToolProgress):
+            which = event.call_id if isinstance(event, ToolProgress) else ""
+            self._waiting.setdefault((event.agent, as_str(body["type"]), which), []).append(body)
             self._size += len(event.text)
             if self._size > _MOST:
-                self._write(keep=_KEPT)
+                self._write(list(self._waiting), _KEPT)
         else:
-            self._write()
+            whole = as_object(Redaction().value(body))
+            self._write([text for text in self._waiting if text[0] == event.agent], 0, whole)
 
     def close(self) -> None:
         if self._fd >= 0:
-            self._write()
+            self._write(list(self._waiting))
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -73,11 +79,16 @@ class TraceFile:
         if os.pread(self._fd, 1, status.st_size - 1) != b"\n":
             self._cut = True
 
-    def _write(self, keep: int = 0) -> None:
-        """Write what waits, but for the last so many characters of pieces."""
-        lines, later = _without_secrets(self._waiting, keep)
-        self._waiting, self._size = list(later), sum(len(as_str(body["text"])) for body in later)
-        data = b"".join(wire_bytes(body) + b"\n" for body in lines)
+    def _write(self, texts: Sequence[tuple[str, ...]], keep: int = 0, *last: _Body) -> None:
+        """Write the pieces of some texts, but for so many characters of each that may wait on, and what is last."""
+        lines: list[_Body] = []
+        for text in texts:
+            now, later = _split(self._waiting.pop(text), keep)
+            lines += _without_secrets(now)
+            if later:
+                self._waiting[text] = later
+        self._size = sum(len(as_str(body["text"])) for bodies in self._waiting.values() for body in bodies)
+        data = b"".join(wire_bytes(body) + b"\n" for body in (*sorted(lines, key=_time_of), *last))
         rest, self._cut = memoryview(b"\n" * self._cut + data), False
         try:
             while rest:
@@ -88,25 +99,27 @@ class TraceFile:
             self._warn(f"The trace {self._path} ends here, it cannot be written: {error.strerror or error}.")
 
 
-def _without_secrets(
-    bodies: Sequence[Mapping[str, object]], keep: int
-) -> tuple[Sequence[Mapping[str, object]], Sequence[Mapping[str, object]]]:
-    """What is to be written now, and what may wait, of which the texts together have `keep` characters or more."""
-    redaction = Redaction()
-    texts: dict[object, list[int]] = {}
+def _time_of(body: _Body) -> str:
+    return as_str(body["at"])
+
+
+def _without_secrets(bodies: Sequence[_Body]) -> Sequence[_Body]:
+    """The pieces of one text."""
+    whole = "".join(as_str(body["text"]) for body in bodies)
+    if (clean := Redaction().text(whole)) == whole:
+        return bodies
+    return [{**body, "text": "" if place else clean} for place, body in enumerate(bodies)]
+
+
+def _split(bodies: list[_Body], keep: int) -> tuple[Sequence[_Body], list[_Body]]:
+    """The pieces to be written now, and the end that may wait: parted where no word is, for most secrets are one."""
+    whole = "".join(as_str(body["text"]) for body in bodies)
+    cut = max(whole.rfind(blank, 0, max(len(whole) - keep, 0)) for blank in (" ", "\n")) + 1 if keep else 0
+    if not cut:
+        return bodies, []
     for place, body in enumerate(bodies):
-        if body["type"] in ("text_delta", "thinking_delta", "advice_delta"):
-            texts.setdefault((body["type"], body["agent"]), []).append(place)
-    clean = list(bodies)
-    for places in texts.values():
-        whole = "".join(as_str(bodies[place]["text"]) for place in places)
-        if (text := redaction.text(whole)) != whole:
-            for place in places:
-                clean[place] = {**bodies[place], "text": "" if place != places[0] else text}
-    end = len(bodies)
-    while not redaction.found and keep > 0 and end:
-        end -= 1
-        keep -= len(as_str(bodies[end].get("text")))
-    pieces = {place for places in texts.values() for place in places}
-    lines = [body if place in pieces else as_object(redaction.value(body)) for place, body in enumerate(clean[:end])]
-    return lines, bodies[end:]
+        text = as_str(body["text"])
+        if cut <= len(text):
+            return [*bodies[:place], {**body, "text": text[:cut]}], [{**body, "text": text[cut:]}, *bodies[place + 1 :]]
+        cut -= len(text)
+    return bodies, []

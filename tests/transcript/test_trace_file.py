@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from sagent.errors import UsageError
-from sagent.events import Notice, TextDelta
+from sagent.events import Notice, TextDelta, ToolProgress
 from sagent.transcript.file import TraceFile
 
 ROOT = Path(__file__).parents[2]
+AGENTS = ("root", "root/other")
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -121,16 +122,18 @@ def test_no_secret_is_in_it_however_it_came(tmp_path):
     trace = TraceFile(path, pytest.fail)
     for start in range(0, len(key), 5):
         trace.on_event(TextDelta("root", key[start : start + 5]))
+        trace.on_event(ToolProgress("root", "c", key[start : start + 5]))
         trace.on_event(TextDelta("root/other", "said "))
+        trace.on_event(Notice("root/other", "info", "in between"))
     trace.on_event(Notice("root", "info", f"the key is {key}"))
-    for _ in range(700):
-        trace.on_event(TextDelta("root", "some words that are long enough to be written before the end of all. " * 2))
+    for shift in range(700):
+        trace.on_event(TextDelta("root", "words that are written before the end of all. " * 3 + "." * (shift % 41)))
         trace.on_event(TextDelta("root", f" {key[:20]}"))
         trace.on_event(TextDelta("root", f"{key[20:]} "))
     trace.close()
     text = path.read_text()
-    assert key[:14] not in text
-    assert key[20:] not in text
-    assert text.count("[redacted: token]") == 702
-    assert "".join(str(each["text"]) for each in lines(path) if each["agent"] == "root/other") == "said " * 8
-    assert text.count("some words") == 1_400
+    assert all(key[start : start + 8] not in text for start in range(4, len(key) - 8))
+    said = {agent: "".join(str(each["text"]) for each in lines(path) if each["agent"] == agent) for agent in AGENTS}
+    assert said["root/other"] == "said in between" * 8
+    assert said["root"].count("[redacted: token]") == 703
+    assert said["root"].count("words that are written before") == 2_100
