@@ -141,6 +141,28 @@ def test_a_page_that_is_shown_many_times_counts_each_time() -> None:
     assert count_pages(once.replace(kids, (b"3 0 R " * 40).ljust(len(kids))[: len(kids)])) == 40
 
 
+@pytest.mark.parametrize(
+    ("pack", "filters"),
+    [
+        (lambda data: data.hex().encode() + b">", b"/ASCIIHexDecode"),
+        (lambda data: zlib.compress(zlib.compress(data)), b"[/FlateDecode/FlateDecode]"),
+    ],
+)
+def test_a_count_that_says_one_hides_no_pages_out_of_sight(pack: Callable[[bytes], bytes], filters: bytes) -> None:
+    assert count_pages(pdf(40, told=1, pack=pack, filters=filters)) == 40
+
+
+def test_a_tree_of_very_many_pages_in_few_bytes_counts_as_the_most() -> None:
+    node = b"%d 0 obj<</Type/Pages/Count 1/Kids[%s]>>endobj\n"
+    parts = b"".join(node % (number, b"%d 0 R " % (number + 1) * 10) for number in range(2, 12))
+    data = (
+        b"%PDF-1.5\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+        + parts
+        + b"12 0 obj<</Type/Page/Parent 2 0 R>>endobj\n"
+    )
+    assert count_pages(data + b"trailer<</Root 1 0 R/Size 13>>\n%%EOF\n") == 1000
+
+
 @pytest.mark.parametrize("broken", [lambda data: data[:10], lambda data: b"x" * len(data)])
 def test_what_is_no_pdf_is_guessed_from_its_size(broken: Callable[[bytes], bytes]) -> None:
     data = broken(pdf(300))
