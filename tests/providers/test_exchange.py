@@ -123,6 +123,18 @@ async def test_a_stream_of_anything_ends_somewhere(raw_server, monkeypatch: pyte
     assert not error.retryable
 
 
+@pytest.mark.parametrize(("bound", "first", "flood"), [("_STREAM", b"", b" \n"), ("_WHOLE_BODY", b"{", b"x" * 40)])
+async def test_an_answer_that_never_begins_and_a_whole_one_end_too(
+    raw_server, monkeypatch: pytest.MonkeyPatch, bound: str, first: bytes, flood: bytes
+) -> None:
+    monkeypatch.setattr(exchange, bound, 5_000)
+    pieces = [HEAD, chunk(first + flood * 40), *[chunk(flood * 400)] * 20, END]
+    async with raw_server(pieces) as server, chat(server.url) as model:
+        error = await failure(model)
+    assert "longer than 5,000 bytes" in str(error)
+    assert not error.retryable
+
+
 def thinks(text: str) -> bytes:
     return event({"id": "c1", "choices": [{"index": 0, "delta": {"reasoning": text}}]})
 

@@ -126,15 +126,16 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     reader = EventReader()
     chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
-        yield _take_whole(call, answer, chunk + await read_body(answer, _WHOLE_BODY, watch))
+        body = chunk + await read_body(answer, _WHOLE_BODY, watch)
+        if len(body) > _WHOLE_BODY:
+            raise _too_long(call, _WHOLE_BODY)
+        yield _take_whole(call, answer, body)
         return
     left = _STREAM
     while chunk:
         await give_way()
         if (left := left - len(chunk)) < 0:
-            error = call.origin.error("protocol", f"its answer is longer than {_STREAM:,} bytes")
-            error.final = True  # it would be so again
-            raise error
+            raise _too_long(call, _STREAM)
         reader.alive = False
         out: list[Delta] = []
         error = _take_events(call, reader.feed(chunk), out)
@@ -160,11 +161,20 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
 
 async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
     """The first bytes that say something. Gateways send white space to keep a connection open."""
+    left = _STREAM
     while chunk := await _next(call, answer, watch):
-        if chunk := chunk.lstrip(_BLANK):
-            return chunk
+        if said := chunk.lstrip(_BLANK):
+            return said
+        if (left := left - len(chunk)) < 0:
+            raise _too_long(call, _STREAM)
         watch.touch()
     return b""
+
+
+def _too_long(call: Call, most: int) -> ModelError:
+    error = call.origin.error("protocol", f"its answer is longer than {most:,} bytes")
+    error.final = True  # it would be so again
+    return error
 
 
 async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
@@ -275,16 +285,17 @@ async def read_body(
     answer: Answer, most: int, watch: "_Watch | None" = None, *, patience: float | None = None
 ) -> bytes:
     """The body, up to so many bytes; of an error what there is of it after a while, for its status says the most."""
-    parts: list[bytes] = []
+    parts, left = list[bytes](), most
     with suppress(*(() if answer.status == 200 else (TimeoutError, Disrupted))):
         async with asyncio.timeout(patience):
-            while sum(map(len, parts)) < most:
+            while left > 0:
                 step = anext(answer.chunks, None)
                 if (chunk := await (watch.over(step) if watch else step)) is None:
                     break
                 if watch:
                     watch.touch()
                 parts.append(chunk)
+                left -= len(chunk)
     return b"".join(parts)[:most]
 
 
