@@ -135,6 +135,16 @@ async def test_an_answer_that_never_begins_and_a_whole_one_end_too(
     assert not error.retryable
 
 
+async def test_an_honest_answer_of_spaces_is_not_left(raw_server) -> None:
+    """OpenAI's models have one token for 128 of them, and may write nothing else up to the limit."""
+    pieces = [HEAD, *[chunk(says(" " * 128))] * 20, chunk(says("", "length") + USAGE + DONE), END]
+    async with raw_server(pieces) as server, chat(server.url) as model:
+        heard: list[Delta | Reply] = []
+        await collect(model.stream(Request("c", [user("hi")], max_output=20)), heard)
+    assert isinstance(reply := heard[-1], Reply)
+    assert reply.message.stop == "max_tokens"
+
+
 def thinks(text: str) -> bytes:
     return event({"id": "c1", "choices": [{"index": 0, "delta": {"reasoning": text}}]})
 

@@ -24,7 +24,7 @@ class ReplyReader(ABC):
         self.closed = False  # the reply has ended: nothing more will come that matters
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
-        self._words = 0  # of those
+        self._words = self._blanks = 0  # words and white space of those
         self._thought = self._thought_words = 0  # what of both is thinking
         self._in_word = False
         self._origin = origin
@@ -44,7 +44,8 @@ class ReplyReader(ABC):
     def least_tokens(self) -> int:
         """The fewest tokens that what has come so far can be: none holds two words, and few many characters."""
         words, characters = (shown - shown // _SUMMARY for shown in (self._thought_words, self._thought))
-        return max(self._words - words, (self.received - characters) // LONGEST_TOKEN)
+        full = self.received - self._blanks // 2 - characters  # a token of nothing but spaces is twice as long
+        return max(self._words - words, full // LONGEST_TOKEN)
 
     def done(self) -> None:
         """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""
@@ -86,7 +87,9 @@ class ReplyReader(ABC):
         """Take note of how much came; a word may come in pieces."""
         if piece:
             self.received += len(piece)
-            self._words += len(piece.split()) - (self._in_word and not piece[0].isspace())
+            words = piece.split()
+            self._words += len(words) - (self._in_word and not piece[0].isspace())
+            self._blanks += len(piece) - sum(map(len, words))
             self._in_word = not piece[-1].isspace()
 
     def _bill(self, usage: object, out: list[Delta]) -> None:
