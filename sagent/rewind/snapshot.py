@@ -5,6 +5,7 @@ are not read. What it does not have (changed files, new ones) is held in memory,
 written and no lock of its taken; to tell whether a file has changed it may run a filter, as `git status` does.
 """
 
+import errno
 import os
 import stat
 import subprocess
@@ -16,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
-from sagent.lib.regular import open_regular
+from sagent.lib.regular import open_regular, real_directory
 from sagent.rewind.watch import Changed
 from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
 
@@ -96,7 +97,7 @@ class Stop:
 class FileState(NamedTuple):
     """A file, or a link: what tells that it is the same, and its content where it is held, or where git has it."""
 
-    signature: tuple[int, ...]  # mtime and ctime in nanoseconds, size, inode, mode
+    signature: tuple[int, ...]  # mtime and ctime in nanoseconds, size, inode, mode, hard links
     settled: bool
     data: bytes | None = None  # of a link its target
     oid: str = ""
@@ -110,6 +111,11 @@ class FileState(NamedTuple):
     @property
     def mode(self) -> int:
         return self.signature[4]
+
+    @property
+    def links(self) -> int:
+        """How many names it has."""
+        return self.signature[5]
 
 
 class Listing(NamedTuple):
@@ -155,9 +161,15 @@ class TreeSnapshot:
 
 
 def read_state(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
-    """What stands at a path. Never waits for a FIFO or a device, never follows a link."""
+    """What stands at a path. Never waits for a FIFO or a device, never follows a link: behind one nothing stands."""
     try:
-        found = os.lstat(path)
+        try:
+            with real_directory(path) as (above, name):
+                found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return ABSENT
+            raise
         if stat.S_ISDIR(found.st_mode):
             return DIRECTORY
         if stat.S_ISLNK(found.st_mode):
@@ -261,10 +273,19 @@ def _look_at_files(
         if state.data is None and not state.oid and not state.why:
             to_read.append((path, state))
         made.files[path] = state
+    looked = (files[path] for path in to_look for files in (before, made.files) if path in files)
+    if changed is not None and len(to_look) < len(listed) and any(each.links > 1 for each in looked):
+        # what was done to a file by one of its names is told of no other
+        _look_at_files(made, listed, last, skip, stop, None, known=known)
+        return
     held = sum(len(state.data) for state in made.files.values() if state.data is not None)
     for path, state in sorted(to_read, key=lambda pair: pair[1].size):
         stop.check()
-        made.files[path], held = _with_content(path, state, held)
+        full, held = _with_content(path, state, held)
+        if full is None:
+            del made.files[path]
+        else:
+            made.files[path] = full
 
 
 def _is_named(path: bytes, changed: Changed) -> bool:
@@ -300,13 +321,15 @@ def read_file_state(path: bytes) -> FileState | None:
     return state if state is None or state.data is not None or state.why else _with_content(path, state, 0)[0]
 
 
-def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState, int]:
-    """A file with its content, if there is room for it."""
+def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState | None, int]:
+    """A file with its content, if there is room for it; None where its directory is reached through a link."""
     if held + state.size > MOST_HELD:
         return state._replace(why=TOO_MUCH), held
     try:
         data, found = _read(path, LARGEST)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None, held
         return state._replace(why=f"it cannot be read: {error.strerror or error}"), held
     signature = _signature(found)
     return FileState(signature, state.settled and signature == state.signature, data), held + len(data)
@@ -324,7 +347,7 @@ def _is_log(path: bytes) -> bool:
 
 
 def _signature(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode, found.st_nlink)
 
 
 def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:

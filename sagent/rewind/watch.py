@@ -1,7 +1,7 @@
 """Which files of some directories something happened to since one last asked, as Linux tells (inotify).
 
 It is asked only about file systems of this machine, whose every change passes through its kernel. Two kinds of change
-do not show there: through a hard link in another directory, and through memory that stays mapped when a file is closed.
+do not show there: through another name of a file (a hard link), and through memory that stays mapped when it is closed.
 """
 
 import errno
@@ -41,6 +41,8 @@ class Watch:
         self._new: set[bytes] = set()
         self._fd = -1
         self._whole = False  # nothing was missed since the last time
+        self._stale = False  # it is not known which directories are followed
+        self._mounts: bytes = _mounts()
         self.works = sys.platform == "linux" and _is_local(root) and self._open()
 
     def changed(self) -> Changed | None:
@@ -48,19 +50,22 @@ class Watch:
         if not self.works:
             return None
         found: set[bytes] = set()
-        whole, stale = self._whole, _identity(self._root) != self._id
+        mounts = _mounts()
+        stale = self._stale or _identity(self._root) != self._id or mounts != self._mounts
         try:
             while data := os.read(self._fd, 1 << 16):
                 for path, mask in self._events(data):
                     if mask & (_MOVED | _MOVED_SELF) and mask & (_IS_DIRECTORY | _MOVED_SELF):
                         stale = True  # what lies below has other paths now
-                    whole = whole and not mask & (_OVERFLOW | _UNMOUNTED)
+                    if mask & (_OVERFLOW | _UNMOUNTED):
+                        stale = True  # nor was it told which directories are gone: others may stand in their places
                     found.add(path)
         except BlockingIOError:
             pass
-        new, self._new, self._whole = self._new, set(), True
+        new, self._new = self._new, set()
+        whole, self._whole = self._whole, True
         if stale:
-            self._id = _identity(self._root)
+            self._id, self._mounts, self._stale = _identity(self._root), mounts, False
             self.works = self._open()
         if stale or not whole:
             return None
@@ -80,10 +85,13 @@ class Watch:
             if path in self._followed:
                 continue
             number = int(add(self._fd, path, _WANTED))
-            if number in self._paths or (number < 0 and get_errno() not in (errno.ENOENT, errno.ENOTDIR)):
-                self.close()  # a directory with two paths; or there may be no more of them
+            gone = number < 0 and get_errno() in (errno.ENOENT, errno.ENOTDIR)
+            if number in self._paths or (number < 0 and not gone) or not self._is_here(path):
+                self.close()  # a directory with two paths; or there may be no more of them; or another file system
                 return
-            if number >= 0:
+            if gone:
+                self._stale = True  # it may come back with files that are taken for those that were seen in it
+            else:
                 self._paths[number] = path
                 self._followed.add(path)
                 self._new.add(path)
@@ -94,6 +102,11 @@ class Watch:
         if self._fd >= 0:
             self._fd = -1
             self._close()
+
+    def _is_here(self, path: bytes) -> bool:
+        """Whether a directory, if it is there, lies on the file system of the first."""
+        found = _identity(path)
+        return found is None or (self._id is not None and found[0] == self._id[0])
 
     def _events(self, data: bytes) -> Iterator[tuple[bytes, int]]:
         place = 0
@@ -128,15 +141,19 @@ def _identity(path: bytes) -> tuple[int, int] | None:
 
 def _is_local(path: bytes) -> bool:
     """Whether a path lies on a file system that only this machine changes, by /proc/self/mountinfo (man 5 proc)."""
-    try:
-        with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
-            lines = file.read().splitlines()
-    except OSError:
-        return False
     best, kind = b"", b""
-    for line in lines:
+    for line in _mounts().splitlines():
         left, _, right = line.partition(b" - ")
         place = re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), left.split(b" ")[4])
         if len(place) >= len(best) and (path == place or path.startswith(place.rstrip(b"/") + b"/")):
             best, kind = place, right.split(b" ")[0]
     return kind in _LOCAL
+
+
+def _mounts() -> bytes:
+    """What is mounted where: of a directory that another is mounted over nothing is told."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""

@@ -252,6 +252,35 @@ async def test_index_branches_and_objects_are_never_touched(repository: Path) ->
     assert git(repository, "status", "--porcelain") == status
 
 
+async def test_what_git_says_in_place_of_an_object_is_not_what_was_there(repository: Path) -> None:
+    (repository / "other").write_text("b\n")
+    git(repository, "add", "other")
+    git(repository, "replace", *git(repository, "rev-parse", ":a.txt", ":other").split())
+    files = tree(repository)
+    async with at_work(repository) as rig:
+        point = await rig.run("echo changed > a.txt")
+        await rig.agent.rewind_files(point)
+    assert tree(repository) == files
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_a_directory_that_a_link_took_the_place_of_comes_back_whole(
+    where: str, request: pytest.FixtureRequest
+) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    (cwd / "else").mkdir()
+    (cwd / "else" / "b.txt").write_text("another\n")
+    states = [tree(cwd)]
+    async with at_work(cwd) as rig:
+        points = [await rig.run("rm -r below; ln -s else below")]
+        states.append(tree(cwd))
+        points.append(await rig.run("rm below; mkdir below; echo 2 > below/b.txt"))
+        for point, state in [*zip(points, states, strict=True)][::-1]:
+            done = await rig.agent.rewind_files(point)
+            assert (done.left, done.omitted) == ((), ())
+            assert tree(cwd) == state
+
+
 async def test_a_commit_and_another_branch_stay_while_the_files_go_back(repository: Path) -> None:
     files = tree(repository)
     async with at_work(repository) as rig:
@@ -344,8 +373,7 @@ def test_what_has_become_a_link_to_elsewhere_is_not_kept(tmp_path: Path) -> None
         return "0"
 
     state = snapshot_module.read_state(os.fsencode(tmp_path.resolve() / "x" / "id"), keep)
-    assert state.kind == "unknown"
-    assert "leads elsewhere" in state.why
+    assert state == ABSENT  # at that path itself
     assert kept == []
 
 

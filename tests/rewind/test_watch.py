@@ -1,7 +1,9 @@
 """A look that relies on what the system tells of changes finds what a look at everything finds."""
 
 import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -139,6 +141,80 @@ def test_it_finds_what_a_look_at_everything_finds(
         before, expected = looks.look(relist=False), whole
 
 
+def contents(looks: Looks) -> dict[str, bytes | None]:
+    files = looks.look(relist=True).files
+    return {os.path.relpath(os.fsdecode(path), os.fsdecode(looks.root)): state.data for path, state in files.items()}
+
+
+@pytest.fixture
+def looks(tmp_path: Path) -> Looks:
+    """Looks that rely on what the system tells, at a directory where a file was for a while."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a").write_text("1")
+    made = Looks(tmp_path)
+    if not made.watch.works:
+        pytest.skip("this file system is not one of this machine alone")
+    time.sleep(2 * SETTLED / 1e9)
+    made.look(relist=True)
+    made.look(relist=True)
+    return made
+
+
+def test_after_more_changes_than_the_system_keeps_a_directory_that_is_made_anew_is_followed(
+    looks: Looks, tmp_path: Path
+) -> None:
+    for each in range(20_000):
+        (tmp_path / f"n{each % 7}").touch()
+        (tmp_path / f"n{each % 7}").unlink()
+    shutil.rmtree(tmp_path / "d")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a").write_text("2")
+    assert contents(looks) == {"d/a": b"2"}
+    looks.look(relist=True)
+    (tmp_path / "d" / "a").write_text("3")
+    assert contents(looks) == {"d/a": b"3"}
+
+
+def test_a_directory_that_is_gone_before_it_is_followed_may_come_back(tmp_path: Path, looks: Looks) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a").write_text("1")
+    last = looks.last = take_snapshot(looks.root, looks.last, (), Stop(), changed=looks.watch.changed(), watched=True)
+    shutil.rmtree(tmp_path / "new")
+    looks.watch.follow(last.listings)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a").write_text("2")
+    assert contents(looks) == {"d/a": b"1", "new/a": b"2"}
+
+
+def test_a_file_is_seen_by_its_other_name_too(looks: Looks, tmp_path: Path) -> None:
+    (tmp_path / "b").hardlink_to(tmp_path / "d" / "a")
+    assert contents(looks) == {"b": b"1", "d/a": b"1"}
+    (tmp_path / "b").write_text("2")
+    assert contents(looks) == {"b": b"2", "d/a": b"2"}
+
+
+def test_what_is_mounted_over_a_directory_is_seen(tmp_path: Path) -> None:
+    script = """
+import subprocess, sys, time
+from pathlib import Path
+from tests.rewind.test_watch import Looks, contents
+root, other = Path(sys.argv[1]) / "root", Path(sys.argv[1]) / "other"
+looks = Looks(root)
+for _ in range(2):
+    contents(looks)
+subprocess.run(["mount", "--bind", other, root / "d"], check=True)
+print(looks.watch.works, contents(looks))
+"""
+    for name, text in (("root/d", "1"), ("other", "2")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a").write_text(text)
+    argv = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode and not done.stdout:
+        pytest.skip(f"no mounts of one's own here: {done.stderr[-200:]}")
+    assert done.stdout in ("True {'d/a': b'2'}\n", "False {'d/a': b'2'}\n")
+
+
 def summary(found: Difference) -> object:
     return sorted((touch.path, touch.before, touch.after) for touch in found.files), found.made, found.gone
 
@@ -159,8 +235,9 @@ def test_what_it_cannot_know_it_does_not_say(tmp_path: Path) -> None:
         (tmp_path / f"n{each % 7}").touch()
         (tmp_path / f"n{each % 7}").unlink()
     assert watch.changed() is None
+    watch.follow([root])
     (tmp_path / "a").chmod(0o600)
-    assert watch.changed() == ({file}, set(), {root, file})
+    assert watch.changed() == ({file}, {root}, {root, file})
     tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
     tmp_path.mkdir()
     assert watch.changed() is None
