@@ -35,12 +35,11 @@ def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[by
     While it is written it has no name where the system can do that, so that nothing stays of it when this process is
     killed: Linux, on most file systems. Elsewhere it is `.sagent-*.tmp` beside `name`. Raises OSError.
     """
-    draft = os.fsencode(f".sagent-{os.urandom(6).hex()}.tmp")
-    descriptor = _nameless(directory, mode)
-    named = descriptor is None
-    if descriptor is None:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
-    try:
+    with _draft(directory) as draft:
+        descriptor = _nameless(directory, mode)
+        named = descriptor is None
+        if descriptor is None:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
@@ -53,10 +52,24 @@ def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[by
                     named = True
         if named:
             os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def replace_link(name: bytes, directory: int, target: str) -> None:
+    """Put a symbolic link in the place of `name` in an open directory, in one step. Raises OSError."""
+    with _draft(directory) as draft:
+        os.symlink(os.fsencode(target), draft, dir_fd=directory)
+        os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+@contextmanager
+def _draft(directory: int) -> Generator[bytes]:
+    """A name for what is to take another's place. Nothing has it any more where that fails."""
+    name = os.fsencode(f".sagent-{os.urandom(6).hex()}.tmp")
+    try:
+        yield name
     except BaseException:
-        if named:
-            with suppress(OSError):
-                os.unlink(draft, dir_fd=directory)
+        with suppress(OSError):
+            os.unlink(name, dir_fd=directory)
         raise
 
 

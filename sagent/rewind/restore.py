@@ -11,7 +11,7 @@ from operator import eq
 from typing import Literal
 
 from sagent.errors import SessionCorrupt, UsageError
-from sagent.lib.atomic import replacing
+from sagent.lib.atomic import replace_link, replacing
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import real_directory
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
@@ -227,19 +227,9 @@ class _Writer:
             self._remove_directory(step)
         with real_directory(step.path) as (above, name):
             if step.after.kind == "link":
-                self._link(step.after.target, above, name)
+                replace_link(name, above, step.after.target)
             else:
                 self._write(step, above, name)
-
-    def _link(self, target: str, above: int, name: bytes) -> None:
-        draft = f".sagent-{os.urandom(6).hex()}.tmp"
-        os.symlink(target, draft, dir_fd=above)
-        try:
-            os.replace(draft, name, src_dir_fd=above, dst_dir_fd=above)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft, dir_fd=above)
-            raise
 
     def _write(self, step: Touch, above: int, name: bytes) -> None:
         data = self._fetch(step.after.blob)

@@ -11,6 +11,7 @@ import struct
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 # man 7 inotify
@@ -35,46 +36,40 @@ class Watch:
     """Follows the directories below one. Where the system does not tell, it never knows anything."""
 
     def __init__(self, root: bytes) -> None:
-        self._root, self._id = root, _identity(root)
+        self._root = root
+        self._id: tuple[int, int] | None = None
+        self._mounts = b""
         self._paths: dict[int, bytes] = {}
         self._followed: set[bytes] = set()
         self._new: set[bytes] = set()
         self._fd = -1
-        self._whole = False  # nothing was missed since the last time
-        self._stale = False  # it is not known which directories are followed
-        self._mounts: bytes = _mounts()
-        self.works = sys.platform == "linux" and _is_local(root) and self._open()
+        self._stale = True  # something was missed, or it is not known which directories are followed
+        self.works = sys.platform == "linux" and _is_local(root)
 
     def changed(self) -> Changed | None:
-        """What may have changed since the last time; None where anything may have. To be asked before one looks."""
+        """What may have changed since the last time; None where anything may have: then nothing is followed any more.
+        To be asked before one looks."""
         if not self.works:
             return None
         found: set[bytes] = set()
-        mounts = _mounts()
-        stale = self._stale or _identity(self._root) != self._id or mounts != self._mounts
-        try:
-            while data := os.read(self._fd, 1 << 16):
+        stale = self._stale or _identity(self._root) != self._id or _mounts() != self._mounts
+        with suppress(BlockingIOError):
+            while not stale and (data := os.read(self._fd, 1 << 16)):
                 for path, mask in self._events(data):
-                    if mask & (_MOVED | _MOVED_SELF) and mask & (_IS_DIRECTORY | _MOVED_SELF):
-                        stale = True  # what lies below has other paths now
-                    if mask & (_OVERFLOW | _UNMOUNTED):
-                        stale = True  # nor was it told which directories are gone: others may stand in their places
+                    # what lies below has other paths now; or it was not told what is gone, and what stands in its place
+                    moved = mask & _MOVED_SELF or (mask & _MOVED and mask & _IS_DIRECTORY)
+                    stale = stale or bool(moved or mask & (_OVERFLOW | _UNMOUNTED))
                     found.add(path)
-        except BlockingIOError:
-            pass
-        new, self._new = self._new, set()
-        whole, self._whole = self._whole, True
         if stale:
-            self._id, self._mounts, self._stale = _identity(self._root), mounts, False
-            self.works = self._open()
-        if stale or not whole:
+            self._begin()
             return None
+        new, self._new = self._new, set()
         listings = {each for path in found for each in (path, path.rpartition(b"/")[0] or b"/")}
         return Changed(frozenset(found), frozenset(new), frozenset(listings | new))
 
     def missed(self) -> None:
         """What was told the last time was not made use of."""
-        self._whole = False
+        self._stale = True
 
     def follow(self, directories: Iterable[bytes]) -> None:
         """Tell of these too. What has happened in those that are new is not known."""
@@ -120,15 +115,18 @@ class Watch:
                 self._followed.discard(above)
             yield above.rstrip(b"/") + b"/" + data[start:place].rstrip(b"\0"), mask
 
-    def _open(self) -> bool:
+    def _begin(self) -> None:
+        """Follow nothing yet."""
         from ctypes import CDLL
 
         self.close()
-        self._paths, self._followed, self._new = {}, set(), set()
-        self._fd = int(CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._id, self._mounts = _identity(self._root), _mounts()
+        self._paths, self._followed, self._new, self._stale = {}, set(), set(), False
+        if _is_local(self._root):
+            self._fd = int(CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         if self._fd >= 0:
             self._close = weakref.finalize(self, os.close, self._fd)
-        return self._fd >= 0
+            self.works = True
 
 
 def _identity(path: bytes) -> tuple[int, int] | None:

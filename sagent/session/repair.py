@@ -411,8 +411,9 @@ def _messages_before(entry: Entry) -> int:
         compacted = entry.content
     except SessionCorrupt:
         return 0
-    known = isinstance(compacted, Compacted) and compacted.summary is not None and compacted.kept
-    return max(compacted.kept) + 1 if known and isinstance(compacted, Compacted) and compacted.kept else 0
+    if isinstance(compacted, Compacted) and compacted.summary is not None and compacted.kept:
+        return max(compacted.kept) + 1
+    return 0
 
 
 def _said_lost() -> Content:

@@ -99,7 +99,8 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A session at a glance. Times are UTC, ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose
-    price is unknown, so that `usd` is a minimum; `problem` says what is wrong with it, "" if nothing is."""
+    price is unknown, so that `usd` is a minimum; `problem` says what is wrong with it, "" if nothing is. `compacted`
+    tells whether a conversation in it was."""
 
     id: str
     path: Path
@@ -111,6 +112,7 @@ class Summary:
     unpriced: tuple[str, ...] = ()
     size: int = 0
     problem: str = ""
+    compacted: bool = False
 
 
 def _check_repaired(path: Path) -> None:
@@ -212,6 +214,7 @@ def summarize(path: Path) -> Summary:
         unpriced=cost.unpriced,
         size=seen.size,
         problem=seen.problem,
+        compacted=seen.compacted,
     )
 
 
@@ -222,6 +225,7 @@ class _Seen:
         self._path = path
         self.count = self.size = 0
         self.last = self.problem = ""
+        self.compacted = False
         self.telling: list[Entry] = []
 
     def entries(self) -> Iterator[Entry]:
@@ -232,6 +236,7 @@ class _Seen:
             for file in named_logs(self._path):
                 for entry in read_log(file):
                     self.count += 1
+                    self.compacted |= entry.kind == "compacted"
                     self.last = max(self.last, entry.at)
                     first = entry.kind == "message" and not asked and bool(title([entry]))
                     if in_root and (first or entry.kind in ("opened", "label")):

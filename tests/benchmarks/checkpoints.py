@@ -9,35 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
 from sagent.rewind.recorder import Checkpoints
-from sagent.session.contents import Content
-from sagent.session.log import Log, MemoryLog
+from sagent.session.log import MemoryLog
 from sagent.tool import Effect, Workspace
-
-
-@dataclass
-class Caller:
-    """The least that a recorder is, and a journal."""
-
-    workspace: Workspace
-    log: Log
-    lost: bool = False
-
-    @property
-    def journal(self) -> "Caller":
-        return self
-
-    def record(self, content: Content) -> str:
-        return self.log.append(content).id
-
-    def is_detached(self) -> bool:
-        return False
+from tests.hands import Hand
 
 
 def plant(root: Path, files: int) -> None:
@@ -58,7 +38,7 @@ def plant(root: Path, files: int) -> None:
 async def measure(root: Path, files: int) -> dict[str, float]:
     """Make the calls."""
     plant(root, files)
-    caller, checkpoints = Caller(Workspace(root.resolve()), MemoryLog()), Checkpoints(looks_around=True)
+    hand, checkpoints = Hand(MemoryLog(), Workspace(root.resolve())), Checkpoints(looks_around=True)
     took: list[float] = []
     for number in range(12):
 
@@ -69,7 +49,7 @@ async def measure(root: Path, files: int) -> dict[str, float]:
             return time.perf_counter() - started
 
         started = time.perf_counter()
-        own = await checkpoints.around(caller, ToolCall(str(number), "Bash", JsonObject()), Effect("execute"), change)
+        own = await checkpoints.around(hand, ToolCall(str(number), "Bash", JsonObject()), Effect("execute"), change)
         took.append(1000 * (time.perf_counter() - started - own))
     return {"first": took[0], "next": median(took[2:])}
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -14,10 +13,11 @@ from hypothesis import strategies as st
 from sagent.messages import ToolCall
 from sagent.rewind.recorder import Checkpoints
 from sagent.rewind.restore import restore_files
-from sagent.session.contents import Content, Spawned, Unknown
+from sagent.session.contents import Spawned, Unknown
 from sagent.session.log import MemoryLog
 from sagent.tool import Effect, Workspace
 from tests.depth import deep
+from tests.hands import Hand
 from tests.messages import call
 
 NAMES = ("a", "b", "d/c")
@@ -30,25 +30,6 @@ STEPS = st.lists(
     max_size=14,
 )
 KINDS = st.tuples(*[st.sampled_from(("command", "command", *NAMES))] * CALLS)
-
-
-@dataclass
-class Hand:
-    """An agent, and its log."""
-
-    log: MemoryLog
-    workspace: Workspace
-    lost: bool = False
-
-    @property
-    def journal(self) -> "Hand":
-        return self
-
-    def record(self, content: Content) -> str:
-        return self.log.append(content).id
-
-    def is_detached(self) -> bool:
-        return False
 
 
 class Running:

@@ -231,6 +231,7 @@ def test_what_it_cannot_know_it_does_not_say(tmp_path: Path) -> None:
     assert watch.changed() == (set(), set(), set())
     watch.missed()
     assert watch.changed() is None
+    watch.follow([root])
     for each in range(20_000):  # more than the system keeps
         (tmp_path / f"n{each % 7}").touch()
         (tmp_path / f"n{each % 7}").unlink()

@@ -13,6 +13,7 @@ from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.config import Settings
 from sagent.errors import UsageError
+from sagent.lib.money import UNBILLED
 from sagent.lib.text import Table, count, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
@@ -117,7 +118,7 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
         row = _row(session)
         if price is not None:
             summary = summarize(session.path)
-            saved = _saved(session.path, price) if not summary.problem else ""
+            saved = _saved(session.path, price) if summary.compacted and not summary.problem else ""
             row = (*row[:2], f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}", saved, *row[2:])
             problems += [f"! {session.id}: {summary.problem}"] if summary.problem else []
         rows.append((*row, session.cwd) if given.all else row)
@@ -275,8 +276,7 @@ def _costs(spent: Totals) -> None:
         _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else f'{usd:.6f} USD'}")
     _say(f"cost     {atleast}{cost.total:.6f} USD")
     if cost.unbilled:
-        why = "calls that were lost, cut or interrupted: what they cost was not told"
-        _say(f"         {cost.unbilled:.6f} USD more count towards a cap ({why})")
+        _say(f"         {cost.unbilled:.6f} USD more count towards a cap ({UNBILLED})")
 
 
 def _size(size: float) -> str:

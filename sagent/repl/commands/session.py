@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
 from sagent.lib.figures import count, money
+from sagent.lib.money import UNBILLED
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
 from sagent.repl.terminal.picker import Option
@@ -131,8 +132,7 @@ async def cost(context: CommandContext) -> None:
     if spent.unpriced:
         lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
     if spent.unbilled:
-        why = "calls that were lost, cut or interrupted: what they cost was not told"
-        lines.append((("class:warning", f"{money(spent.unbilled)} more count towards a cap ({why})"),))
+        lines.append((("class:warning", f"{money(spent.unbilled)} more count towards a cap ({UNBILLED})"),))
     if ledger.held:
         lines.append((("class:dim", f"{money(ledger.held)} are reserved by calls in flight"),))
     context.write([*lines, *await saved(context), *_on_the_advisor_alone(context, totals)])
