@@ -1,18 +1,21 @@
-"""sagent: coding agents on any model of any provider. `import sagent` does no work; take names from its modules.
-
-`run_task` and `load_config` are here as well, and imported when they are first asked for.
-"""
+"""sagent: coding agents on any model of any provider. `import sagent` does no work: a name is imported when it is first
+asked for; type checkers find them in `__init__.pyi`."""
 
 from sagent.version import __version__ as __version__
 
 
 def __getattr__(name: str) -> object:
-    if name == "run_task":
-        from sagent.app.task import run_task
-
-        return run_task
-    if name == "load_config":
-        from sagent.app.task import load_config
-
-        return load_config
-    raise AttributeError(f"module 'sagent' has no attribute {name!r}")
+    match name:
+        case "Agent" | "Resources" | "RunLimits":
+            from sagent import agent as home
+        case "load_config" | "run_task":
+            from sagent.app import task as home
+        case "BudgetExceeded" | "ModelError" | "SagentError" | "ToolError" | "UsageError":
+            from sagent import errors as home
+        case "Result":
+            from sagent import events as home
+        case "RunContext" | "ToolOutput":
+            from sagent import tool as home
+        case _:
+            raise AttributeError(f"module 'sagent' has no attribute {name!r}")
+    return getattr(home, name)

@@ -40,8 +40,8 @@ class ModelError(SagentError):
 
     `retry_after` is in seconds, as the provider asked, or None. Of a context overflow `window` and `tokens` are the
     sizes the provider told: of the model's window, and of the input it was given. `most_output` is how much output may
-    be asked for, where a request was refused for asking for more. A `final` error is not cured by a second try,
-    whatever its kind. `sent`: the provider may have had the whole request and bill it, for no answer refused it.
+    be asked for, where a request was refused for asking for more. A `final` error is not cured by a second try, others
+    not by more than `most_retries`. `sent`: the provider may have had the request and bill it: no answer refused it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ModelError(SagentError):
         super().__init__(message)
         self.kind: ModelErrorKind = kind  # pyright: ignore[reportIncompatibleVariableOverride] -- narrower, never set
         self.provider, self.model, self.status = provider, model, status
-        self.retry_after, self.final = retry_after, final
+        self.retry_after, self.final, self.most_retries = retry_after, final, 1_000
         self.sent = kind in ("cut", "stalled", "protocol")
         self.window, self.tokens, self.most_output = window, tokens, most_output
 

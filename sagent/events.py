@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import field
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias
 
-from sagent.lib.dataclass import dataclass
+from sagent.lib.dataclass import Data_co, dataclass
 from sagent.lib.money import ZERO
 from sagent.messages import Message, Part, ToolCall, ToolResult
 from sagent.usage import Cost, Saving, Usage
@@ -80,7 +80,7 @@ class AdvisorTally:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Generic[Data_co]):
     """What one run came to. `content` is the final text; `parts` the final message's parts.
 
     `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",
@@ -104,7 +104,7 @@ class Result:
     session_path: str = ""
     head: str = ""
     denials: tuple[Denial, ...] = ()
-    data: object = None
+    data: Data_co | None = None
     advisors: Mapping[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
     saving: Saving = field(default_factory=Saving)
     sandbox: str = ""

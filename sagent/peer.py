@@ -123,7 +123,8 @@ class SpawnRequest:
     """What a new agent is for. None and "" take over what its parent has; it never gets more than that.
 
     `share` is what it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all of it ("full").
-    A `persistent` agent lives on when it has answered. Its calls are billed to its `role`.
+    A `persistent` agent lives on when it has answered. Its calls are billed to its `role`, and `options` are members of
+    their bodies, by default its parent's where both have the same provider.
     """
 
     prompt: str
@@ -138,6 +139,7 @@ class SpawnRequest:
     persistent: bool = False
     share: Literal["none", "brief", "full"] = "none"
     role: str = ""
+    options: Mapping[str, object] | None = None
 
 
 class Peer(Protocol):

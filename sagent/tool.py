@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from pathlib import Path
@@ -194,7 +194,7 @@ class Tool(Protocol):
         """JSON Schema of the arguments; they are validated against it before the call."""
         ...
 
-    async def __call__(self, arguments: JsonObject, run: RunContext, /) -> ToolOutput | str: ...
+    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Awaitable[ToolOutput | str]: ...
 
 
 @runtime_checkable

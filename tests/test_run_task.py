@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 import sagent
+from sagent.agent import Agent, Resources
 from sagent.app.task import RoleUsage, TaskResult
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, ModelError, UsageError
-from sagent.events import Event, ReplyFinished
+from sagent.events import Event, Notice, ReplyFinished
+from sagent.lib.json import EMPTY
+from sagent.messages import ToolCall
 from sagent.testing.script import Call, Fail
+from sagent.testing.scripted import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
+from sagent.tools import tool
 from sagent.usage import Usage
 
 ROOT = Path(__file__).parents[1]
@@ -130,3 +137,23 @@ def test_names_come_when_they_are_asked_for() -> None:
         f"{sagent.__version__} False True",
         "module 'sagent' has no attribute 'nothing'",
     ]
+
+
+async def test_inside_a_tool_it_is_beyond_the_callers_cap_and_the_caller_says_so(
+    served: FakeProviderServer, place: Path
+) -> None:
+    config = sagent.load_config(place.parent / "config.yaml")
+
+    @tool(effect="none")
+    async def ask() -> str:
+        """A task of its own."""
+        return (await asyncio.to_thread(sagent.run_task, "What is here?", config=config)).final_answer
+
+    model = ScriptedModel((ToolCall("1", "ask", EMPTY),), "done")
+    prices = PriceBook({f"{model.provider}/{model.id}": {"input": 0, "output": 0}})
+    agent = Agent(model, tools=[ask], resources=Resources(ledger=Ledger(Decimal(1), prices)))
+    heard: list[Event] = []
+    agent.listen(heard.append)
+    assert (await agent.run("go")).content == "done"
+    await agent.aclose()
+    assert any(isinstance(event, Notice) and "beyond the cap of $1.00" in event.text for event in heard)

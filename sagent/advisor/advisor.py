@@ -1,4 +1,4 @@
-"""An advisor as it is named: `[NAME=]PROVIDER/MODEL[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]`."""
+"""An advisor as it is named: `[NAME=]PROVIDER/MODEL[,effort=E][,temperature=T][,max_calls=N][,max_usd=N]...`"""
 
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -10,7 +10,7 @@ from sagent.model import EFFORTS
 DEFAULT_NAME = "advisor"
 READ_ONLY = ("Read", "Grep", "Glob", "List")
 """The tools an advisor may be given: it advises, others act."""
-_OPTIONS = ("effort", "max_calls", "max_usd", "role", "tools")
+_OPTIONS = ("effort", "temperature", "max_calls", "max_usd", "role", "tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,12 @@ class Advisor:
     max_usd: Decimal | None = None
     role: str = ""
     tools: tuple[str, ...] = ()
+    temperature: float | None = None
 
     def __str__(self) -> str:
         told = {
             "effort": self.effort,
+            "temperature": self.temperature,
             "max_calls": self.max_calls,
             "max_usd": self.max_usd,
             "role": self.role,
@@ -64,6 +66,7 @@ def parse_advisor(text: str) -> Advisor:
         name,
         model,
         effort=_effort(given.get("effort", [""])[0]),
+        temperature=_temperature(given["temperature"][0]) if "temperature" in given else None,
         max_calls=_count(given["max_calls"][0]) if "max_calls" in given else None,
         max_usd=_usd(given["max_usd"][0]) if "max_usd" in given else None,
         role=given.get("role", [""])[0],
@@ -86,6 +89,16 @@ def _effort(text: str) -> str:
     if text and text not in EFFORTS:
         raise UsageError(f"effort={text}: give one of {', '.join(EFFORTS)}")
     return text
+
+
+def _temperature(text: str) -> float:
+    try:
+        degree = float(text)
+    except ValueError:
+        degree = -1.0
+    if not 0 <= degree < float("inf"):
+        raise UsageError(f"temperature={text}: give a number, at least 0")
+    return degree
 
 
 def _count(text: str) -> int:

@@ -21,6 +21,7 @@ from sagent.agent.tree import Node
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, AdviceDelta, Advised, AdvisorTally
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject
 from sagent.lib.secrets import redact
 from sagent.messages import Message, ToolCall
 from sagent.model import EFFORTS, Effort, Model, Request, input_budget
@@ -188,7 +189,8 @@ class Advisors:
         asked = self._talk(advisor.name).ask(asking)
         name = f"{executor.conversation}:{TOOL}:{advisor.name}:{asked.epoch}"
         effort: Effort | None = next((each for each in EFFORTS if each == advisor.effort), None)
-        return asked, Request(name, asked.messages, system=role, max_output=output, effort=effort)
+        options = EMPTY if advisor.temperature is None else JsonObject({"temperature": advisor.temperature})
+        return asked, Request(name, asked.messages, role, max_output=output, effort=effort, options=options)
 
     async def _made(self, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
         """Make the call that nothing forbids."""

@@ -85,6 +85,7 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
         system=request.system,
         model=advisor.model,
         effort=advisor.effort,
+        options=request.options,
         tools=advisor.tools,
         max_turns=CHILD_TURNS,
         max_depth=0,

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from sagent.advisor.changes import runs_tests
+from sagent.advisor.overwriting import overwrites
 from sagent.lib.json import as_object, as_str
 from sagent.lib.regular import read_regular
 from sagent.policy.harmless import only_looks
@@ -16,32 +17,39 @@ from sagent.policy.shell import SHELLS, Part, Word, program, split
 from sagent.policy.wrappers import WRAPPERS, bare_text, runs
 
 _DESTROYERS = re.compile(
-    r"rm|rmdir|unlink|shred|srm|wipefs|rimraf|truncate|dropdb|blkdiscard|mkfs.*|fdisk|(?:user|group)del|[lpv][gv]remove"
+    r"rm|rmdir|unlink|shred|srm|wipe|wipefs|rimraf|truncate|dropdb|blkdiscard|mkfs.*|fdisk|(?:user|group)del|[lpv][gv]remove"
 )
 _ACTS = frozenset(
     {"rm", "rmi", "rb", "del", "delete", "destroy", "remove", "uninstall", "purge", "prune", "clean", "distclean"}
     | {"drop", "erase", "wipe", "flush", "flushall", "flushdb", "reset", "terminate", "teardown", "truncate", "unlink"}
-    | {"abandon", "downgrade", "fresh", "revert"}
+    | {"abandon", "downgrade", "fresh", "revert", "undefine", "unpublish", "autoremove"}
 )
 """Words by which a program is told to take something away, also as a part of one (`apps:destroy`, `delete-bucket`)."""
-_OPTION = re.compile(r"--(?:del|delete|remove|purge|prune|discard|wipe)\b")
+_OPTION = re.compile(r"--(?:del|delete|remove|purge|prune|discard|wipe|vacuum)\b")
 _GIT = re.compile(
     r"reset .*--(?:hard|merge|keep)|push (?:.* )?(?:--force|-\w*[fd]\b|--delete|--mirror|--prune|[+:]\S)"
     r"|checkout (?:.* )?(?:--(?: |$)|\.(?: |$)|-f\b|--force|-B )|switch (?:.* )?(?:-f\b|--force|--discard-changes|-C )"
-    r"|branch (?:.* )?(?:-\w*D|-\w*f\b|--force)|stash (?:drop|clear)|tag (?:.* )?(?:-d\b|--delete)|gc .*--prune"
+    r"|branch (?:.* )?(?:-\w*[DMC]|-\w*f\b|--force)|stash (?:drop|clear)|tag (?:.* )?(?:-d\b|--delete)|gc .*--prune"
     r"|(?:filter-(?:branch|repo)|prune|rm|worktree remove|submodule deinit|checkout-index)\b|reflog (?:expire|delete)"
     r"|update-ref .*-d\b|read-tree .*(?:-u\b|--reset)|remote (?:rm|remove)\b"
     r"|(?:merge|rebase|am|cherry-pick) .*--(?:abort|quit)"
 )
 _OTHERS = re.compile(
     r"dd .*of=|terraform .*(?:destroy|apply)\b|(?:chmod|chown|chgrp) (?:.* )?(?:-\w*R|--recursive)"
-    r"|(?:mv|cp|ln|install) .*/dev/null\b|zip .*-\w*m|crontab .*-r\b|hg .*(?:-C\b|--clean)|tar .*--remove-files"
-    r"|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b"
+    r"|(?:mv|cp|ln|install) .*/dev/null\b|zip .*-\w*m|crontab (?!.*-[el]\b)|hg .*(?:-C\b|--clean|strip\b)"
+    r"|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b|tar .*--remove-files"
+    r"|(?:curl|wget|https?) .*(?:-X|--request|--method)[ =]?DELETE|rclone (?:sync|move)\b"
+    r"|\w*restore .*--(?:clean|drop)\b"
 )
 _ALSO = frozenset({"docker", "podman", "uv", "npx"})
 """Wrappers with commands of their own."""
-_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "mongosh"})
-_SQL = re.compile(r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b|\bdrop\w*\(|\.delete(?:One|Many)\(", re.IGNORECASE)
+_CLIENTS = frozenset(
+    {"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "mongo", "mongosh"}
+)
+_SQL = re.compile(
+    r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b|\bupdate\s+\S+\s+set\b(?![^;]*\bwhere\b)|\bdrop\w*\(|\.delete(?:One|Many)\(",
+    re.IGNORECASE,
+)
 _RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
 _INTERPRETERS = re.compile(r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|tclsh|osascript|pwsh|[gmn]?awk)[\d.]*")
 _CODE = re.compile(
@@ -68,7 +76,16 @@ def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
     script = split(command)
     if script.doubt and _DANGER.search(bare_text(command)):
         return True
+    if folder is not None and overwrites(script.parts, command, folder):
+        return True
     return any(_part_destroys(part, command, folder, depth) for part in script.parts)
+
+
+def programs_of(command: str, folder: Path) -> str:
+    """The text of the scripts and recipes that a command runs: in other words the same command is another one."""
+    lines = [words for part in split(command).parts for words, _ in runs(part) if words]
+    files = [file for words in lines for file in _scripts(program(words[0]), words)]
+    return "\n".join(_read(file, folder) or "" for file in dict.fromkeys(files))
 
 
 def is_destroyer(tool: str) -> bool:
@@ -101,6 +118,8 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
         scripts = [text for text in rest if re.search(r"\s", text)]
         if depth >= _DEPTH or any(destroys(text, folder, depth + 1) for text in scripts):
             return True
+    if name == "alias":
+        return any(destroys(text.partition("=")[2], folder, depth + 1) for text in rest)
     if name == "git":
         return _git_destroys(rest, folder)
     if name in _CLIENTS and (_SQL.search(command) or _queries(rest, folder)):
@@ -159,12 +178,19 @@ def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Pat
         return name not in SHELLS and _HIDES.search(command) is not None  # a shell's is taken apart by itself
     if any(map(_says, given)):
         return True
-    files = [words[0].text] if "/" in words[0].text and not _is_installed(words[0].text) else []
-    files += [text for text in given if not text.startswith("-")][:1]
-    found = [text for file in files if (text := _read(file, folder)) is not None]
+    found = [text for file in _scripts(name, words) if (text := _read(file, folder)) is not None]
     if name in SHELLS and not found:  # what is piped into it, or a script that nobody can read
         return True
     return any(depth >= _DEPTH or _text_destroys(text, name, folder, depth + 1) for text in found)
+
+
+def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
+    """The files whose code a command line runs, as far as its words tell."""
+    if name == "make" or name in _RUNNERS:
+        return ["Makefile" if name == "make" else "package.json"]
+    own = [words[0].text] if "/" in words[0].text and not _is_installed(words[0].text) else []
+    runs_code = own or _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".")
+    return own + [word.text for word in words[1:] if runs_code and not word.text.startswith("-")][:1]
 
 
 def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> bool:

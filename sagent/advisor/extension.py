@@ -18,8 +18,8 @@ from sagent.agent.tree import Node
 from sagent.engine.extension import Extension, ExtraCost, Report
 from sagent.errors import ModelError, UsageError
 from sagent.events import Switched
-from sagent.lib.json import as_array, as_object, as_str
-from sagent.model import Model, Reply, Request, ToolSpec
+from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.model import Reply, Request, ToolSpec
 from sagent.peer import Action, Cancel, Compact, Consult, Stop, Switch
 from sagent.session.contents import AdviceContent, SwitchedEntry
 
@@ -57,7 +57,7 @@ class AdvisorExtension(Advisors):
         self.tool = tool or (AdvisorTool(self.roster.names) if roster else None)
         self._native = Native(setup.mode)
         self._uses = setup.rules.max_advisor_calls or USES  # inside one request: never more again, for the cache's sake
-        self._max_input = 16_000  # tokens of the last request; of the first one about as many
+        self._max_input = 0  # tokens that the request may have
         self._for_person: set[asyncio.Task[None]] = set()  # consultations that a person asked for
         self._specs: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
 
@@ -70,10 +70,11 @@ class AdvisorExtension(Advisors):
         if advisor is None or over:
             options = self._native.after(model)
         else:
-            self._uses = self._affordable(model, advisor)
+            self._uses = self._affordable(request, advisor)
             options = self._native.options(model, advisor, self._uses) if self._uses else self._native.after(model)
         if options is None:
             return request
+        options = JsonObject({**request.options, **options})
         if "tools" not in options:
             return replace(request, options=options)
         if self._specs[0] is not request.tools:
@@ -88,12 +89,14 @@ class AdvisorExtension(Advisors):
             usd = (self._worst_advice(advisor) or ZERO) * self._uses
         return ExtraCost(usd, {TOOL: f"{TOOL}:{next(iter(self.roster.names), TOOL)}"})
 
-    def _affordable(self, model: Model, advisor: Advisor) -> int:
-        """How often the provider may ask inside one request: no oftener than half of what is left pays for, whatever
+    def _affordable(self, request: Request, advisor: Advisor) -> int:
+        """How often the provider may ask inside this request: no oftener than half of what is left pays for, whatever
         that comes to. With none, and where the price is not known, we ask, and reserve for one."""
-        wanted, room = self._native.most(model, advisor, self._uses), self.state.ledger.room(self.state.path)
+        model, room = self.state.model, self.state.ledger.room(self.state.path)
+        wanted = self._native.most(model, advisor, self._uses) if self._uses else 0
         if not wanted or room is None:
             return wanted
+        self._max_input = self.state.context.meter.bound(model.max_input_tokens(request))
         one = self._worst_advice(advisor)
         if one is None:
             return 0

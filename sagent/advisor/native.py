@@ -57,8 +57,8 @@ class Native:
         return True
 
     def _takes(self, model: Model, advisor: Advisor) -> bool:
-        bounded = advisor.max_calls is not None or advisor.max_usd is not None
-        if self._mode == "client" or advisor.tools or advisor.role or bounded:
+        own = (advisor.max_calls, advisor.max_usd, advisor.temperature)
+        if self._mode == "client" or advisor.tools or advisor.role or any(each is not None for each in own):
             return False
         provider, _, name = advisor.model.partition("/")
         if not (model.provider == provider == "anthropic") or f"{model.id} {advisor.model}" in self._refused:

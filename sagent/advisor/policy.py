@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sagent.advisor.advisory import Advisors
 from sagent.advisor.changes import writes
 from sagent.advisor.conversation import HELD, TOOL, held_without
-from sagent.advisor.destruction import destroys, is_destroyer
+from sagent.advisor.destruction import destroys, is_destroyer, programs_of
 from sagent.advisor.rules import Trigger, strength
 from sagent.advisor.signals import Watch
 from sagent.advisor.tool import is_answer, message_of, prompt_text, refusal_of
@@ -103,7 +103,7 @@ class AdvisorPolicy:
         triggers = self._advisors.triggers()
         if effect.kind in ("write", "execute") and "destructive" in triggers:
             what = " ".join(effect.command.split()) or f"{call.name} {call.arguments!r}"
-            key = f"{workspace.cwd} {what}"
+            key = f"{workspace.cwd} {what} {programs_of(effect.command, workspace.cwd)}"
             lost = destroys(effect.command, workspace.cwd) if effect.command else is_destroyer(call.name)
             if lost and key not in self._cleared:
                 return "destructive", f"the executor is about to run what cannot be taken back: {what}", key
@@ -126,6 +126,7 @@ class AdvisorPolicy:
         """Say that there is no advice, to an executor that has asked for some: its question is no answer."""
         self._returned += ended
         if not ended or self._returned <= MOST_RETURNS:
+            why = why.rstrip(".")
             text = f"You asked for advice, and there is none: {why}. Go on by yourself, without asking again."
             self._advisors.agent.inform(user(text, sender="sagent"))
 

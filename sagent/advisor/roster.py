@@ -1,6 +1,6 @@
 """The advisors of an agent by name: who they are, on which models, and who of them is switched off."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sagent.advisor.advisor import Advisor, parse_advisor, role_text
@@ -98,21 +98,25 @@ def toggle(change: str) -> tuple[str, str]:
     return (name, word) if word in ("on", "off") else ("", "")
 
 
-def recall(changes: Iterable[str]) -> tuple[Sequence[Advisor], Sequence[str]]:
-    """Who advises, and the names of those that are switched off, by the changes that a log has in words: all of them
-    ("advisors NAME=MODEL; ..."), one ("advisor NAME=MODEL"), or whether ("advisor all off"). Raises UsageError."""
+def recall(changes: Iterable[str]) -> tuple[Mapping[Advisor, str], Sequence[str]]:
+    """Who advises, each with the address that was given for it or "", and the names of those that are switched off; by
+    the changes that a log has in words: all of them ("advisors NAME=MODEL at URL; ..."), one ("advisor NAME=MODEL"), or
+    whether ("advisor all off"). Raises UsageError."""
     by_name: dict[str, Advisor] = {}
+    places: dict[Advisor, str] = {}
     off: set[str] = set()
     for change in changes:
         kind, _, what = change.partition(" ")
         name, _, word = what.rpartition(" ")
         if kind == "advisors":
-            found = [] if what == "none" else what.split("; ")
-            by_name, off = {one.name: one for one in map(parse_advisor, found)}, set()
+            found = [] if what == "none" else [each.partition(" at ") for each in what.split("; ")]
+            places = {parse_advisor(one): place for one, _, place in found}
+            by_name, off = {one.name: one for one in places}, set()
         elif word in ("on", "off"):
             (off.update if word == "off" else off.difference_update)(by_name if name == "all" else (name,))
         else:
             advisor = parse_advisor(what)
             by_name[advisor.name] = advisor
             off.discard(advisor.name)
-    return tuple(by_name.values()), tuple(name for name in by_name if name in off)
+    known = {one: places.get(one, "") for one in by_name.values()}
+    return known, tuple(name for name in by_name if name in off)

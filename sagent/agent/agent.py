@@ -2,27 +2,26 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
 from sagent.agent import spawn
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
 from sagent.agent.neighbours import TreeNeighbours
-from sagent.agent.resources import Resources
+from sagent.agent.resources import Amount, GivenTool, Resources, ledger_of, model_of, tools_of
 from sagent.agent.runs import Runner, warn_of_own_ledger
 from sagent.agent.spawn import AgentParts
 from sagent.agent.tree import DelayedMail, Node, Tree, allowance
-from sagent.cost.ledger import Ledger
-from sagent.cost.prices import PriceBook
 from sagent.engine.context import Context
 from sagent.engine.journal import Journal
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event, Result
+from sagent.events import Denied, Event, Result
+from sagent.lib.json import JsonObject
 from sagent.messages import Message, user
 from sagent.model import Effort, Model
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
@@ -34,40 +33,58 @@ from sagent.tool import Tool, Workspace
 if TYPE_CHECKING:
     from sagent.rewind.restore import FileChanges
 
+D = TypeVar("D")
+
 
 class Agent(Node):
     """An agent. Its conversation goes on from run to run; one run at a time.
 
-    `model` answers, `tools` are offered to it, `policy` judges its calls (default: allow), `limits` bound a run and
-    `resources` are what it shares or keeps: log, ledger, workspace. Without them it keeps its log in memory, has no cap
-    and works in the current directory.
+    `model` answers: a Model, or "provider/id", whose key is taken from the environment. `tools` are offered to it, and
+    functions, of which tools are made. `policy` judges their calls (default: allow), `limits` bound a run,
+    `max_budget_usd` caps what it and all below it spend, and `resources` are what it shares or keeps: log, ledger,
+    workspace. Without them it keeps its log in memory, has no cap and works in the current directory. `async with`
+    closes it.
+
+    `options` are members of its requests to this provider, such as {"temperature": 0.2}. Raises UsageError for those
+    that sagent sets itself, and for those that might cost more than a cap holds.
     """
 
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         *,
         system: str = "",
-        tools: Sequence[Tool] = (),
+        tools: Sequence[GivenTool] = (),
         policy: Policy | None = None,
         limits: RunLimits | None = None,
         effort: Effort | None = None,
+        options: Mapping[str, object] | None = None,
+        max_budget_usd: Amount | None = None,
         resources: Resources | None = None,
     ) -> None:
         given = resources or Resources()
-        by_name = _by_name(tools)
+        ledger = ledger_of(given.ledger, max_budget_usd)
+        own_tools = tools_of(tools)
+        by_name = _by_name(own_tools)
+        model, self._opened = model_of(model)
         judge, log = policy or AllowAll(), given.log or MemoryLog()
         self._given, self.tree = given, given.tree or Tree()
         self.handoffs, self.neighbours = [], TreeNeighbours(self, given)
-        specs = self.tree.prompts.specs(tools)
+        specs, sent = self.tree.prompts.specs(own_tools), dict[str, JsonObject]()
+        if options:
+            from sagent.agent.options import read_options
+
+            sent[model.provider] = read_options(options, capped=ledger.cap_of(given.path) is not None)
         self.state = AgentState(
             path=given.path,
-            context=Context(f"{log.session_id}:{given.path}", model, system, limits or RunLimits(), effort, specs),
+            context=Context(
+                f"{log.session_id}:{given.path}", model, system, limits or RunLimits(), effort, sent, specs
+            ),
             journal=Journal(given.path, log),
             tools=by_name,
             judge=judge,
             policy=judge,
-            ledger=given.ledger or Ledger(None, PriceBook()),
+            ledger=ledger,
             workspace=given.workspace or Workspace(Path.cwd()),
             neighbours=self.neighbours,
             prompts=self.tree.prompts,
@@ -107,6 +124,12 @@ class Agent(Node):
         """What it was given."""
         return replace(self._given, fallbacks=tuple(self.state.fallbacks))
 
+    @overload
+    async def run(self, prompt: Prompt, *, output: None = None) -> Result: ...
+    @overload
+    async def run(self, prompt: Prompt, *, output: type[D]) -> Result[D]: ...
+    @overload
+    async def run(self, prompt: Prompt, *, output: object) -> Result: ...
     async def run(self, prompt: Prompt, *, output: object = None) -> Result:
         """Answer one prompt: a string, a mapping with "prompt", or a Message.
 
@@ -121,11 +144,17 @@ class Agent(Node):
             raise error
         return result
 
+    @overload
+    def run_sync(self, prompt: Prompt, *, output: None = None) -> Result: ...
+    @overload
+    def run_sync(self, prompt: Prompt, *, output: type[D]) -> Result[D]: ...
+    @overload
+    def run_sync(self, prompt: Prompt, *, output: object) -> Result: ...
     def run_sync(self, prompt: Prompt, *, output: object = None) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
         return wait_for(lambda: self.run(prompt, output=output), self.aclose)
 
-    def stream(self, prompt: Prompt, *, output: object = None) -> AsyncIterator[Event]:
+    def stream(self, prompt: Prompt, *, output: object = None) -> AsyncGenerator[Event, None]:
         """The same as events, as they happen; the last is Finished with the result. Errors are in it, not raised.
 
         Closing the iterator early interrupts the run.
@@ -217,12 +246,18 @@ class Agent(Node):
         self._warn()
         child = Agent(**parts)
         child.restore(history)
-        child.listen(self.state.journal.emit)
+        child.listen(self._pass_on)
         child.neighbours.settle_below(self.neighbours, request)
         if prompt is not None:
             spawn.record_birth(child.state, self.state, request, prompt)
         child._life = ChildTask(child, child._runs, self, request)
         return child
+
+    def _pass_on(self, event: Event) -> None:
+        """What an agent below says is said here; a call of its that was denied is one of this run."""
+        if isinstance(event, Denied):
+            self.state.run.denials.append(event.denial)
+        self.state.journal.emit(event)
 
     def as_tool(self, name: str, description: str) -> Tool:
         """A tool by which another agent asks this one. Each call is a conversation of its own, below the calling agent,
@@ -273,17 +308,24 @@ class Agent(Node):
             raise UsageError(f"agent {self.path} has not run yet")
         return self._runs.last
 
-    async def rewind_files(self, entry: str) -> "FileChanges":
-        """Have files as they were when an entry of the log was written, as far as this agent and those below it have
-        changed them since, on whatever branch; returns what was done. It can be undone in the same way.
+    async def rewind_files(self, entry: str, path: str = "") -> "FileChanges":
+        """Have files, or the one at an absolute `path`, as they were when an entry of the log was written ("" is its
+        beginning), as far as this agent and those below it have changed them since, on whatever branch; returns what
+        was done. It can be undone in the same way.
 
-        A file that somebody else has changed since stays as it is. Raises UsageError while a run is in progress, and
-        for an entry that is not there.
+        A file that somebody else has changed since stays as it is. Raises UsageError while a run is in progress, for an
+        entry that is not there, and for a path that was not changed since.
         """
         self._check_idle()
         from sagent.rewind.restore import restore_files
 
-        return await restore_files(self.state, self.neighbours.checkpoints(), entry)
+        return await restore_files(self.state, self.neighbours.checkpoints(), entry, path)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it
@@ -303,6 +345,8 @@ class Agent(Node):
             close = getattr(tool, "aclose", None)
             if close is not None:
                 await close()
+        if self._opened is not None:
+            await self._opened.aclose()
         self.neighbours.close()
         if self._given.log is None:
             self.state.log.close()

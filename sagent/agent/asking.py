@@ -1,7 +1,7 @@
 """How agents, and what is made of agents, are asked: with what, by code that is not async, and as events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
@@ -45,7 +45,7 @@ def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None
 async def events_of(
     run: Callable[[], Coroutine[None, None, Event | None]],
     listen: Callable[[Callable[[Event], None]], Callable[[], None]],
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """The events of a run as they happen, and last the one that it returns; it is cancelled when this ends early."""
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     forget = listen(events.put_nowait)

@@ -28,6 +28,7 @@ from sagent.tool import Tool, ToolOutput
 from sagent.usage import Cost
 
 if TYPE_CHECKING:
+    from sagent.rewind.filediff import FileDiff
     from sagent.rewind.restore import FileChanges
 
 _LONGEST_START = 5.0  # seconds until a tool offers that its job outlives us: a command is started within far less
@@ -182,6 +183,13 @@ class Conversation(Caller):
         """Raise UsageError while a run is in progress."""
         if self.running:
             raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
+
+    async def diff(self, path: str, entry: str = "") -> "FileDiff":
+        """What became of a file, by its absolute path, since an entry of the log was written ("" is its beginning).
+        Raises UsageError for an entry that is not there, and for a file that was not changed since."""
+        from sagent.rewind.filediff import diff_file
+
+        return await diff_file(self.log, entry, path)
 
     async def preview(self, entry: str) -> "FileChanges":
         """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not

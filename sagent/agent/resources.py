@@ -1,18 +1,27 @@
-"""What an agent holds that outlives a turn or is shared with others of its tree."""
+"""What an agent is given: what outlives a turn or is shared, and what a program may hand over in a shorter form."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.agent.tree import Node, Tree
 from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
 from sagent.engine.extension import Extension
 from sagent.engine.neighbours import Asker
 from sagent.engine.state import EXECUTOR
+from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import TOO_MUCH
 from sagent.model import Model, ModelLimits
 from sagent.session.log import Log
-from sagent.tool import Workspace
+from sagent.tool import Tool, Workspace
 
+if TYPE_CHECKING:
+    from sagent.model import Provider
+
+GivenTool: TypeAlias = Tool | Callable[..., object]
+Amount: TypeAlias = Decimal | int | float | str
 ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
 """Makes an agent's extension; that of the agent which spawned it, where it has one, is taken over."""
 
@@ -36,3 +45,61 @@ class Resources:
     advised: bool = True  # from the start; else when it is first switched to one
     role: str = EXECUTOR  # who its calls are billed as
     compactor: Model | None = None  # who sums up a conversation that is cut
+
+
+def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
+    """A model, and its provider where that was opened for its name. Raises UsageError for what is none."""
+    if not isinstance(given, str):
+        if isinstance(given, type) or not callable(getattr(given, "stream", None)):
+            name = given.__name__ if isinstance(given, type) else type(given).__name__
+            raise UsageError(f'{name} is no model: give "provider/model", or provider.model("...")')
+        return given, None
+    from sagent.providers.registry import infer, provider_named
+
+    provider, slash, model = given.strip().partition("/")
+    if not slash:
+        provider, model = infer(given.strip()) or "", given.strip()
+    if not provider or not model:
+        raise UsageError(f'{given!r} does not say whose model it is: give "provider/model"')
+    opened = provider_named(provider)
+    return opened.model(model), opened
+
+
+def tools_of(given: Sequence[GivenTool]) -> list[Tool]:
+    """Tools, of which some may be functions, or classes that need nothing. Raises UsageError for what is none."""
+    return [_tool_of(each) for each in given]
+
+
+def _tool_of(given: GivenTool) -> Tool:
+    if isinstance(given, type):
+        try:
+            return _tool_of(given())
+        except TypeError as error:
+            raise UsageError(f"{given.__name__} is a class: give a tool made of it, {given.__name__}(...)") from error
+    if hasattr(given, "parameters") and (name := getattr(given, "name", None)) is not None:
+        if getattr(given, "is_method", False):
+            raise UsageError(f"{name} is a method: give it from an object, as in kit.{name}")
+        return given  # pyright: ignore[reportReturnType] -- it has what a tool has
+    if not callable(given):
+        raise UsageError(f"{type(given).__name__} is no tool: give one of sagent.tools, or a function")
+    from sagent.tools.decorator import tool
+
+    try:
+        return tool(cast("Callable[..., object]", given))
+    except TypeError as error:
+        raise UsageError(f"no tool can be made of it: {error}") from error
+
+
+def ledger_of(ledger: Ledger | None, cap: Amount | None) -> Ledger:
+    """The ledger that was given, or one with this cap in USD. Raises UsageError for two caps, and for no amount."""
+    if cap is None:
+        return ledger or Ledger(None, PriceBook())
+    if ledger is not None:
+        raise UsageError("max_budget_usd and the ledger of resources are two caps: give one of them")
+    try:
+        usd = Decimal(-1) if isinstance(cap, bool) else Decimal(str(cap))
+    except InvalidOperation:
+        usd = Decimal(-1)
+    if not (usd.is_finite() and 0 <= usd < TOO_MUCH):
+        raise UsageError(f"max_budget_usd={cap!r}: give USD as a number, at least 0")
+    return Ledger(usd, PriceBook())

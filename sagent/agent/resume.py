@@ -11,6 +11,7 @@ from sagent.engine.inbox import Arrived
 from sagent.engine.limits import CHANGEABLE
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError, SessionCorrupt
+from sagent.lib.json import EMPTY
 from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.peer import SpawnRequest
@@ -71,6 +72,7 @@ async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, head
         system=prompts[-1].system if prompts else born.system,
         model=now.model,
         effort=now.effort,
+        options=born.options if _provider(now.model) == _provider(born.model) else EMPTY,
         tools=born.tools,
         max_turns=born.max_turns,
         max_depth=born.max_depth,
@@ -94,6 +96,10 @@ async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, head
         state.receive(user(text, sender=path), "next")
         state.journal.record(Returned(path, child.log.head))
     await child.resume()
+
+
+def _provider(model: str) -> str:
+    return model.partition("/")[0]
 
 
 def _all_of(limits: Mapping[str, object]) -> Mapping[str, int | str]:

@@ -37,7 +37,7 @@ LIMIT_REASONS = {
     "(--max-tool-call-rounds)",
     "max_tokens": "the answer was cut at its length limit; raise max_response_tokens (--max-response-tokens)",
     "context_overflow": "the model's context window is full",
-    "max_exchanges": "its agents have written to each other without end; raise max_exchanges (--max-exchanges)",
+    "max_exchanges": "its agents or jobs went on without end and without you; raise max_exchanges (--max-exchanges)",
     "refusal": "the model refused to go on",
     "advisor_stop": "an advisor said to stop; its advice is in the session",
     "need_advice": "it asks for advice, and nobody gives it; name an advisor (--advisor), or say what it needs",

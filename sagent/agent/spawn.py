@@ -13,6 +13,7 @@ from sagent.engine.inbox import Arrived
 from sagent.engine.limits import RunLimits, limits_of, with_limits
 from sagent.engine.state import EXECUTOR, AgentState, parse_effort
 from sagent.errors import UsageError
+from sagent.lib.json import EMPTY
 from sagent.messages import Message, ToolCall, user
 from sagent.model import Effort, Model, full_name
 from sagent.peer import Action, SpawnRequest
@@ -31,6 +32,7 @@ class AgentParts(TypedDict):
     policy: Policy
     limits: RunLimits
     effort: Effort | None
+    options: Mapping[str, object]
     resources: Resources
 
 
@@ -59,6 +61,7 @@ def parts_for(
         policy=state.judge,
         limits=with_limits(_limits(state, request), limits or {}),
         effort=effort,
+        options=state.context.options.get(model.provider, EMPTY) if request.options is None else request.options,
         resources=resources_for(above, given, path, workspace_for(state, seen=request.share == "full")),
     )
 
@@ -78,6 +81,7 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
         policy=Both(own.policy, above.state.policy),
         limits=with_limits(own.limits, {name: min(value, least.get(name, value)) for name, value in most.items()}),
         effort=own.context.effort,
+        options=own.context.options.get(own.model.provider, EMPTY),
         resources=replace(resources, advisory=None, role=EXECUTOR, compactor=None),
     )
 
@@ -123,6 +127,7 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
         share=request.share,
         model=full_name(state.model),
         effort=state.context.effort or "",
+        options=state.context.options.get(state.model.provider, EMPTY),
         tools=tuple(state.tools),
         system=request.system,
         max_turns=request.max_turns,

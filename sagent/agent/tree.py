@@ -124,12 +124,12 @@ class Tree:
             self._detached += _let_go(agent)
 
     def attend(self, event: Event) -> None:
-        """Count what agents read of each other, and stop them all where that goes on and on: two that answer each other
-        would never end by themselves."""
+        """Count what agents read of each other and of jobs, and stop them all where that goes on and on: two that
+        answer each other would never end by themselves, nor would one that begins a job at the end of each."""
         if not isinstance(event, Received):
             return
         sender, most = event.message.sender, self.limits.max_exchanges
-        if sender.lower() not in self._used:
+        if sender.lower() not in self._used and not sender.startswith("job:"):
             self._exchanges = 0 if not sender else self._exchanges
             return
         self._exchanges += 1
@@ -142,8 +142,8 @@ class Tree:
             elif agent.running:
                 agent.apply(Stop("max_exchanges"))
         if living and self._exchanges == most + 1:
-            text = f"All agents were stopped: they have read {most} messages of each other without a word from you."
-            more = "Write to go on; max_exchanges (--max-exchanges) changes the bound."
+            text = f"All agents were stopped: they have read {most} messages of each other, or of jobs, without a word"
+            more = "from you. Write to go on; max_exchanges (--max-exchanges) changes the bound."
             living[0].state.journal.notify("warning", f"{text} {more}")
 
     @property

@@ -1,6 +1,8 @@
 """Advisors as the settings name them, made only when there are any or one is switched to."""
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,6 +12,11 @@ from sagent.app.models import Choice
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.model import Model
+
+_GONE = (
+    "Advisor {one} was asked at {place}, and is not asked now: a session's log leads to no address. Give it again "
+    "(--advisor and --advisor-api-base, or in a file), or --advisor none."
+)
 
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
@@ -46,7 +53,7 @@ def remember_advisors(
 ) -> tuple[Settings, Sequence[str], str]:
     """The settings with the advisors that the session had, by the changes in its log, unless a flag or a variable names
     others; the names of those that are off; and what is to be logged of who advises, "" where nothing is new."""
-    before: Sequence[Advisor] = ()
+    before: Mapping[Advisor, str] = {}
     off: Sequence[str] = ()
     if past:
         from sagent.advisor.roster import recall
@@ -56,10 +63,23 @@ def remember_advisors(
         except UsageError as error:
             notices.append(f"The session's advisors are not remembered: {error}")
         if not settings.origins.get("advisors", "").startswith(("--", "SAGENT_")):
-            settings = replace(settings, advisors=tuple(before))
+            gone = {one: place for one, place in before.items() if place and place != _address(settings, one)}
+            notices += (_GONE.format(one=one, place=place) for one, place in gone.items())
+            return replace(settings, advisors=tuple(one for one in before if one not in gone)), off, ""
         off = [name for name in off if any(one.name == name for one in settings.advisors)]
-    had, has = ("; ".join(map(str, each)) for each in (before, settings.advisors))
-    return settings, off, "" if had == has else f"advisors {has or 'none'}"
+    has = {one: _address(settings, one) if one.name in settings.advisor_addresses else "" for one in settings.advisors}
+    told = "; ".join(f"{one} at {place}" if place else str(one) for one, place in has.items())
+    return settings, off, "" if [*has.items()] == [*before.items()] else f"advisors {told or 'none'}"
+
+
+def _address(settings: Settings, advisor: "Advisor") -> str:
+    """Where an advisor is asked by the settings, without what may be a password in it."""
+    from sagent.config.servers import own_address, provider_of
+
+    given = settings.advisor_addresses.get(advisor.name)
+    address = given if given and given.base_url else None
+    provider = provider_of(advisor.model, settings.providers)
+    return re.sub("//[^/@]*@", "//", (address or own_address(provider, settings.providers, os.environ)).base_url)
 
 
 def _model(settings: Settings, choice: Choice, advisor: "Advisor") -> Model:

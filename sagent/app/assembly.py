@@ -11,12 +11,14 @@ from datetime import date
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.app.advisors import advisors_of, remember_advisors
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.config import Settings
+from sagent.config.values import option
 from sagent.context.instructions import gather, repository_root
 from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
@@ -24,7 +26,7 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.actions import log_switch
 from sagent.errors import SagentError, SessionNotFound, UsageError
-from sagent.events import Event, Finished, Notice
+from sagent.events import Event, Finished, Notice, Received, Switched
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.messages import Message
@@ -43,6 +45,8 @@ from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
 from sagent.version import __version__
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Past:
@@ -55,6 +59,7 @@ class Past:
     last_model: str = ""  # the same, or one that was switched to since
     agents: tuple[str, ...] = ()
     sandbox: str = ""  # what held commands
+    address: str = ""  # where its model was asked, if not at its provider's own address
     advisors: tuple[str, ...] = ()  # what became of who advises, in words, the earliest first
     resumed: bool = False
 
@@ -86,13 +91,15 @@ async def open_agent(
         workspace.changing = sandbox.changing
         sandbox.warn = lambda text: listener(Notice("root", "warning", text))
         offered = [*choose_tools(settings, sandbox), *more]
-        log, past = _open_log(settings, stack, notices)
+        earlier = settings.continue_session or settings.session is not None or settings.fork is not None
+        log, past = await _beside(lambda: _open_log(settings, stack, notices), long=earlier)
         workspace.kept = Path(log.path) / "blobs" if log.path else None
         policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))
         settings, off, advised = remember_advisors(settings, past.advisors, notices)
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)
-        ledger = _open_ledger(settings, choice, past, notices)
+        choice.check_address(past.address)
+        ledger = await _beside(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)
         aside = Aside(log, settings.cwd, sandbox, past)
         if (bash := next((tool for tool in offered if tool.name == "Bash"), None)) is not None:
             aside.warn = lambda text: listener(Notice("root", "warning", text))
@@ -112,11 +119,13 @@ async def open_agent(
             policy=policy,
             limits=_limits(settings),
             effort=settings.effort,
+            options=dict(map(option, settings.options)),
             resources=replace(resources, log=log, workspace=workspace, ask=ask, finish=aside.finish),
         )
         stack.push_async_callback(agent.aclose)
+        aside.address = lambda: choice.address(agent.model.provider)
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
-        agent.restore(past.messages)
+        await _beside(lambda: _restore(agent, past), long=past.resumed)
         if past.last_model not in ("", full_name(agent.model)):
             log_switch(agent.state)
         if advised:
@@ -150,6 +159,24 @@ def _resources(settings: Settings, choice: Choice, ledger: Ledger, notices: list
         advised=bool(settings.advisors),
         compactor=choice.compactor(),
     )
+
+
+async def _beside(work: Callable[[], T], *, long: bool) -> T:
+    """Do what takes long with a long session in a thread, so that keys are not held; to its end in any case, for it may
+    open what is to be closed."""
+    if not long:
+        return work()
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _restore(agent: Agent, past: Past) -> None:
+    agent.restore(past.messages)
+    agent.state.context.tokens()  # it is encoded now, and not when the first figures are shown
 
 
 def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[str]) -> Ledger:
@@ -232,6 +259,7 @@ def _limits(settings: Settings) -> RunLimits:
         max_request_tokens=settings.max_request_tokens,
         max_response_tokens=settings.max_response_tokens,
         max_retries=settings.max_retries,
+        fallback_after=settings.max_retries if settings.fallback_after is None else settings.fallback_after,
         compact_at=settings.compact_at,
         foreground_seconds=settings.background_after,
         wait_for_jobs=settings.wait_for_jobs,
@@ -317,6 +345,7 @@ def _read_past(log: FileLog, session: Path) -> Past:
         agents=tuple(agent_of(session, file) for file in log_files(session) if file != log.file),
         resumed=True,
         sandbox=next((name for name in map(_sandbox_in, contents.latest("environment")) if name), ""),
+        address=next((at for at in map(_address_in, contents.latest("environment")) if at is not None), ""),
         advisors=tuple(text for text in map(_advisor_in, contents.latest("switched")) if text)[::-1],
         system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
         model=next((name for name in map(_model_in, contents.latest("message")) if name), ""),
@@ -343,6 +372,10 @@ def _sandbox_in(entry: Entry) -> str:
     return entry.content.sandbox if isinstance(entry.content, Environment) else ""
 
 
+def _address_in(entry: Entry) -> str | None:
+    return entry.content.address if isinstance(entry.content, Environment) else None
+
+
 def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices: list[str]) -> str:
     """Fixed when the session starts: a resumed one keeps its own, unless another is asked for."""
     if past.system is not None and settings.system is None and not settings.append_system:
@@ -367,16 +400,19 @@ class Aside:
     def __init__(self, log: Log, cwd: Path, sandbox: Sandbox, past: Past) -> None:
         self._log, self._sandbox = log, sandbox
         self._git = None if past.messages else start_git_status(cwd)
-        self._logged = past.sandbox
+        self._logged, self._known = past.sandbox, past.address
         self._held = ""
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._studying: asyncio.Task[None] | None = None
         self.prepare: Callable[[], Coroutine[None, None, None]] | None = None
         self.study: Callable[[], Coroutine[None, None, None] | None] = lambda: None
+        self.address: Callable[[], str] = lambda: ""
         self.warn: Callable[[str], None] = lambda _: None
 
     def on_event(self, event: Event) -> None:
+        if isinstance(event, Received | Switched):  # before the request, for a run may be killed
+            self._log_new(self._new_address())
         loop = asyncio.get_running_loop()
         self._last = loop.time()
         if self._timer is None and not isinstance(event, Finished):
@@ -406,16 +442,24 @@ class Aside:
         return held
 
     async def finish(self) -> str:
-        """Log what git said, which had the whole run to say it, and what holds commands, where that is new."""
+        """Log what git said, which had the whole run to say it, and what holds commands and where the model was asked,
+        where that is new."""
         state: dict[str, object] = {}
         if self._git is not None:
             state, self._git = await asyncio.to_thread(read_git_status, self._git), None
         if (held := await self._find_sandbox()) != self._logged:  # a person may have switched it
             state, self._logged = {**state, "sandbox": held}, held
+        self._log_new(state | self._new_address())
+        return held
+
+    def _new_address(self) -> dict[str, object]:
+        before, self._known = self._known, self.address()
+        return {"address": self._known} if self._known != before else {}
+
+    def _log_new(self, state: dict[str, object]) -> None:
         if state:
             with suppress(OSError):
                 self._log.append(Environment(state))
-        return held
 
     async def aclose(self) -> None:
         if self._timer is not None:

@@ -11,7 +11,8 @@ from sagent.config.settings import Auth
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.model import Model, ModelInfo, ModelLimits, Provider
+from sagent.lib.text import spelled
+from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
 from sagent.providers.access import either
 from sagent.providers.families.endpoint import LOGINS, Endpoint
 from sagent.providers.limits import known_models, limits_of
@@ -103,6 +104,10 @@ class Choice:
             source = f"api_key in [providers.{row.name}]" if custom.api_key and not key else ""
             base_url, key = custom.base_url or None, key or custom.api_key or None
         settings = self.settings
+        if custom is not None and custom.row.quirks.body:
+            from sagent.agent.options import check_body
+
+            check_body(row.name, custom.row.quirks.body, capped=settings.max_budget_usd is not None)
         return provider_named(
             row.name,
             key=key,
@@ -180,6 +185,23 @@ class Choice:
             return ""
         parts = urlsplit(provider.access.base_url if isinstance(provider, Endpoint) else "")
         return f"{name} {parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/ ")
+
+    def address(self, name: str) -> str:
+        """Where a provider in use is asked, "NAME at HOST/PATH"; "" for the address that is known to be its own."""
+        place, known = self._place(name).partition(" ")[2], built_in().get(name)
+        own = urlsplit(known.base_url) if known is not None else None
+        return "" if not place or (own and place == f"{own.netloc}{own.path}") else f"{name} at {place}"
+
+    def check_address(self, before: str) -> None:
+        """That a conversation which was at an address of the person's own does not go elsewhere unless they say so now:
+        whoever asked their own server yesterday may have left out the flag. Raises UsageError."""
+        now = self.address(self.model.provider)
+        said = (self.settings.origins.get(name, "") for name in ("model", "provider", "base_url"))
+        if before and now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
+            raise UsageError(
+                f"This session was last with {spelled(before)}, and would go to {now or self.model.provider} now. Give "
+                f"that address again with --base-url, or say with --model {full_name(self.model)} that it may go there."
+            )
 
     async def aclose(self) -> None:
         for provider in self.opened.values():
@@ -364,8 +386,10 @@ def catalog(choice: Choice, prices: PriceBook) -> str:
 
 
 def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
-    """The models of a provider that are known, those with a price among them. Price lists are of a whole house: Claude
-    is not spoken to where Gemini is, on Google's clouds."""
+    """The models of a provider that are known, or have a price, and hold a conversation. Price lists are of a whole
+    house: Claude is not spoken to where Gemini is, on Google's clouds."""
+    from sagent.providers.abilities import converses
+
     start = {"anthropic": "claude", "google": "gem"}.get(row.family, "") if row.name in built_in() else ""
     known = {*priced, *(info.id for info in known_models(row.name))}
-    return sorted(model for model in known if start in model.lower())
+    return sorted(model for model in known if start in model.lower() and converses(model))

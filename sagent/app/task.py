@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from sagent.agent import Agent
+from sagent.agent.runs import warn_of_own_ledger
 from sagent.app.assembly import open_agent
 from sagent.config import Settings, load
 from sagent.errors import UsageError
@@ -68,6 +69,7 @@ async def _run(task: str, config: Settings, on_event: Callable[[Event], None]) -
     if not task.strip():
         raise UsageError("The task is empty: say what is to be done.")
     async with open_agent(config, on_event) as agent:
+        warn_of_own_ledger(agent.ledger)
         before = {entry.id for entry in _entries(agent)}
         result = await agent.run(task)
         made = charges(entry for entry in _entries(agent) if entry.id not in before)

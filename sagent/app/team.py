@@ -140,6 +140,9 @@ def _line(text: str) -> str:
 
 
 def write_report(directory: Path, result: TeamResult, text: str) -> None:
-    """`final.md` and `report.md` in a directory. Raises OSError."""
+    """`final.md`, the answer as it is, and `report.md`, without what looks like a secret, in a directory. Raises
+    OSError."""
+    from sagent.lib.secrets import redact
+
     (directory / "final.md").write_text(result.content + "\n", "utf-8", "replace")
-    (directory / "report.md").write_text(text, "utf-8", "replace")
+    (directory / "report.md").write_text(redact(text)[0], "utf-8", "replace")

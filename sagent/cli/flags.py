@@ -31,12 +31,16 @@ ELSEWHERE = {
     "login": "sagent doctor, which says where keys come from",
     "auth": "sagent doctor, which says where keys come from",
     "logout": "sagent doctor, which says where keys come from",
-    "resume": "sagent --continue",
+    "resume": "sagent --resume",
     "continue": "sagent --continue",
     "exec": "sagent run",
     "chat": "sagent alone",
     "session": "sagent sessions",
     "man": "sagent completion man",
+    "mcp": "[mcp.NAME] in the settings, or /mcp in a session",
+    "init": "/init in a session",
+    "update": "the program that installed sagent",
+    "upgrade": "the program that installed sagent",
 }
 """What other programs have as commands, and what does it here."""
 
@@ -157,14 +161,17 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
     group.add_argument("--transport", metavar="WAY", help="direct (default), or sdk: through the provider's own SDK")
     fallback = "a model that takes over when the one in use is down (repeatable)"
     group.add_argument("--fallback", metavar="M", action="append", help=fallback)
+    group.add_argument("--fallback-after", metavar="N", help="it takes over after N retries (default: all of them)")
     group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
+    option = "a member of each request, as in temperature=0.2, under the provider's own name (repeatable)"
+    group.add_argument("--option", metavar="NAME=VALUE", action="append", help=option)
     group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
     trust = "let this folder's .sagent/config.toml choose model, provider, fallback and effort, for this run"
     group.add_argument("--trust-project", action="store_true", help=trust)
     group = parser.add_argument_group("advisor")
     advisor = (
-        "[name=]provider/model[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=Read,Grep]: a model to "
-        "consult (repeatable); none for no advisor"
+        "[name=]provider/model[,effort=E][,temperature=T][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]: a model "
+        "to consult (repeatable); none for no advisor"
     )
     group.add_argument("--advisor", metavar="M", action="append", help=advisor)
     group.add_argument("--advisor-mode", metavar="MODE", help="auto (default), client, or native: by the provider")
@@ -203,7 +210,7 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
 
     one = group.add_mutually_exclusive_group()
     one.add_argument("-c", "--continue", action="store_true", help="go on with the last session of this directory")
-    resume = "go on with this session, by its path, its id or the beginning of one; without S as --continue"
+    resume = "go on with this session, by its path, its id or the beginning of one; without S choose from a list"
     one.add_argument("-r", "--resume", metavar="S", nargs="?", const="", help=resume)
     one.add_argument("--session", metavar="PATH", help="go on with this session, or start it at a new path")
     one.add_argument("--fork", metavar="S[@E]", help="go on with a copy of a session, from an entry on")

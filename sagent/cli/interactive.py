@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def run_interactive(flags: Mapping[str, object]) -> int:
     """Talk to a person until they leave; the exit code. What is heavy loads while the prompt is shown."""
+    choosing = flags.get("resume") == ""
+    flags = {name: value for name, value in flags.items() if not (choosing and name == "resume")}
 
     def load() -> "Settings":
         from sagent.cli.settings import load_settings
@@ -25,7 +27,7 @@ def run_interactive(flags: Mapping[str, object]) -> int:
         from sagent.repl.teletype import run_teletype as run
     else:
         from sagent.repl.front import run_repl as run
-    return asyncio.run(run(load, open_session))
+    return asyncio.run(run(load, open_session, choosing=choosing))
 
 
 @asynccontextmanager

@@ -15,13 +15,16 @@ T = TypeVar("T")
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
-    """The settings in force under these flags, `config` among them; `resume` is `session` of one that there is, and
-    without its name `continue`. Raises ConfigError, SessionNotFound."""
+    """The settings in force under these flags, `config` among them; `resume` is `session` of one that there is. Raises
+    ConfigError, SessionNotFound, and UsageError for a `resume` that names none."""
     file = flags.get("config")
     given = {name: value for name, value in flags.items() if name not in ("config", "resume")}
     if (name := flags.get("resume")) == "":
-        given["continue"] = True
-    elif name is not None:
+        raise UsageError(
+            "--resume: nobody can choose a session here. Name one, as `sagent sessions list` does, or take the last of "
+            "this directory with --continue."
+        )
+    if name is not None:
         places = {place: flags[place] for place in ("cwd", "config") if place in flags}
         given["session"] = str(session_path(load_settings(places), str(name)))
     return load(given, file=file if file is None or isinstance(file, File) else str(file))

@@ -1,17 +1,22 @@
-"""What a command writes: JSON, lines, and tables, drawn by rich: fitted to a terminal; elsewhere one row a line."""
+"""What a command writes: JSON, lines, and tables: fitted to a terminal by rich; elsewhere one row a line."""
 
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
+from itertools import count
 from shutil import get_terminal_size
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, printable
 
-ENDLESS = 1 << 20  # columns of what is not a terminal: nothing is cut or wrapped
+if TYPE_CHECKING:
+    from sagent.transcript.export_redaction import Redaction
+
+_NARROW = 60  # columns of a terminal below which tables are set closer
 
 
 def show(value: object, blocks: Iterable[str | Table], *, as_json: bool) -> None:
@@ -24,6 +29,19 @@ def show(value: object, blocks: Iterable[str | Table], *, as_json: bool) -> None
     else:
         write(out, blocks)
     out.flush()
+
+
+def without_secrets(block: str | Table, redaction: "Redaction") -> str | Table:
+    """A line, or a table, without what looks like a secret."""
+    if isinstance(block, str):
+        return redaction.text(block)
+    return replace(block, rows=tuple(tuple(map(redaction.text, row)) for row in block.rows))
+
+
+def tell_of_secrets(redaction: "Redaction") -> None:
+    """Say on standard error which kinds were taken out, if any."""
+    if redaction.count:
+        sys.stderr.write(f"sagent: secrets taken out, by shape: {redaction.kinds}; look before you share it\n")
 
 
 def number(usd: Decimal | None) -> float | None:
@@ -41,6 +59,8 @@ def write(out: TextIO, blocks: Iterable[str | Table]) -> None:
 
 def draw(table: Table, *, on_terminal: bool) -> str:
     """The table as text. Cells are never read as markup."""
+    if not on_terminal:
+        return _draw_plain(table)
     if not table.rows and not table.titles:
         return ""
     from rich.console import Console
@@ -48,10 +68,11 @@ def draw(table: Table, *, on_terminal: bool) -> str:
     from rich.text import Text
 
     def cell(text: str) -> Text:
-        text = printable(text)
-        return Text(text if on_terminal else " ".join(text.splitlines()))
+        return Text(printable(text))
 
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(table.titles))
+    width = get_terminal_size().columns
+    gap = 1 if width < _NARROW else 2
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=bool(table.titles))
     for number, title in enumerate(table.titles or ("",) * max(map(len, table.rows), default=0)):
         figures = number in table.right
         widest = max((len(row[number]) for row in table.rows if number < len(row)), default=0)
@@ -61,11 +82,37 @@ def draw(table: Table, *, on_terminal: bool) -> str:
         grid.add_row(*map(cell, row))
     console = Console(
         file=StringIO(),
-        width=get_terminal_size().columns if on_terminal else ENDLESS,
+        width=width,
         height=1,  # without any, rich takes a dumb terminal for one of 80 columns
-        force_terminal=on_terminal,
-        color_system="auto" if on_terminal and not os.environ.get("NO_COLOR") else None,
+        force_terminal=True,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
     )
     with console.capture() as captured:
         console.print(grid, crop=False)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n"))
+
+
+def _draw_plain(table: Table) -> str:
+    """One row a line, nothing cut, each column as wide as its widest cell."""
+    rows = [
+        [" ".join(printable(cell).replace("\t", " ").splitlines()) for cell in row]
+        for row in (table.titles, *table.rows)
+        if row
+    ]
+    widths = [0] * max(map(len, rows), default=0)
+    for row in rows:
+        widths[: len(row)] = map(max, widths, map(_columns, row))
+
+    def fitted(cell: str, number: int) -> str:
+        gap = " " * (widths[number] - _columns(cell))
+        return gap + cell if number in table.right else cell + gap
+
+    return "".join("  ".join(map(fitted, row, count())).rstrip() + "\n" for row in rows)
+
+
+def _columns(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

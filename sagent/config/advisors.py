@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sagent.config.values import PathBase, Reader, RefusedError, texts, url, usd, whole
+from sagent.config.values import PathBase, Reader, RefusedError, temperature, texts, url, usd, whole
 from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sagent.advisor.advisor import Advisor
 
-MEMBERS = ("name", "model", "effort", "max_calls", "max_usd", "role", "tools", "api_base", "api_key")
+MEMBERS = ("name", "model", "effort", "temperature", "max_calls", "max_usd", "role", "tools", "api_base", "api_key")
 EXECUTOR = ("model", "api_base", "api_key")
 NONE = ("none", "off")
 STRANGER = (
@@ -72,6 +72,8 @@ def read_table(table: Mapping[str, object], base: PathBase) -> Placed:
     spec = [f"{name}={model}" if name else model]
     if "effort" in table:
         spec.append(f"effort={_text(table, 'effort')}")
+    if "temperature" in table:
+        spec.append(f"temperature={_checked(table, 'temperature', temperature, base)}")
     if "max_calls" in table:
         spec.append(f"max_calls={_checked(table, 'max_calls', whole(0), base)}")
     if "max_usd" in table:

@@ -321,7 +321,7 @@ class _SettingsBuilder:
         try:
             return field.read(value, base)
         except RefusedError as error:
-            if isinstance(value, Mapping) and field.name == "keys":
+            if isinstance(value, Mapping) and field.name in ("keys", "options"):
                 raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may hold a key
                 hint = nearest(field.name, TABLES) or f": {error}."

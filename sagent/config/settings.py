@@ -87,7 +87,9 @@ class Settings:
     auth: Auth = _setting("key", choice("key", "bearer", "credentials"))
     transport: Literal["direct", "sdk"] = _setting("direct", choice("direct", "sdk"))
     fallback: tuple[str, ...] = _setting((), names_of, "ask")  # models that take over one after the other
+    fallback_after: int | None = _setting(None, whole(0))  # retries; None is all of max_retries
     effort: Effort | None = _setting(None, choice(*EFFORTS), "ask")
+    options: tuple[str, ...] = _setting((), values.options_of, flag="option", adds=True)  # each "name=JSON"
     advisors: "tuple[Advisor, ...]" = _setting((), read_advisors, flag="advisor")
     advisor_mode: Literal["auto", "client", "native"] = _setting("auto", choice("auto", "client", "native"))
     advisor_stop: Literal["pass", "end"] = _setting("pass", choice("pass", "end"))

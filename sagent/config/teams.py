@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from sagent.config.files import File, Line, read_file
-from sagent.config.values import PathBase, RefusedError, choice, text_of, texts, usd, whole
+from sagent.config.values import (
+    PathBase,
+    RefusedError,
+    choice,
+    option,
+    options_of,
+    temperature,
+    text_of,
+    texts,
+    usd,
+    whole,
+)
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
@@ -156,12 +167,21 @@ def _read_role(file: File, top: _Table, item: object, place: int) -> tuple[Role,
         prompt=_read_prompt(table),
         model=table.read("executor" if "executor" in table.members else "model", _text, ""),
         effort=str(table.read("effort", choice(*EFFORTS), "")),
+        options=_read_options(table),
         tools=() if tools in (("none",), ()) else tools,
         max_turns=table.read("max_turns", _number(1), None),
         budget_usd=table.read("budget_usd", usd, None),
         advisors=() if unadvised else tuple(_read_advisor(table, spec) for spec in specs),
     )
     return role, not unadvised
+
+
+def _read_options(table: _Table) -> Mapping[str, object] | None:
+    """Members of its requests: those of the table `options`, and `temperature`, the one that nearly everybody means."""
+    pairs = table.read("options", options_of, ())
+    if "temperature" in table.members:
+        pairs = (*pairs, *options_of({"temperature": table.read("temperature", temperature, 0.0)}))
+    return dict(map(option, pairs)) or None
 
 
 def _read_prompt(table: _Table) -> str:
@@ -220,4 +240,7 @@ def _number(least: int) -> Callable[[object, PathBase], int]:
 
 
 _TEAM = ("name", "description", "mode", "editor", "visible_handoffs", "budget_usd", "system", "roles")
-_ROLE = ("name", "prompt", "prompt_file", "model", "executor", "effort", "tools", "max_turns", "budget_usd", "advisor")
+_ROLE = (
+    *("name", "prompt", "prompt_file", "model", "executor", "effort", "temperature", "options"),
+    *("tools", "max_turns", "budget_usd", "advisor"),
+)

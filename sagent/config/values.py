@@ -93,6 +93,41 @@ def keys_of(value: object, _: object = None) -> tuple[str, ...]:
     return tuple(found)
 
 
+def options_of(value: object, _: object = None) -> tuple[str, ...]:
+    """Members of requests, as a table, as "name=value" or as a list of those; each as "name=JSON"."""
+    import json
+
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        try:
+            return tuple(f"{name}={json.dumps(item, allow_nan=False, default=float)}" for name, item in table.items())
+        except (TypeError, ValueError) as error:
+            raise RefusedError(f"give values that JSON has: {error}") from None
+    found: list[str] = []
+    for text in [value] if isinstance(value, str) else texts(value, "options"):
+        name, equals, said = text.partition("=")
+        if not equals or not name.strip():
+            raise RefusedError("give NAME=VALUE, as in temperature=0.2")
+        try:
+            json.loads(said)
+        except ValueError:
+            said = json.dumps(said)
+        found.append(f"{name.strip()}={said.strip()}")
+    return tuple(found)
+
+
+def option(pair: str) -> tuple[str, object]:
+    """One of `options_of`, as name and value."""
+    import json
+
+    name, _, value = pair.partition("=")
+    return name, json.loads(value)
+
+
+def temperature(value: object, _: object = None) -> float:
+    return float(decimal(value, "give a number, at least 0"))
+
+
 def url(value: object, _: object = None) -> str:
     """An address of a server, without a slash at its end."""
     text = text_of(value).strip()

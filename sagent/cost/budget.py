@@ -138,7 +138,8 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
     gone = EXACT.add(EXACT.add(budget.counted, budget.aside), budget.held)
     # Rounded up, with a tenth for what the next prompt adds: one who raises it to just this is not refused again.
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
-    ways = [f"raise it to {more}", *([f"shorten the input to {fits} tokens (/compact)"] if fits else [])]
+    how = "" if budget.path else " (--max-budget-usd, /cost)"
+    ways = [f"raise it to {more}{how}", *([f"shorten the input to {fits} tokens (/compact)"] if fits else [])]
     cheaper = f"take a model at {share} % of the price" if share else "take a cheaper model"
     return BudgetExceeded(
         f"a call to {name} was not made, as {ask.role} of {ask.agent}: with up to {ask.input_bound} tokens of input "

@@ -45,6 +45,17 @@ class Reservation:
         unknown = Charge(ask.model, Usage(), usd=ZERO, estimated=True, at_most=self.held)
         return replace(unknown, role=ask.role, provider=ask.provider, agent=ask.agent)
 
+    def enter(self, entry: str) -> None:
+        """It is in the log; with "" for an entry it could not be written there. Raises BudgetExceeded then: no later
+        process would know of the call."""
+        self.entry = entry
+        if not entry:
+            raise BudgetExceeded(
+                f"a call to {self.ask.provider}/{self.ask.model} was not made, as {self.ask.role} of {self.ask.agent}: "
+                "the log cannot be written, so that it would not count towards the cap when the session goes on. Free "
+                "space or fix the directory, or run without a cap"
+            )
+
     def settle(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record what the call cost, even if it is more than was held, and free the rest. Never raises for odd numbers.
 
@@ -96,6 +107,12 @@ class Ledger:
     def cap(self) -> Decimal | None:
         """USD the whole tree may spend; None = no limit."""
         return self._budgets[""].cap
+
+    @cap.setter
+    def cap(self, usd: Decimal) -> None:
+        budget = self._budgets[""]
+        budget.cap = usd
+        self._admit(budget)
 
     @property
     def held(self) -> Decimal:

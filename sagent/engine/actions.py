@@ -78,8 +78,9 @@ def change(state: AgentState, model: Model | None, reason: str = "") -> None:
         context.model, context.meter = model, Meter()
     log_switch(state, reason)
     words = "".join(f", {name} {value}" for name, value in limits_of(state.limits).items())
-    what = f"model {full_name(state.model)}, effort {context.effort or 'default'}{words}"
-    state.journal.emit(Switched(state.path, what))
+    state.journal.emit(
+        Switched(state.path, f"model {full_name(state.model)}, effort {context.effort or 'default'}{words}")
+    )
 
 
 def log_switch(state: AgentState, reason: str = "") -> None:

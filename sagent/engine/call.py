@@ -53,7 +53,7 @@ async def call_model(state: AgentState) -> Message:
             if _without_advisor(state, error, partial) or (error.kind in UNFIT and change_back(state, error)):
                 continue
             wait = wait_before_retry(state.limits, error, attempt)
-            if wait is None and _fall_back(state, error, partial):
+            if (wait is None or attempt >= state.limits.fallback_after) and _fall_back(state, error, partial):
                 attempt = 0
                 continue
             if wait is None:
@@ -142,7 +142,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     max_input = state.model.max_input_tokens(request)
     _check_size(state, max_input)
     request = replace(request, max_output=_output_limit(state, max_input, partial))
-    extra = None if context.extension is None else context.extension.extra_cost(max_input)
+    extra = None if context.extension is None else context.extension.extra_cost(context.meter.bound(max_input))
     usual = min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
     outgoing = Outgoing(
         state.model,
@@ -278,8 +278,7 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
         if name == down:
             continue
         if state.ledger.cap is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:
-            text = f"{name} cannot take over: it has no known price, so the cap could not be kept."
-            state.journal.notify("warning", text)
+            state.journal.notify("warning", f"{name} cannot take over: it has no known price, which the cap needs.")
             continue
         partial.discard(state, error)
         state.journal.notify("warning", f"{down} cannot be reached, {name} takes over. {error}")

@@ -24,6 +24,7 @@ from sagent.engine.context import Meter
 from sagent.engine.request import BYTES, make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError, SagentError
+from sagent.lib.json import EMPTY
 from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.model import Model, input_budget
@@ -103,7 +104,7 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
         state.add(user(f"{CLEARED} What went is kept in {where}." if where else CLEARED, sender="sagent"))
         if context.extension is not None:
             context.extension.plan(wanted)()
-    state.journal.notify("info", f"The context was made smaller, from about {before:,} tokens to {after:,}.")
+    state.journal.notify("info", f"The context went from about {before:,} tokens to {after:,}.")
 
 
 def tools_known(state: AgentState) -> set[str]:
@@ -173,6 +174,7 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
         messages=(*own.messages, user(instruction(hints), sender="sagent")),
         max_output=most,
         output_schema=None,
+        options=own.options if model.provider == state.model.provider else EMPTY,
     )
     for last in (False, True):
         try:
@@ -255,5 +257,5 @@ def _replace(
 
 def _notify(state: AgentState, before: int, how: str) -> None:
     where = "; the log has all of it" if state.log.path else ""
-    text = f"The context was made smaller, from about {before:,} tokens to {state.context.tokens():,}: {how}{where}."
+    text = f"The context went from about {before:,} tokens to {state.context.tokens():,}: {how}{where}."
     state.journal.notify("info", text)

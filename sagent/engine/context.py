@@ -1,11 +1,12 @@
 """An agent's context: what its next request is made of, how many tokens that is, and where it becomes smaller."""
 
+from collections.abc import Mapping
 from dataclasses import field
 
 from sagent.engine.extension import Extension
 from sagent.engine.limits import RunLimits
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject
+from sagent.lib.json import EMPTY, JsonObject
 from sagent.messages import Message
 from sagent.model import Effort, Model, Request, ToolSpec
 from sagent.session.contents import Compacted
@@ -54,6 +55,7 @@ class Context:
     system: str
     limits: RunLimits
     effort: Effort | None = None
+    options: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])  # of requests, by provider
     specs: tuple[ToolSpec, ...] = ()
     output_schema: JsonObject | None = None  # that the answer of this run is to fit
     extension: Extension | None = None
@@ -71,6 +73,7 @@ class Context:
             tools=self.specs,
             max_output=self.limits.max_response_tokens,
             effort=self.effort,
+            options=self.options.get(self.model.provider, EMPTY),
             output_schema=self.output_schema,
         )
         return request if self.extension is None else self.extension.prepare(request)

@@ -8,10 +8,8 @@ from sagent.peer import Moment
 
 
 class Arrived(NamedTuple):
-    """A message, and the id of the log's entry that says so; "" for a prompt, which is read at once.
-
-    `answer` says that its sender, an agent, waits for one.
-    """
+    """A message, the id of the log's entry that says so ("" for a prompt, read at once), and whether its sender,
+    an agent, waits for an answer."""
 
     message: Message
     entry: str = ""

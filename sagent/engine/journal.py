@@ -25,11 +25,8 @@ class Journal:
         return lambda: self._listeners.remove(listener)
 
     def emit(self, event: Event) -> None:
-        """Pass an event to every listener. One that fails is reported to the loop's handler and does not disturb the
-        run.
-
-        A broken pipe is not a failure: it says that nobody listens any more, and ends the run.
-        """
+        """Pass an event to every listener. One that fails is reported to the loop's handler, and the run goes on; but a
+        broken pipe, which says that nobody listens any more, ends it."""
         for listener in tuple(self._listeners):
             try:
                 listener(event)

@@ -16,6 +16,7 @@ class RunLimits:
     max_request_tokens: int | None = None
     max_response_tokens: int | None = None
     max_retries: int = 8
+    fallback_after: int = 1_000  # retries after which a fallback takes over, where that is sooner
     longest_wait: float = 120.0  # a provider that asks for more than this is not waited for
     compact_at: float = 0.8  # how full the usable window may be, 0 to 1, before the context is made smaller; 0 is never
     foreground_seconds: float | None = None  # a call that runs longer goes on in the background
@@ -42,10 +43,7 @@ def with_limits(run: RunLimits, limits: Mapping[str, int | str]) -> RunLimits:
     for name, value in limits.items():
         if name not in CHANGEABLE:
             raise UsageError(f"there is no limit {name!r}; the limits are {', '.join(CHANGEABLE)}")
-        if value in (0, "none"):
-            changed[name] = None
-        elif isinstance(value, int) and value > 0:
-            changed[name] = value
-        else:
+        if value != "none" and not (isinstance(value, int) and value >= 0):
             raise UsageError(f"{name}: a whole number is needed, or none, not {value!r}")
+        changed[name] = value or None if isinstance(value, int) else None
     return replace(run, **changed)

@@ -127,7 +127,7 @@ async def sending(
     )
     with reservation:
         if reservation.held:
-            reservation.entry = state.journal.record(Reserved(reservation.worst))
+            reservation.enter(state.journal.record(Reserved(reservation.worst)))
         attempt.asked = reservation.max_output
         limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
         try:
@@ -160,7 +160,7 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int) -> flo
     What the provider asks for is honoured up to `longest_wait`; otherwise exponential backoff with full jitter. One
     that asked for too short a wait twice is not believed again: all tries would be over at once.
     """
-    if not error.retryable or attempt >= limits.max_retries:
+    if not error.retryable or attempt >= min(limits.max_retries, error.most_retries):
         return None
     if error.retry_after is not None and error.retry_after > limits.longest_wait:
         until = datetime.now().astimezone() + timedelta(seconds=min(error.retry_after, _FAR))

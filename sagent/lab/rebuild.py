@@ -4,6 +4,7 @@ A log keeps a request's sha256 and not its body. What the log does not say outri
 the order of keys in a tool's schema) is tried; a hash that fits proves the guess, and nothing else counts as equal.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
@@ -16,7 +17,7 @@ from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
 from sagent.lab.recording import Prompt, read_prompt
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Json, JsonObject, as_array, as_int, as_object, canonical_bytes
+from sagent.lib.json import Json, JsonObject, as_array, as_int, as_object, canonical_bytes, json_freeze
 from sagent.messages import Message, assistant, user
 from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpec
 from sagent.providers.registry import provider_named, row_named
@@ -139,7 +140,7 @@ class Rebuilder:
         self.compare(model, request, sent)
         wanted = canonical_bytes(sent.parameters)
         limit = output_limit(sent.parameters)
-        for guess in self._guesses(request):
+        for guess in self._guesses(request, sent):
             if canonical_bytes(model.prepare(self._made(request, guess, limit)).digest.parameters) == wanted:
                 return guess.effort
         return None
@@ -154,7 +155,7 @@ class Rebuilder:
         nearest: RebuiltRequest | None = None
         for limit in dict.fromkeys((request.max_output, output_limit(sent.parameters))):
             taken = limit != request.max_output
-            for guess in self._guesses(request):
+            for guess in self._guesses(request, sent):
                 ours = model.prepare(self._made(request, guess, limit)).digest
                 if canonical_bytes(ours.parameters) != wanted and ours.sha256 != sent.sha256:
                     nearest = nearest or RebuiltRequest("parameters", ours, taken)
@@ -169,10 +170,11 @@ class Rebuilder:
                     nearest = RebuiltRequest("size" if ours.size != sent.size else "bytes", ours, taken)
         return nearest or RebuiltRequest("parameters", RequestDigest("", 0, model.id))
 
-    def _guesses(self, request: Request) -> Iterator[_Guess]:
+    def _guesses(self, request: Request, sent: contents.RequestSent) -> Iterator[_Guess]:
         """What was right for the last request comes first."""
         yield self.guess
-        for options in self.proven or self._options:
+        asked = sampling_of(sent.parameters)
+        for options in self.proven or tuple(JsonObject({**asked, **each}) for each in self._options):
             for session in self._sessions:
                 for effort in dict.fromkeys((self.guess.effort, request.effort, None, *EFFORTS)):
                     guess = _Guess(effort, session, self.guess.order, options)
@@ -195,6 +197,18 @@ class Rebuilder:
             effort=guess.effort,
             options=guess.options,
         )
+
+
+def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
+    """The options that a request had, by the names that most providers give them."""
+    from sagent.agent.options import SAMPLING
+
+    found: dict[str, Json] = {}
+    for name, value in {**parameters, **as_object(parameters.get("generationConfig"))}.items():
+        plain = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+        if name in SAMPLING and name != "generationConfig":
+            found[plain if plain in SAMPLING else name] = json_freeze(value)
+    return JsonObject(found)
 
 
 def output_limit(parameters: Mapping[str, object]) -> int | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from sagent.agent import Agent
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
+from sagent.config.values import options_of
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lab.check import CheckResult, run_check
-from sagent.lab.rebuild import Preparing, Rebuilder, adapters
+from sagent.lab.rebuild import Preparing, Rebuilder, adapters, sampling_of
 from sagent.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_logs, read_recording
 from sagent.lab.workcopy import Scratch, scratch_of
 from sagent.lib.dataclass import dataclass
@@ -71,6 +72,7 @@ class Asked:
     commit: str  # "" where there is none, or there were changes that it does not have
     prompt: Prompt
     effort: Effort | None
+    options: tuple[str, ...]
     spoken: tuple[Message, ...]
     calls: tuple[tuple[ToolCall, ToolResult], ...] = field(repr=False)
 
@@ -113,7 +115,7 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     logs: dict[str, tuple[Recording, Environment]] = {}
     for agent, entries in read_logs(session).items():
         recording = read_recording(agent, entries, fetch)
-        logs[agent] = recording, next(iter(contents(entries, Environment)), Environment({}))
+        logs[agent] = recording, next((each for each in contents(entries, Environment) if each.commit), Environment({}))
         calls += (answered for turn in recording.turns for answered in turn.answered_calls)
     root, git = logs["root"]
     prompt = next((turn.prompt for turn in root.turns if turn.prompt is not None), None)
@@ -123,7 +125,9 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     rows = {name: own.row for name, own in settings.providers.items()}
     name = name_of(session, root.origin)
     cwd, effort = Path(root.origin.cwd), effort_of(root, adapters(rows))
-    return Asked(name, root.head, cwd, commit, prompt, effort, root.spoken, tuple(calls))
+    first = next((turn.sent for turn in root.turns if turn.sent is not None), None)
+    options = () if first is None else options_of(sampling_of(first.parameters))
+    return Asked(name, root.head, cwd, commit, prompt, effort, options, root.spoken, tuple(calls))
 
 
 def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | None:
@@ -156,6 +160,7 @@ async def _ask(
     own = replace(
         settings,
         effort=settings.effort if settings.origins.get("effort", "").startswith("--") else asked.effort,
+        options=settings.options if "--option" in settings.origins.get("options", "") else asked.options,
         system=None,
         append_system="",
         continue_session=False,

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, FrozenInstanceError
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, cast
 
-__all__ = ["dataclass"]
+__all__ = ["Data_co", "dataclass"]
 
 
 class _Later:
@@ -143,5 +143,13 @@ def _decorate(
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
+
+    from typing_extensions import TypeVar
+
+    Data_co = TypeVar("Data_co", default=object, covariant=True)
 else:
+    from typing import TypeVar
+
     dataclass = _decorate
+    Data_co = TypeVar("Data_co", covariant=True)
+"""What a class holds of which nobody need say what it is: `Result` is `Result[object]` to type checkers."""

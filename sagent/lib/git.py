@@ -16,6 +16,7 @@ from sagent.lib.regular import read_regular
 _INERT = (
     *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "core.alternateRefsCommand=true"),
     *("diff.ignoreSubmodules=all", "submodule.recurse=false", "safe.bareRepository=explicit"),
+    *("core.checkStat=default", "core.trustctime=true"),  # or a change could hide behind a time that was set
 )
 """What every call sets, whatever the repository says; a submodule has a configuration of its own."""
 _FROM_OUTSIDE = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
@@ -72,16 +73,21 @@ def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def git_places(root: Path) -> tuple[Path, Path]:
+    """Where git keeps what belongs to a work tree, and what it shares with others (gitrepository-layout(5)): of a
+    linked one both are elsewhere."""
+    own = root / ".git"
+    if own.is_file() and (pointer := _read(own)):
+        own = root / os.fsdecode(pointer.removeprefix(b"gitdir:").strip())
+    shared = _read(own / "commondir")
+    return own, own / os.fsdecode(shared.strip()) if shared else own
+
+
 def _configurations(directory: Path) -> Iterator[Path]:
-    """Where git looks for them (gitrepository-layout(5)): of a linked worktree they are in the main one."""
     root = next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), directory)
-    place = root / ".git"
-    if place.is_file() and (pointer := _read(place)):
-        place = root / os.fsdecode(pointer.removeprefix(b"gitdir:").strip())
-    yield place / "config.worktree"
-    if shared := _read(place / "commondir"):
-        place /= os.fsdecode(shared.strip())
-    yield place / "config"
+    own, shared = git_places(root)
+    yield own / "config.worktree"
+    yield shared / "config"
 
 
 def _read(file: Path) -> bytes | None:

@@ -2,9 +2,11 @@
 of most are in secrets.toml."""
 
 import re
+from bisect import bisect_right
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 # Where a key may begin: after what is no letter or digit, after an escape (\n, \u000a, %0A), or after a colour.
 _AT = (
@@ -71,6 +73,7 @@ def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
 
 
 _LONG = 18
+_PASSES = 5  # at most; nearly always the second finds nothing
 _SHORTEST = 8  # characters: no secret is known by less
 _NAME = re.compile(r"key|secret|token|passwd|password|passwort|passphrase|pwd|(?<=_)pass(?![a-z])|credential")
 _PASSWORDS = ("pass", "pwd")  # what their names begin with
@@ -114,21 +117,79 @@ def redact(text: str) -> tuple[str, int]:
 def redact_kinds(text: str) -> tuple[str, list[str]]:
     """The text without what looks like a secret, and the kind of each that was taken out. The same text always gives
     the same, and what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that
-    is."""
-    clean, found = _redact(text)
-    if "\\_" in text:  # Markdown's way to write an underscore
-        other, more = _redact(text.replace("\\_", "_"))
-        if len(more) > len(found):
-            return other, more
-    return clean, found
+    is. A secret is found where characters of it are written by an escape, too."""
+    found: list[str] = []
+    for _ in range(_PASSES):  # where one ended another may begin
+        text, more = _redact(text)
+        found += more
+        if not more:
+            break
+    return text, found
 
 
 def _redact(text: str) -> tuple[str, list[str]]:
-    found: list[str] = []
     if len(text) < _SHORTEST:
-        return text, found
-    text = _without_shapes(text, found)
+        return text, []
+    spans = _find(text)
+    if _ESCAPE.search(text):
+        plain, place = _unescape(text)
+        spans += [(place(start), place(end), kind) for start, end, kind in _find(plain)]
     pieces: list[str] = []
+    done, found = 0, list[str]()
+    for start, end, kind in sorted(spans, key=lambda span: span[:2]):
+        if start >= done:
+            pieces += (text[done:start], f"[redacted: {kind}]")
+            found.append(kind)
+        done = max(done, end)
+    return "".join((*pieces, text[done:])), found
+
+
+_Span: TypeAlias = tuple[int, int, str]  # where a secret begins and ends, and its kind
+_TAKEN = "\x1c"  # stands for each character of what was found: for patterns it is a blank
+
+_ESCAPE = re.compile(
+    r"(?<!\\)\\++(?:([-_.~+/=:@#])|u00([2-7][0-9a-fA-F])|x([2-7][0-9a-fA-F]))"  # Markdown, JSON, Python
+    r"|%(2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])|&#[xX]0{0,4}([2-7][0-9a-fA-F]);|&#0{0,4}(\d{2,3});"
+    r"|&(?:(lowbar)|(hyphen|dash)|(period)|(plus)|(equals)|(sol)|(colon)|(commat));"
+    r"|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]+"  # nobody sees these
+)
+_ENTITIES = "_-.+=/:@"  # those with names, in that order
+
+
+def _unescape(text: str) -> tuple[str, Callable[[int], int]]:
+    """The text with what is written by an escape as it is meant, and where in the one a place of the other is."""
+    pieces: list[str] = []
+    plain, source = [0], [0]  # places from which on one goes with the other
+    size = 0
+    for match in _ESCAPE.finditer(text):
+        before = text[source[-1] : match.start()]
+        meant = _meant(match)
+        size += len(before) + len(meant)
+        pieces += (before, meant)
+        plain.append(size)
+        source.append(match.end())
+    pieces.append(text[source[-1] :])
+
+    def place(at: int) -> int:
+        found = bisect_right(plain, at) - 1
+        return source[found] + at - plain[found]
+
+    return "".join(pieces), place
+
+
+def _meant(match: re.Match[str]) -> str:
+    number, what = match.lastindex or 0, match[match.lastindex or 0]
+    if number in (2, 3, 4, 5):
+        return chr(int(what, 16))
+    if number == 6:
+        return chr(int(what)) if 33 <= int(what) <= 126 else match[0]
+    return "" if number == 0 else what if number == 1 else _ENTITIES[number - 7]
+
+
+def _find(text: str) -> list[_Span]:
+    """Where there are secrets. None overlaps another."""
+    spans: list[_Span] = []
+    text = _without_shapes(text, spans)
     end = 0
     low = _lower(text)
     word = 0  # where the last word ends that was looked at
@@ -139,29 +200,30 @@ def _redact(text: str) -> tuple[str, list[str]]:
             continue
         if name[0] == "key" and not _KEY_OF.search(low, max(0, name.start() - 12), name.start()):
             continue
-        match = _VALUE.match(low, name.end())
-        if match is None and name[0].startswith(_PASSWORDS):
-            option = low.endswith("--", 0, name.start()) or low.endswith("--", 0, max(0, name.start() - 3))
-            match = _PASSWORD.match(low, name.end()) or (_PASSED.match(low, name.end()) if option else None)
-        if match is None and name.start() and _named_option(low, name.start()):
-            match = _OPTION.match(low, name.end())
-            match = match if match and _is_random(text[match.start(1) : match.end(1)]) else None
+        match = _assigned(low, text, name)
         if match is None:
             continue
         start, stop = match.span(match.lastindex or 0)
-        value = text[start:stop]
-        if value.startswith(("[redacted", "$", "{{")) or (value.isdecimal() and name[0] == "token"):
-            continue  # a reference to a secret is none, and neither is how many tokens there are
-        if not name[0].startswith(_PASSWORDS) and _is_prose(value, text[stop : stop + 2]):
+        if _is_harmless(name, text, start, stop):
             continue
-        pieces += (text[end:start], "[redacted: value]")
-        end = stop
-        found.append("value")
-    return "".join((*pieces, text[end:])), found
+        spans.append((start, end := stop, "value"))
+    return spans
 
 
-def _without_shapes(text: str, found: list[str]) -> str:
-    """The text without what is known by its shape, the kind of each added to `found`."""
+def _assigned(low: str, text: str, name: re.Match[str]) -> re.Match[str] | None:
+    """What stands where a name would have its value; the value is the last group."""
+    match = _VALUE.match(low, name.end())
+    if match is None and name[0].startswith(_PASSWORDS):
+        option = low.endswith("--", 0, name.start()) or low.endswith("--", 0, max(0, name.start() - 3))
+        match = _PASSWORD.match(low, name.end()) or (_PASSED.match(low, name.end()) if option else None)
+    if match is None and name.start() and _named_option(low, name.start()):
+        match = _OPTION.match(low, name.end())
+        match = match if match and _is_random(text[match.start(1) : match.end(1)]) else None
+    return match
+
+
+def _without_shapes(text: str, spans: list[_Span]) -> str:
+    """The text with blanks for what is known by its shape, which is added to `spans`."""
     shapes, hints = _shapes()
     long = " ".join(word for word in text.split() if len(word) >= _LONG)
     places = sorted({place for hint, place in hints if hint in (long if shapes[place].is_long else text)})
@@ -173,20 +235,41 @@ def _without_shapes(text: str, found: list[str]) -> str:
         def without(match: re.Match[str], kind: str = kind, is_long: bool = is_long) -> str:  # noqa: FBT001
             before = match[1] if match.re.groups else ""
             inside = is_long and _START.match(match.string, match.start()) is None
-            if inside or match[0].startswith("[redacted", len(before)):
+            if inside or match[0].find("[redacted", len(before)) >= 0:
                 return match[0]
-            found.append(kind)
-            return f"{before}[redacted: {kind}]"
+            spans.append((match.start() + len(before), match.end(), kind))
+            return before + _TAKEN * (len(match[0]) - len(before))
 
         text = pattern.sub(without, text)
     return text
 
 
-def _is_prose(value: str, after: str) -> bool:
-    """Whether it reads as words, as in `secret: Permission denied`: no key is made of letters alone."""
+def _is_harmless(name: re.Match[str], text: str, start: int, stop: int) -> bool:
+    """Whether what is assigned to a name that tells of a secret is none: a reference, a count, words."""
+    value, quoted = text[start:stop], text[start - 1] in "\"'"
+    if value.startswith((_TAKEN, "[redacted", "$", "{{")) or value[0] + value[-1] in ("{}", "<>"):
+        return True
+    if name[0].startswith(_PASSWORDS):
+        return not quoted and _DOTTED.fullmatch(value) is not None and _NAME.search(value.lower()) is not None
+    if (not quoted and _DOTTED.fullmatch(value)) or (name[0] == "token" and value.replace("_", "").isdecimal()):
+        return True
+    counted = name[0] == "token" and name.string[name.end() : name.end() + 1].isalpha()  # tokens, tokenizer
+    return _is_prose(value, text[stop : stop + 2], wide=counted or (quoted and name[0] != "secret"))
+
+
+_HUMPS = r"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*|[A-Z]+)"
+_DOTTED = re.compile(rf"_*{_HUMPS}(?:[._]+{_HUMPS})+_*")  # a name in a program
+_GAP = r"[\s_./:|,\[\]-]"
+_WORDS = re.compile(rf"{_GAP}*{_HUMPS}(?:{_GAP}+{_HUMPS})+{_GAP}*|{_GAP}+{_HUMPS}{_GAP}*|[a-z]{{1,12}}")
+
+
+def _is_prose(value: str, after: str, *, wide: bool) -> bool:
+    """Whether it reads as words, as in `secret: Permission denied`, or, where it may be `wide`, as a name or an
+    address: no key is made of letters alone."""
     words = value.split()
-    return all(word.strip(".!?:").isalpha() for word in words) and (
-        len(words) > 1 or (value[1:].islower() and (after[:1] == " " or not after.strip()))
+    return (wide and _WORDS.fullmatch(value) is not None) or (
+        all(word.strip(".!?:").isalpha() for word in words)
+        and (len(words) > 1 or (value[1:].islower() and (after[:1] == " " or not after.strip())))
     )
 
 

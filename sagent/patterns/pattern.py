@@ -1,7 +1,7 @@
 """What all patterns have in common: each is used as an agent is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -56,7 +56,7 @@ class Pattern(Composite):
         """`run` for code that is not async; must not be called inside a running event loop."""
         return wait_for(lambda: self.run(prompt), self.aclose)
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
+    def stream(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
         """Every member's events as they happen; the last is Finished with the pattern's name and result.
 
         Errors are part of it, not raised. Closing the iterator early cancels the run.

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from typing import Literal, TypeAlias
@@ -40,8 +40,9 @@ Mode: TypeAlias = Literal["sequential", "parallel"]
 class Role:
     """Who does a part of the work, and how. What is left open is the lead's: model, effort, tools, limits, advisors.
 
-    `model` is "provider/id", `tools` are names, `budget_usd` is set aside while the role works and caps it. An advisor
-    is "[name=]provider/id[,options]"; a role can have its own where the lead has none.
+    `model` is "provider/id", `options` are members of its requests ({"temperature": 0.2}), `tools` are names and
+    `budget_usd` is set aside while the role works and caps it. An advisor is "[name=]provider/id[,options]"; a role can
+    have its own where the lead has none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Role:
     max_turns: int | None = None
     budget_usd: Decimal | None = None
     advisors: tuple[str, ...] = ()
+    options: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,7 @@ class _Work:
             role.name,
             model=role.model,
             effort=role.effort,
+            options=role.options,
             tools=role.tools,
             max_turns=role.max_turns,
             budget_usd=role.budget_usd,

@@ -13,6 +13,8 @@ from sagent.policy.rules import EDITS, Rule
 from sagent.sandbox.places import known_places, listening
 from sagent.sandbox.profile import Profile, is_below
 
+_OWN_PLACES = ("/run", "/dev", "/proc", "/tmp", "/var/tmp")  # noqa: S108 -- each box has its own
+
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     """The same judgement that the file tools get: what they would be refused or asked about is out of reach."""
@@ -40,28 +42,38 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
             for rule, pattern in denied:
                 if pattern.fullmatch(path):
                     (hidden if rule.tool == "Read" else protected).add(path)
-    for rule, _ in denied:
-        (hidden if rule.tool == "Read" else protected).update(_literal(rule, judge))
+    unread, unwritten = (
+        {path for rule, _ in denied if (rule.tool == "Read") is reads for path in _literal(rule, judge)}
+        for reads in (True, False)
+    )
+    hidden |= unread
+    protected |= unwritten
     allowed = [rule for rule in rules.allow if rule.pattern]
-    written = [path for rule in allowed if rule.tool in EDITS for path in _literal(rule, judge)]
-    read = [path for rule in allowed if rule.tool == "Read" for path in _literal(rule, judge)]
+    named = [(path, rule.tool) for rule in allowed for path in _literal(rule, judge)]
+    written = [path for path, tool in named if tool in EDITS and not is_below(path, unwritten | unread)]
+    read = [path for path, tool in named if tool == "Read" and not is_below(path, unread)]
     hosts = (*domains, *(rule.pattern for rule in allowed if rule.tool == "Network"))
     writable = [*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written]
+    writable = [
+        path for path in writable if not is_below(path, unwritten)
+    ]  # what is denied wins, also over deeper ones
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
     own = {path for path in starts if is_below(path, [*judge.roots, *written])}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
         protected=tuple(sorted((protected | own) - set(written))),
         hidden=tuple(sorted(hidden - {*written, *read})),
-        exposed=tuple({*judge.roots, *judge.places.exposed, *written, *read}),
+        exposed=tuple(
+            {*(root for root in judge.roots if not is_below(root, unread)), *judge.places.exposed, *written, *read}
+        ),
         domains=tuple(_not_denied(hosts, rules.deny)),
     )
 
 
 def _sockets(judge: PathJudge) -> Iterator[str]:
-    """Where programs outside of the sandbox listen, in the workspace or below the home directory."""
+    """Where programs outside of the sandbox listen, but for places of which commands have their own anyway."""
     roots = (*judge.roots, os.path.realpath(judge.places.home))
-    return (path for path in listening(roots) if is_below(path, roots))
+    return (path for path in listening(roots) if is_below(path, roots) or not is_below(path, _OWN_PLACES))
 
 
 def _own_program(roots: Sequence[str]) -> set[str]:

@@ -60,6 +60,8 @@ class PermissionPolicy(Policy):
         for rule in self.rules.deny:
             if not rule.pattern and rule.covers(call.name, effect):
                 return Deny(f"The rule {rule} denies {call.name}.")
+        if any(not _is_name(text) for text in (effect.command, *map(str, effect.paths))):
+            return Deny(f"{call.name} names what the system knows no name for: a NUL, or half of a surrogate pair.")
         judge = PathJudge(self.mode, self.rules, self._places, workspace)
         match effect.kind:
             case "none":
@@ -132,3 +134,11 @@ class PermissionPolicy(Policy):
         if self.mode == "plan" and effect.kind != "read":
             return Deny(f"{obstacle.reason} In plan mode nothing is written, and only commands that look are run.")
         return Ask(obstacle.reason, obstacle.remedy, wants=obstacle.wants)
+
+
+def _is_name(text: str) -> bool:
+    """Whether the system can be asked about it at all."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False

@@ -8,7 +8,7 @@ apart as well as may be, for deny rules.
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["literal", "glob", "dynamic"]
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh"})
+_SHORT = 4_000  # characters of a script that is remembered
 DEPTH = 8  # scripts inside scripts; deeper is in doubt
 
 # The grammar's kinds of nodes that are understood.
@@ -88,6 +89,7 @@ class Redirect(NamedTuple):
 
     target: Word
     writes: bool
+    appends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,17 @@ class Script:
 
 
 def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
-    """Take a script apart, one for bash or `for_sh`. Never raises: what cannot be read is a doubt."""
+    """Take a script apart, one for bash or `for_sh`. Never raises: what cannot be read is a doubt. The last ones are
+    known by heart, for a call is judged, booked and told of by its parts."""
+    return (_split if len(command) > _SHORT else _split_short)(command, depth, for_sh)
+
+
+@lru_cache(500)
+def _split_short(command: str, depth: int, for_sh: bool) -> Script:  # noqa: FBT001 -- a cache's key
+    return _split(command, depth, for_sh)
+
+
+def _split(command: str, depth: int, for_sh: bool) -> Script:  # noqa: FBT001 -- as above
     reader = _Reader(command, depth)
     if depth > DEPTH:
         reader.fail("it nests too deeply")
@@ -461,7 +473,7 @@ class _List:
         elif operator not in (">&", "<&") or not re.fullmatch(r"[0-9]+-?|-", target.raw):
             if operator == ">&" and target.raw != target.text:  # bash removes quotes twice here
                 self.reader.fail("a redirection of an unusual kind")
-            self.redirects.append(Redirect(target, operator not in ("<", "<&")))
+            self.redirects.append(Redirect(target, operator not in ("<", "<&"), operator in (">>", "&>>")))
 
     def _add_keyword(self, source: str) -> None:
         if source == "in" and self.header:

@@ -1,6 +1,20 @@
-"""What a model can do besides writing, by what each family knows of its models: see images, and reason."""
+"""What a model can do: hold a conversation; and by what each family knows of its models see images, and reason."""
+
+import re
 
 from sagent.providers.rows import Row
+
+# In these words names say that a model makes or takes something else: price lists have those too.
+_MUTE = re.compile(
+    r"(^|[-/.:])(embed|rerank|moderation|whisper|transcribe|transcription|tts|speech|audio|realtime|live-|live$|image"
+    r"|imagen|dall-e|veo|lyria|sora|video|music|ocr|guard|safeguard|computer-use|aqa|ada$|babbage|curie$|davinci)"
+    r"|^text-|embedding|diffusion|^gpt-3\.5(-turbo)?-(0301|instruct)|[-:]$"
+)
+
+
+def converses(model: str) -> bool:
+    """Whether a model may hold a conversation, as far as its name tells."""
+    return not _MUTE.search(model.lower())
 
 
 def sees(row: Row, model: str) -> bool | None:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from sagent.repl.repl import Repl
 
 
-async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
-    """Talk to a person until they leave; the exit code. `load` and `opening` work while the prompt is there."""
+async def run_repl(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
+    """Talk to a person until they leave; the exit code. `load` and `opening` work while the prompt is there. When
+    `choosing`, the person says first with which session to go on."""
     history = ProjectHistory()
     screen = Screen(history)
     early: list[str] = []
@@ -28,7 +29,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
 
     async def work() -> int:
         repl_class = await asyncio.to_thread(_load_rest)
-        repl = repl_class(screen, history, load, opening)
+        repl = repl_class(screen, history, load, opening, choosing=choosing)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, repl.end, 128 + number)

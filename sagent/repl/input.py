@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
@@ -153,6 +154,8 @@ class InputActions:
         text = self.pasted.whole(typed).strip("\n")
         if not (asked := text.strip()):
             return False
+        if self.pasted.begins and (text[0] == "#" or (text[0] in "/!" and "\n" in text)):
+            text, typed = f" {text}", f" {typed}"  # a message, also where it comes back or is recalled
         if asked in _UNFINISHED:
             self._status.hint(_UNFINISHED[asked])
             return False
@@ -165,7 +168,7 @@ class InputActions:
             task = self._tasks.spawn(self._run_shell(text[1:].strip()))
             self._shells.add(task)
             task.add_done_callback(self._shells.discard)
-        elif text.startswith("#") and text[1:2] not in ("#", "!") and "\n" not in text and not self.pasted.begins:
+        elif text.startswith("#") and text[1:2] not in ("#", "!") and "\n" not in text:
             self._tasks.spawn(self._add_note(text))
         else:
             self.send(text, typed, when_idle=moment == "idle")
@@ -182,7 +185,7 @@ class InputActions:
             self._session.send(message, typed, when_idle=when_idle)
         elif not self._session.send_to(near, message):
             self._painter.write(Report(f"{near} has ended; /enter root goes back.", "warning"))
-            self._give_back(typed)
+            self.give_back([typed])
 
     async def _run_command(self, name: str, text: str = "") -> None:
         self._painter.write(Said(f"/{name} {text}".strip()))
@@ -222,7 +225,7 @@ class InputActions:
             self.send(text)
         if said != "note":
             if not said:
-                self._give_back(text)
+                self.give_back([text])
             return
         text = text[1:].strip()
         path = await asyncio.to_thread(add_note, self._session.cwd, text)
@@ -231,9 +234,10 @@ class InputActions:
 
     # -- the input
 
-    def _give_back(self, text: str) -> None:
+    def give_back(self, texts: Sequence[str]) -> None:
         """Put words that were taken out of the input back before what is there now."""
-        self._screen.replace_text("\n".join(filter(None, (text, self._screen.buffer.text))))
+        if texts:
+            self._screen.replace_text("\n".join(filter(None, (*texts, self._screen.buffer.text))))
 
     def paste(self, data: str) -> None:
         """Put what was pasted into the input: a place holder for what is long, the image for an image's path."""
@@ -297,8 +301,7 @@ class InputActions:
         for task in self._shells:
             task.cancel()
         if (agent := self._session.running) is not None:
-            for text in reversed(self._session.outbox.take_back(agent)):
-                self._give_back(text)
+            self.give_back(self._session.outbox.take_back(agent))
             agent.interrupt()
 
     def escape(self) -> None:

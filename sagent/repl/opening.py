@@ -1,21 +1,26 @@
 """What the REPL is given: the way to open a session, the session when it is open."""
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from sagent.errors import UsageError
+from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
+    from decimal import Decimal
 
     from sagent.agent import Agent
     from sagent.config import Settings
     from sagent.events import Event
     from sagent.messages import ToolCall
+    from sagent.peer import Switch
     from sagent.policy import Ask
-    from sagent.policy.permissions import PermissionPolicy
-    from sagent.sandbox import Sandbox
+    from sagent.policy.permissions import Mode, PermissionPolicy
+    from sagent.policy.rules import Rules
+    from sagent.sandbox import Sandbox, SandboxMode
     from sagent.tools.ask import Answerer
 
 Listener: TypeAlias = "Callable[[Event], None]"
@@ -34,6 +39,61 @@ class Opened:
     agent: "Agent"
     policy: "PermissionPolicy"
     sandbox: "Sandbox | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a person has chosen in a session, and wants in one that takes its place, which opens by the settings."""
+
+    switches: "Sequence[Switch]"  # to model, effort, advisors
+    mode: "Mode"
+    rules: "Rules"
+    sandbox: "SandboxMode | None"
+    cap: "Decimal | None"
+
+    @classmethod
+    def of(cls, opened: Opened) -> "Choices":
+        policy, sandbox = opened.policy, opened.sandbox
+        held, cap = sandbox.wanted if sandbox else None, opened.agent.ledger.cap
+        return cls(_switches_to(opened.agent), policy.mode, policy.rules, held, cap)
+
+    def mark(self, settings: "Settings") -> "Settings":
+        """The settings to open it by: who answers was said in the session, so it goes where that one went."""
+        return replace(settings, origins={**settings.origins, "model": "/model"})
+
+    async def make(self, opened: Opened) -> list[str]:
+        """Choose the same in another session: what could not be, in words."""
+        opened.policy.mode, opened.policy.rules = self.mode, self.rules
+        ledger, wrong = opened.agent.ledger, list[str]()
+        if self.cap is not None and ledger.cap not in (None, self.cap):
+            ledger.cap = self.cap
+        if opened.sandbox is not None and self.sandbox not in (None, opened.sandbox.wanted):
+            try:
+                await asyncio.to_thread(opened.sandbox.switch, self.sandbox)
+            except SagentError as error:
+                wrong.append(str(error))
+        there = _switches_to(opened.agent)
+        for switch in self.switches:
+            if switch not in there:
+                try:
+                    opened.agent.apply(switch)
+                except SagentError as error:
+                    wrong.append(str(error))
+        return wrong
+
+
+def _switches_to(agent: "Agent") -> "list[Switch]":
+    """The changes that make another agent answer and be advised as this one."""
+    from sagent.advisor.extension import AdvisorExtension
+    from sagent.peer import Switch
+
+    status = agent.status()
+    found = [Switch(model=status.model), *([Switch(effort=status.effort)] if status.effort else [])]
+    if isinstance(agent.advisory, AdvisorExtension):
+        active = agent.advisory.roster.active
+        for one in agent.advisory.roster.every:
+            found += [Switch(advisor=str(one)), Switch(advisor=f"{one.name}={'on' if one in active else 'off'}")]
+    return found
 
 
 class Current:

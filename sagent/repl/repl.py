@@ -3,12 +3,14 @@
 import asyncio
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.text import printable
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
+from sagent.repl.commands.session import choose_session
 from sagent.repl.greeting import new_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
@@ -34,7 +36,7 @@ from sagent.session.names import sessions_of
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.messages import ToolCall
-    from sagent.repl.opening import Opened, Opening
+    from sagent.repl.opening import Choices, Opened, Opening
 
 MOST_LINES = 500  # of the history that are looked through for commands
 
@@ -42,15 +44,22 @@ MOST_LINES = 500  # of the history that are looked through for commands
 class Repl(CommandContext):
     """The parts of the REPL, and what slash commands work with on a terminal.
 
-    `load` gives the settings, `opening` opens the session that they describe; `code` is the exit code.
+    `load` gives the settings, `opening` opens the session that they describe, when `choosing` the one that the
+    person chooses first; `code` is the exit code.
     """
 
     def __init__(
-        self, screen: Screen, history: ProjectHistory, load: "Callable[[], Settings]", opening: "Opening"
+        self,
+        screen: Screen,
+        history: ProjectHistory,
+        load: "Callable[[], Settings]",
+        opening: "Opening",
+        *,
+        choosing: bool = False,
     ) -> None:
         super().__init__()
         self.has_person = True
-        self._screen, self._history, self._load = screen, history, load
+        self._screen, self._history, self._load, self._choosing = screen, history, load, choosing
         self._farewell = ""
         self.code = 0
         self._painter = painter = Painter(screen.surface, screen.redraw)
@@ -64,7 +73,8 @@ class Repl(CommandContext):
         self.turn = session.turn
         session.on_answered = lambda answer: tasks.spawn(self._settle(answer))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
-        self.pick, self.line, self.reopen, self.leave = questions.pick, questions.line, session.reopen, screen.leave
+        session.on_unread = self.input.give_back
+        self.pick, self.line, self.leave = questions.pick, questions.line, screen.leave
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
         session.on_changes = screen.on_focus = around.look_soon
         screen.completer = InputCompleter(around.files, self.names, self.arguments, self._first_commands)
@@ -81,9 +91,11 @@ class Repl(CommandContext):
         for text in early:
             self.input.take(text)  # and the next, begun meanwhile, stays in the input
         try:
-            await live
+            await asyncio.shield(live)
         finally:
             self._around.close()
+            if (agent := self._session.running) is not None:
+                agent.interrupt()  # so that its call counts as one which a person has ended, not as one that was lost
             await self._tasks.close()
             self._print(self._farewell)
             if self.code < 128:
@@ -124,8 +136,26 @@ class Repl(CommandContext):
         self._status.use(settings.status_line, settings.cwd, self._tasks)
         self._around.look_soon()
         self.commands = await asyncio.to_thread(all_commands, settings)
+        if self._choosing and not await self._choose():
+            return
         self.input.ready.set()
         await self._session.run(self._questions.approve, self._questions.answer)
+
+    async def _choose(self) -> bool:
+        """Have the person choose the session to open; False where there is none."""
+        self._status.show(Figures(note="choose a session", mode=self.settings.permission_mode))
+        try:
+            path = await choose_session(self)
+        except SagentError as error:
+            self._farewell = f"sagent: {error}\n"
+            self.end(2)
+            return False
+        if path is None:
+            self._farewell = "No session was chosen. To begin a new one:  sagent\n"
+            self.end(0)
+            return False
+        self._session.use(replace(self.settings, session=path))
+        return True
 
     def _first_commands(self) -> Iterator[str]:
         """The commands that were used last, then what is new in this version, and what is the person's own."""
@@ -174,6 +204,11 @@ class Repl(CommandContext):
     def rewound(self, text: str) -> None:
         if text and not self._screen.buffer.text:
             self._screen.replace_text(text)
+
+    def reopen(self, settings: "Settings", choices: "Choices | None" = None) -> None:
+        self._session.reopen(settings, choices)
+        if self._painter.near != ROOT:  # who is read along with stays behind
+            self.enter(ROOT)
 
     def enter(self, agent: str) -> None:
         if (node := self.opened.agent.tree.get(agent)) is None:

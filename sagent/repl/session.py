@@ -24,7 +24,7 @@ from sagent.events import (
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
 from sagent.repl.greeting import greeting, take_news
-from sagent.repl.opening import Current
+from sagent.repl.opening import Choices, Current
 from sagent.repl.plan import PLAN, PLANNED
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
@@ -145,9 +145,11 @@ class SessionLoop(Current):
         self._opening, self._painter, self._status = opening, painter, status
         self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
         self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
+        self._choices: Choices | None = None  # that the person has made for it
         self._began_at: float | None = None
         self.turn = asyncio.Lock()  # one works on the conversation at a time
         self.on_answered: Callable[[str], object] = lambda answer: None  # in plan mode
+        self.on_unread: Callable[[list[str]], object] = lambda texts: None  # what a run that failed has left
         self._planning = False  # the model was told that it is to propose a plan
         self._greeted = False
         self.on_changes: Callable[[], None] = lambda: None  # files may be others than before
@@ -213,7 +215,8 @@ class SessionLoop(Current):
             self._other_wanted.clear()
             try:
                 shown = await self._show_end()
-                async with self._opening(self.settings, self._on_event, approve, answer) as opened:
+                settings = self._choices.mark(self.settings) if self._choices else self.settings
+                async with self._opening(settings, self._on_event, approve, answer) as opened:
                     await self._converse(opened, shown=shown)
             except (SagentError, OSError) as error:  # show why, and wait until the person has changed something
                 self._painter.write(*guide(error))
@@ -222,11 +225,12 @@ class SessionLoop(Current):
             finally:
                 self._opened = None
 
-    def reopen(self, settings: "Settings") -> None:
-        """Close the session and open another. Raises UsageError while a turn is in progress."""
+    def reopen(self, settings: "Settings", choices: Choices | None = None) -> None:
+        """Close the session and open another, in which the person has made these choices already. Raises UsageError
+        while a turn is in progress."""
         if self.busy and self._opened is not None:
             raise UsageError("A turn is in progress: interrupt it first (Esc).")
-        self._settings = settings
+        self._settings, self._choices = settings, choices
         self.outbox.prompts.put_nowait(None)
         self._other_wanted.set()
 
@@ -242,8 +246,10 @@ class SessionLoop(Current):
 
     async def _converse(self, opened: "Opened", *, shown: bool) -> None:
         """Answer prompts until another session is wanted. The end of its conversation may be `shown` already."""
-        agent, self._opened = opened.agent, opened
-        self._planning = False
+        agent = opened.agent
+        wrong = await self._choices.make(opened) if self._choices else ()
+        self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
+        self._opened, self._planning = opened, False
         self._resumable = agent if agent.messages else None
         if not self._greeted:
             self._greeted = True
@@ -322,6 +328,8 @@ class SessionLoop(Current):
         finally:
             ticking.cancel()
             self._began_at = None
+        if not good:
+            self.on_unread(self.outbox.take_back(agent))
         self._status.update(opened)
         self._presence.ring(time.monotonic() - began)
         if good and not self.outbox.release() and opened.policy.mode == "plan":

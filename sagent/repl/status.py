@@ -15,7 +15,7 @@ from sagent.repl.terminal.picker import render_picker
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line
-from sagent.repl.view.panel import Figures, Queued, render_panel, render_status, short_advisors
+from sagent.repl.view.panel import LEAST_NAME, Figures, Queued, render_panel, render_status, short_advisors
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -170,12 +170,15 @@ class StatusDisplay:
             leaving = self._leaving()
             lead: Line = (("class:news", f"Esc {leaving}"), ("class:dim", " │ ")) if leaving else ()
             figures = replace(self.figures, vi=self._screen.vi)
-            room = max(width - line_width(lead), 1)
-            if self._command is not None and self._command.line:
-                mode = render_status(figures, room, ("mode",))
-                said = cut(self._command.line, max(room - line_width(mode) - 3, 1))
-                return (*cut_line(lead, width), ("class:status", said), ("class:dim", " │ "), *mode)
-            return (*cut_line(lead, width), *render_status(figures, room, self._parts))
+            room = width - line_width(lead)
+            if room < LEAST_NAME:
+                return cut_line(lead[:1] or render_status(figures, width), width)
+            mode = render_status(figures, room, ("mode",))
+            left = room - line_width(mode) - 3
+            if self._command is not None and self._command.line and left > 0:
+                said = cut(self._command.line, left)
+                return (*lead, ("class:status", said), ("class:dim", " │ "), *mode)
+            return (*lead, *render_status(figures, room, self._parts))
         except Exception as error:
             return _defect("the status", error, width)
 

@@ -6,13 +6,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
 from sagent.repl.commands.command import CommandContext, run_command, split_command
-from sagent.repl.terminal.picker import Option
+from sagent.repl.commands.session import choose_session
+from sagent.repl.opening import Choices
+from sagent.repl.terminal.picker import Lookup, Option, Shown
 from sagent.repl.trust import settle_trust
 from sagent.repl.view.lines import one_line, plain, printable
 from sagent.repl.view.view import plain_text
@@ -29,10 +32,16 @@ T = TypeVar("T")
 
 
 async def run_teletype(
-    load: "Callable[[], Settings]", opening: "Opening", stdin: TextIO | None = None, stdout: TextIO | None = None
+    load: "Callable[[], Settings]",
+    opening: "Opening",
+    stdin: TextIO | None = None,
+    stdout: TextIO | None = None,
+    *,
+    choosing: bool = False,
 ) -> int:
-    """Talk to a person until their input ends; the exit code."""
-    return await Teletype(load, opening, stdin or sys.stdin, stdout or sys.stdout).run()
+    """Talk to a person until their input ends; the exit code. When `choosing`, they say first with which session to go
+    on."""
+    return await Teletype(load, opening, stdin or sys.stdin, stdout or sys.stdout).run(choosing=choosing)
 
 
 class Teletype(CommandContext):
@@ -44,11 +53,12 @@ class Teletype(CommandContext):
         self._load, self._opening, self._stdin, self._stdout = load, opening, stdin, stdout
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._next: Settings | None = None
+        self._choices: Choices | None = None  # for the session that is opened next
         self._code: int | None = None
         self._open_line = False
         self._task: asyncio.Task[object] | None = None
 
-    async def run(self) -> int:
+    async def run(self, *, choosing: bool = False) -> int:
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -61,10 +71,19 @@ class Teletype(CommandContext):
             if told:
                 self.say(told)
             settings: Settings | None = loaded
+            if choosing:
+                self._settings = loaded
+                path = await choose_session(self)
+                settings = replace(loaded, session=path) if path else None
+                if path is None:
+                    self.say("No session was chosen.")
             while settings is not None and self._code is None:
                 self._settings, self._next = settings, None
-                async with self._opening(settings, self._on_event, self._ask, self._answer) as opened:
+                marked = self._choices.mark(settings) if self._choices else settings
+                async with self._opening(marked, self._on_event, self._ask, self._answer) as opened:
                     self._opened = opened
+                    for told in await self._choices.make(opened) if self._choices else ():
+                        self.say(told)
                     await self._converse()
                 settings = self._next
         except asyncio.CancelledError:
@@ -171,9 +190,9 @@ class Teletype(CommandContext):
 
     # -- what commands work with
 
-    async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
+    async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
         rows = (f"{number:3} {option.label}  {option.hint}" for number, option in enumerate(options, 1))
-        self._write("\n".join((title, *rows)))
+        self._write("\n".join((title if isinstance(title, str) else plain(title(80)), *rows)))
         said = await self._read("number: ")
         number = int(said) if said and said.strip().isdecimal() else 0
         return options[number - 1].value if 0 < number <= len(options) else None
@@ -190,8 +209,8 @@ class Teletype(CommandContext):
         if text:
             self._write(f"{text}\n")
 
-    def reopen(self, settings: "Settings") -> None:
-        self._next = settings
+    def reopen(self, settings: "Settings", choices: Choices | None = None) -> None:
+        self._next, self._choices = settings, choices
 
     def set_display(self, what: "DisplaySetting", value: str) -> None:
         raise UsageError(f"This terminal has no {what}.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from sagent.lib.dataclass import dataclass
+from sagent.rewind.birth import born
 from sagent.rewind.snapshot import (
     LARGEST,
     MOST_HELD,
@@ -23,6 +24,7 @@ from sagent.rewind.snapshot import (
 from sagent.session.touches import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 
 MOST_TOLD = 20  # files that are named as not covered, of one command
+MOVED_HERE = "it was there before, in a place where nobody looked, and was moved here"
 NOT_LOOKED_AT = "it may have been there before, where nobody looked (ignored by git, for example)"
 
 
@@ -70,6 +72,7 @@ def _compare_files(
     before: TreeSnapshot, after: TreeSnapshot, suspects: Sequence[bytes], keep: Keep, stop: Stop, found: Difference
 ) -> None:
     contents = _from_git(before, suspects, stop)
+    inodes: set[int] = set()  # of the files before, once they are asked for
     kept = 0
     for path in sorted(suspects):
         stop.check()
@@ -78,6 +81,8 @@ def _compare_files(
         first = _before(before, path, contents, keep) if room else unknown(TOO_MUCH)
         if first is None:
             continue
+        if first == ABSENT and new is not None and _is_older(before, path, new, inodes):
+            first = unknown(MOVED_HERE)
         last = _after(path, new, keep) if room else unknown(TOO_MUCH)
         if first == last and first.kind != "unknown":
             continue
@@ -86,6 +91,17 @@ def _compare_files(
         if why := first.why or last.why:
             found.omitted.append(Omission(os.fsdecode(path), why))
         found.files.append(Touch(os.fsdecode(path), first, last))
+
+
+def _is_older(before: TreeSnapshot, path: bytes, new: FileState, inodes: set[int]) -> bool:
+    """Whether a file that came was somewhere before that, where nobody looked: to delete it would be to lose it. One
+    that has another name is not lost."""
+    made = born(path) if new.links == 1 else None
+    if made is None or made >= before.started - SETTLED:
+        return False
+    if not inodes:
+        inodes.update(state.inode for state in before.files.values())
+    return new.inode not in inodes
 
 
 def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:

@@ -156,7 +156,7 @@ class Checkpoints:
     async def _take_snapshots(self, mark: _Mark) -> None:
         skip = _own_places(mark.recorder)
         for root in sorted({os.fsencode(os.path.realpath(root)) for root in mark.recorder.workspace.roots}):
-            if any(root == each.root or any(map(_below(root), each.files)) for each in mark.trees.values()):
+            if any(_holds(each, root) for each in mark.trees.values()):
                 continue
             found: TreeSnapshot | str
             if root in self._refused:
@@ -170,7 +170,7 @@ class Checkpoints:
                 found = self._refused[root] = found.why
             if isinstance(found, str):
                 mark.omitted += (Omission(os.fsdecode(root), found),)
-            else:
+            elif all(each.root != found.root for each in mark.trees.values()):
                 mark.trees[root] = _copy(found)
 
     async def _look(self, root: bytes, skip: tuple[bytes, ...], *, relist: bool) -> TreeSnapshot:
@@ -363,6 +363,11 @@ def _own_places(recorder: Recorder) -> tuple[bytes, ...]:
 def _below(root: bytes) -> Callable[[bytes], bool]:
     inside = root.rstrip(b"/") + b"/"
     return lambda path: path.startswith(inside)
+
+
+def _holds(tree: TreeSnapshot, root: bytes) -> bool:
+    """Whether what is in a directory is looked at with another; of one in a work tree without files git tells."""
+    return root == tree.root or any(map(_below(root), tree.files)) or (not tree.git and root in tree.listings)
 
 
 def _begun(mark: _Mark) -> Touched:

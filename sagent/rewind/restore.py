@@ -14,6 +14,7 @@ from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.atomic import replace_link, replacing
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import real_directory
+from sagent.rewind.filediff import worth_comparing
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
 from sagent.rewind.recorder import Checkpoints, Recorder, in_thread, stands
 from sagent.rewind.snapshot import FileState, Stop, read_file_state
@@ -21,7 +22,6 @@ from sagent.session.log import Log, read_agent
 from sagent.session.touches import Omission, Snapshot, Touch, Touched
 
 Fetch = Callable[[str], bytes]
-_MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
 ASTRAY = "its directory is reached through a link now"
 
 
@@ -53,10 +53,11 @@ async def preview(log: Log, entry: str) -> FileChanges:
     return FileChanges(work.changes, work.left, work.plan.omitted, work.plan.commands)
 
 
-async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str) -> FileChanges:
-    """Have files as they were at an entry, and report what was done. Raises UsageError where there is no such entry."""
+async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str, path: str = "") -> FileChanges:
+    """Have files, or one of them, as they were at an entry, and report what was done. Raises UsageError where there is
+    no such entry, or nothing has changed that file since."""
     async with checkpoints.turn:
-        work = await in_thread(lambda stop: _prepare(recorder.journal.log, entry, stop))
+        work = await in_thread(lambda stop: _prepare(recorder.journal.log, entry, stop, path))
         if not (work.steps or work.plan.made or work.plan.gone):
             return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
         call = f"{REWIND}-{os.urandom(6).hex()}"
@@ -83,12 +84,14 @@ class _Work:
     changes: tuple[FileChange, ...]
 
 
-def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
-    """A plan, and the files as they stand now."""
+def _prepare(log: Log, entry: str, stop: Stop, path: str = "") -> _Work:
+    """A plan, for all files or one, and the files as they stand now."""
     try:
         found = plan(since(partial(read_agent, log), log.agent, entry))
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if path:
+        found = _only(found, path)
     now: dict[str, Snapshot] = {}
     for item in found.items:
         stop.check()
@@ -105,6 +108,15 @@ def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
         except SessionCorrupt as error:
             left.append(Omission(step.path, str(error)))
     return _Work(found, tuple(steps), tuple(left), tuple(changes))
+
+
+def _only(found: Plan, path: str) -> Plan:
+    """What it takes for one file, and for the directories that were made for it."""
+    items = tuple(item for item in found.items if item.path == path)
+    if not items:
+        raise UsageError(f"{path} was not changed in this session.")
+    made = tuple(each for each in found.made if path.startswith(f"{each}/"))
+    return Plan(items, made, omitted=tuple(each for each in found.omitted if each.path == path))
 
 
 def _change(step: Touch, fetch: Fetch) -> FileChange:
@@ -134,9 +146,8 @@ def _count_lines(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     old, new = old[head:], new[head:]
     tail = sum(takewhile(bool, map(eq, reversed(old), reversed(new))))
     old, new = old[: len(old) - tail], new[: len(new) - tail]
-    before, after = Counter(old), Counter(new)
-    pairs = sum(count * after[line] for line, count in before.items())
-    if not pairs or pairs * min(len(old), len(new)) > _MOST_COMPARED:  # what only moved is not counted then
+    if not worth_comparing(old, new):  # what only moved is not counted then
+        before, after = Counter(old), Counter(new)
         return (after - before).total(), (before - after).total()
     import difflib
 

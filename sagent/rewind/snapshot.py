@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.git import git_call
+from sagent.lib.git import git_call, git_places
 from sagent.lib.regular import open_regular, real_directory
 from sagent.rewind.watch import Changed
 from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
@@ -31,7 +32,7 @@ MOST_HELD = 32 << 20  # bytes held of one directory, and kept of one command's c
 PATIENCE = 10.0  # seconds for git, or for a walk
 SETTLED = 50_000_000  # nanoseconds after which another change shows in a file's times, whatever the clock's grain
 _MOST_STRAYS = 2_000  # directories looked into without a file that is covered
-_PASSED_OVER = frozenset(
+PASSED_OVER = frozenset(
     b".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .mypy_cache .ruff_cache .pytest_cache .cache .direnv "
     b".gradle .terraform".split()
 )
@@ -107,6 +108,10 @@ class FileState(NamedTuple):
     def size(self) -> int:
         """In bytes."""
         return self.signature[2]
+
+    @property
+    def inode(self) -> int:
+        return self.signature[3]
 
     @property
     def mode(self) -> int:
@@ -216,7 +221,8 @@ def take_snapshot(
         if listed is None:
             listed, known = _listed_by_git(made, top, stop), False
         if directory != top and not any(path.startswith(_join(directory, b"")) for path in listed or ()):
-            listed = None  # it is ignored, or nothing is in it
+            ignored = stop.git(top, "check-ignore", "-q", "--", os.fsdecode(directory)) is not None
+            listed = None if ignored else listed  # or nothing is in it
         made.slow = listed is None and time.monotonic() >= end
     if top is not None and listed is not None:
         made.root, made.git = top, True
@@ -412,10 +418,11 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
     if top is None:
         return ()
     found: list[tuple[int, ...]] = []
-    for name in (b".git/index", b".git/info/exclude"):
+    own, shared = git_places(Path(os.fsdecode(top)))
+    for path in (own / "index", shared / "info" / "exclude"):
         try:
-            status = os.lstat(_join(top, name))
-        except OSError:
+            status = path.lstat()
+        except (OSError, ValueError):  # of a path with a NUL in it
             return ()
         if max(status.st_mtime_ns, status.st_ctime_ns) >= started - SETTLED:
             return ()
@@ -476,7 +483,7 @@ def _walk(made: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None
         if listing is None:
             continue
         made.listings[directory] = listing
-        stack += [_join(directory, name) for name in listing.below if name not in _PASSED_OVER]
+        stack += [_join(directory, name) for name in listing.below if name not in PASSED_OVER]
         for name in listing.names - listing.below:
             yield _join(directory, name)
             count += 1

@@ -252,6 +252,7 @@ class Sandbox:
             with contextlib.suppress(OSError):
                 if changed := guard.put_back():
                     self.warn(self._undone(changed))
+                self._warn_of_loose(guard)
             if not lives:
                 for watch in self._outlived.values():
                     guard.leave(watch)
@@ -297,7 +298,16 @@ class Sandbox:
         outlived = watch.paths not in self._outlived and self._lives()
         if outlived:
             self._outlived[watch.paths] = watch
-        return guard.end(watch, outlived=outlived)
+        told = guard.end(watch, outlived=outlived)
+        self._warn_of_loose(guard)
+        return told
+
+    def _warn_of_loose(self, guard: "Guard") -> None:
+        if loose := guard.loosened():
+            self.warn(
+                f"{', '.join(loose)} was replaced while a command ran, which could write the new one for a second: look"
+                " at what it says, for such files run by themselves"
+            )
 
     async def aclose(self) -> None:
         """End what still runs inside, but for what was let go, and remove what commands had for temporary files."""
@@ -312,7 +322,7 @@ class Sandbox:
             self._looking = None
         if self._guard is not None:
             with contextlib.suppress(OSError):
-                self._guard.put_back()
+                self._guard.close()
             self._guard = None
         self._running.clear()
         self._outlived.clear()

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.sandbox.scratch import missing_for_others, tell_missing
 
 _MOST = 1000  # entries of one protected directory
 _LARGEST = 1 << 22  # bytes of one
@@ -36,7 +37,8 @@ class Watch:
 
 class Guard:
     """Looks at protected paths before a command, now and then while it or what it left runs, and when all that has
-    ended, and puts those back that are not as they were.
+    ended, and puts those back that are not as they were. What commands of another session in the same files have made
+    was not there before ours either.
 
     Who changed something cannot be told where several run at the same time: what was there before the first of them
     began is what is put back, and one that has ended is told, once. What a command has made is moved to `aside`, a
@@ -45,9 +47,13 @@ class Guard:
 
     def __init__(self, aside: Path) -> None:
         self._aside = aside
+        self._told = frozenset[str]()  # what was not there, as other sessions know it
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
         self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
+        self._held: dict[str, tuple[str, tuple[int, int] | None]] = {}  # what a mount holds: where it lies, and which
+        self._loose: list[str] = []
+        self._closed: set[str] = set()  # what could not be looked at before
         self._undone: list[str] = []
 
     def begin(self, protected: Iterable[str], held: Container[str] = frozenset(), granted: Iterable[str] = ()) -> Watch:
@@ -56,19 +62,39 @@ class Guard:
         watch, links = Watch(tuple(protected), tuple(granted)), dict[str, bool]()
         self._granted.update(watch.granted)
         self._watched.update(watch.paths)
+        missing = self._missing_for_others(watch)
+        self._loosen()
         for path in watch.paths:
             if not self._before.get(path):
-                self._before[path] = self._noted(path, held, links)
+                self._before[path] = self._noted(path, held, links, missing)
+        self._tell()
+        for path in {*self._missing_for_others(watch)} - missing:  # of one that has just begun
+            for noted in self._before.values():
+                noted.update({path: (None, None)} if path in noted else {})
         return watch
 
     def put_back(self) -> list[str]:
         """The paths that had changed; by now they are as they were."""
+        self._loosen()
         links = dict[str, bool]()
         watched = (noted for path, noted in self._before.items() if path not in self._granted)
         found = {real: before for noted in watched for real, before in noted.items()}
         changed = [real for real, (state, copy) in found.items() if self._restored(real, state, copy, links)]
         self._undone += changed
         return changed
+
+    def _loosen(self) -> None:
+        """A mount holds the file that was there, and not another that somebody has put in its place: that is looked at
+        from now on, as it is."""
+        for path, (real, held) in [*self._held.items()]:
+            if path not in self._granted and _identity(real) != held:
+                self._settle_one(path)
+                self._loose.append(real)
+
+    def loosened(self) -> list[str]:
+        """What was put in the place of held files since this was asked last: commands could write it until now."""
+        loose, self._loose = self._loose, []
+        return loose
 
     @contextlib.contextmanager
     def changing(self, path: str) -> Generator[None]:
@@ -97,17 +123,39 @@ class Guard:
         for path in watch.paths:
             if path not in self._watched:
                 self._forget(path)
+        self._tell()
+
+    def close(self) -> None:
+        """Put back what has changed, and look no more. Raises OSError."""
+        self.put_back()
+        self._before.clear()
+        self._held.clear()
+        self._tell()
+
+    def _missing_for_others(self, watch: Watch) -> frozenset[str]:
+        return missing_for_others(self._aside.parent) if watch.paths else frozenset()
+
+    def _tell(self) -> None:
+        states = (each for noted in self._before.values() for each in noted.items())
+        missing = frozenset(real for real, (state, _) in states if state is None)
+        if missing != self._told:
+            self._told = missing
+            tell_missing(self._aside.parent, missing)
 
     def _settle(self, granted: Iterable[str]) -> None:
         """What only one command was granted stays as it is now."""
         self._granted -= Counter(granted)
         for path in {*granted} - {*self._granted}:
             if path in self._before:
-                self._forget(path)
-                self._before[path] = self._noted(path, (), {})
+                self._settle_one(path)
+        self._tell()
+
+    def _settle_one(self, path: str) -> None:
+        self._forget(path)
+        self._before[path] = self._noted(path, (), {})
 
     def _noted(
-        self, path: str, held: Container[str], links: dict[str, bool]
+        self, path: str, held: Container[str], links: dict[str, bool], missing: Container[str] = ()
     ) -> dict[str, tuple[_State | None, Path | None]]:
         """What lies at a path, and at the first link on the way to it."""
         noted: dict[str, tuple[_State | None, Path | None]] = {}
@@ -115,15 +163,25 @@ class Guard:
             noted[link] = _look(link), None
         above, _, name = path.rpartition("/")
         real = os.path.join(os.path.realpath(above), name) if link else path  # noqa: PTH118 -- hundreds, before each
-        if real in held or not os.path.lexists(above):
+        if real in missing:
+            noted[real] = None, None
+            return noted
+        if real in held:
+            self._held[path] = real, _identity(real)
+            return noted
+        if not os.path.lexists(above):
             return noted
         state = _look(real)
+        (self._closed.add if _is_closed(real) else self._closed.discard)(real)
         if _is_small(state):
             noted[real] = state, self._copied(real) if state and not state.link else None
         return noted
 
     def _restored(self, path: str, state: _State | None, copy: Path | None, links: dict[str, bool]) -> bool:
         """Whether a path had changed. Of a directory that is gone nothing is put back."""
+        if path not in self._closed and _is_closed(path):
+            with contextlib.suppress(OSError), _anchored(path, opening=True):
+                links.clear()
         astray = _link_above(path, links)
         if not astray and _is_same(path, state, copy):
             return False
@@ -154,6 +212,7 @@ class Guard:
                 place.rename(place.with_name(name))
 
     def _forget(self, path: str) -> None:
+        self._held.pop(path, None)
         for _, copy in self._before.pop(path, {}).values():
             if copy is not None:
                 shutil.rmtree(copy.parent, ignore_errors=True)
@@ -182,9 +241,9 @@ def _link_above(path: str, known: dict[str, bool]) -> str:
 
 
 @contextlib.contextmanager
-def _anchored(path: str) -> Generator[Path]:
+def _anchored(path: str, *, opening: bool = False) -> Generator[Path]:
     """A path that leads to the same place whatever becomes of the directories above, where the system has such. Raises
-    OSError where one is gone or a link."""
+    OSError where one is gone or a link. With `opening` those that let nobody in do so from now on."""
     *above, name = Path(path).parts
     way = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     directory = os.open(above[0], way)
@@ -193,10 +252,32 @@ def _anchored(path: str) -> Generator[Path]:
             outer = directory
             directory = os.open(each, way, dir_fd=outer)
             os.close(outer)
+            own = f"/proc/self/fd/{directory}"
+            if opening and not os.access(own, os.X_OK, effective_ids=True):
+                os.chmod(own, os.fstat(directory).st_mode | stat.S_IRWXU)  # noqa: PTH101 -- as the others here
         own = Path(f"/proc/self/fd/{directory}")
         yield (own if own.is_dir() else Path(path).parent) / name
     finally:
         os.close(directory)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_closed(path: str) -> bool:
+    """Whether it cannot be told what lies at a path, for somebody has closed a directory above."""
+    try:
+        os.lstat(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def can_guard(path: str) -> bool:

@@ -17,11 +17,13 @@ from sagent.lib.process import system_path
 
 PREFIX = "sagent-tmp-"
 ASIDE = "put-back"  # where the guard puts what it takes away
+_MISSING = "missing"  # what was not there when the commands began that run now, by path
 _STAYS = "stays"  # is in one that something uses which holds no lock
 _PATIENCE = 10.0  # seconds for one's own to be removed
 _LONGEST = 1.0  # seconds for those that others left
 _MOST = 500  # of those at a time
 _FRESH = 60.0  # seconds in which one may be made and not locked yet
+_KEPT = 30 * 24 * 3600.0  # seconds for the person to find what the guard has put there
 # Commands make trees that are deeper than our recursion goes, and directories that let nobody in.
 _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
 
@@ -64,6 +66,43 @@ def sweep() -> None:
             os.close(lock)
 
 
+def tell_missing(directory: Path, paths: Iterable[str]) -> None:
+    """Let other sessions know what is not theirs to keep: it was not there before the commands of this one began."""
+    with contextlib.suppress(OSError):
+        new = directory / f"{_MISSING}.new"
+        new.write_bytes(os.fsencode("\0".join(paths)))
+        new.replace(directory / _MISSING)
+
+
+def missing_for_others(own: Path) -> frozenset[str]:
+    """What was not there when commands of other sessions of this user began that run now."""
+    found = set[str]()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(own.parent):
+            if entry.name.startswith(PREFIX) and entry.name != own.name:
+                found.update(_missing_in(Path(entry.path)))
+    return frozenset(found)
+
+
+def _missing_in(directory: Path) -> Iterable[str]:
+    with contextlib.suppress(OSError):
+        if (told := (directory / _MISSING).read_bytes()) and _lives(directory):
+            return os.fsdecode(told).split("\0")
+    return ()
+
+
+def _lives(path: Path) -> bool:
+    """Whether a session of this user has it, by the lock. Raises OSError."""
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.fstat(lock).st_uid == os.geteuid()
+    finally:
+        os.close(lock)
+    return False
+
+
 def _locked(path: Path) -> int | None:
     """A lock on a directory of this user, where nobody has it."""
     try:
@@ -79,7 +118,7 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove(directories: Iterable[Path], seconds: float) -> None:
-    """All that is in them, but for what the guard was said to have put there."""
+    """All that is in them, but for what the guard was said to have put there of late."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         places = [str(place) for directory in directories for place in _going(directory)]
         argv, null, env = ["sh", "-c", _REMOVE, "sh", *places], subprocess.DEVNULL, {"PATH": system_path()}
@@ -88,6 +127,7 @@ def _remove(directories: Iterable[Path], seconds: float) -> None:
 
 
 def _going(directory: Path) -> Iterable[Path]:
-    if any((directory / ASIDE).glob("*.undone-*")):
+    aside = directory / ASIDE
+    if any(aside.glob("*.undone-*")) and aside.stat().st_mtime > time.time() - _KEPT:
         return (entry for entry in directory.iterdir() if entry.name != ASIDE)
     return [directory]

@@ -37,7 +37,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What git said of the working directory, and what held commands."""
+    """What git said of the working directory, what held commands, and where the model was asked."""
 
     facts: Mapping[str, object]
 
@@ -56,6 +56,13 @@ class Environment:
     def sandbox(self) -> str:
         """What held commands: a means by its name, "none" or "off"; "" where that was not logged."""
         return as_str(self.facts.get("sandbox"))
+
+    @property
+    def address(self) -> str | None:
+        """Where the model was asked from here on, "PROVIDER at HOST/PATH"; "" for the provider's own address, None
+        where nothing says."""
+        found = self.facts.get("address")
+        return found if isinstance(found, str) else None
 
 
 class StoredTool(NamedTuple):
@@ -202,6 +209,7 @@ class Spawned:
     max_turns: int | None = None
     max_depth: int | None = None
     budget_usd: Decimal | None = None
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)

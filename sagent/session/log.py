@@ -255,6 +255,11 @@ def read_log(file: Path) -> Iterator[Entry]:
     return (parse_line(line) for line, _, _, _ in _scan(file))
 
 
+def read_lines(file: Path) -> Iterator[bytes]:
+    """The same as they are in the file."""
+    return (line for line, _, _, _ in _scan(file))
+
+
 def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
     """The entries in the last bytes of a log, those of abandoned branches left out; needs no lock. Each is verified by
     itself: what came before is not looked at. Raises ValueError and OSError."""

@@ -34,7 +34,10 @@ from sagent.session.stored import StoredMessage
 from sagent.session.view import session_of
 
 EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB
+BURST = 64  # damaged lines one after the other: in so many more than one bit was flipped
+LONGEST = 32 << 20  # bytes of a line that is looked at at all: zeros can be in the place of a million of them
 MOST_TOLD = 100  # kinds of lost lines that one mark names
+MOST_FILLED = 10_000  # lost messages in whose place something is put, so that those behind them keep their numbers
 
 _DRAFT = "draft"  # behind the beginning of the directory's name: the logs are still being written there
 _LOST = "[From sagent: the log was damaged here and repaired; what was said at this point is lost.]"
@@ -195,39 +198,45 @@ class _Reader:
         """Each entry once, and where something is lost. A last line without its end is left out."""
         self.mended = self.junk = 0
         previous, seen = "", set[str]()
-        damaged: list[bytes] = []
+        damaged: list[bytes] = []  # the first of those that follow one another
+        size = 0
         for item in self._items():
             if isinstance(item, bytes):
-                damaged.append(item)
+                size += len(item)
+                damaged += [item] if len(damaged) < MOST_TOLD else []
                 continue
             if item.id in seen:
                 self.junk += len(item.line)
                 continue
             if previous not in (item.parent, _before(item)):
-                yield _Gap(_kinds(damaged, previous, item), sum(map(len, damaged)))
+                yield _Gap(_kinds(damaged, previous, item), size)
             else:
-                self.junk += sum(map(len, damaged))
-            damaged = []
+                self.junk += size
+            damaged, size = [], 0
             yield item
             seen.add(item.id)
             previous = item.id
         if damaged:
-            yield _Gap(_kinds(damaged, previous, None), sum(map(len, damaged)))
+            yield _Gap(_kinds(damaged, previous, None), size)
 
     def _items(self) -> Iterator[Entry | bytes]:
         """Entries, and lines that are none."""
         damaged: list[bytes] = []
+        burst = False
         with self._file.open("rb") as stream:
             for line in stream:
                 pieces = list(_split(line))
                 self.mended += len(pieces) > 1  # the end of a line
                 for piece in pieces:
-                    if isinstance(piece, bytes):
-                        damaged.append(piece)
-                    else:
+                    if not isinstance(piece, bytes):
                         yield from self._mend(damaged)
-                        damaged = []
+                        damaged, burst = [], False
                         yield piece
+                    elif burst or len(damaged) == BURST:
+                        yield from (*damaged, piece)
+                        damaged, burst = [], True
+                    else:
+                        damaged.append(piece)
         yield from self._mend(damaged)
 
     def _mend(self, damaged: Sequence[bytes]) -> Iterator[Entry | bytes]:
@@ -239,6 +248,8 @@ class _Reader:
 
     def _restore(self, line: bytes) -> Entry | None:
         """The entry of a line of which one bit was flipped, as its id proves."""
+        if len(line) > LONGEST:
+            return None
         if line in self._tried:
             return self._tried[line]
         self._tried[line] = found = self._search(line)
@@ -439,7 +450,9 @@ def _fit(out: Path, copy: _Copy, fillers: dict[int, Sequence[Content]]) -> bool:
         if number in fillers:
             continue
         lost = messages - _count_messages(out, entry) + usual
-        if lost >= 0:
+        if lost > MOST_FILLED:  # of what is behind them the summary stays, and not which messages stayed beside it
+            fillers[number] = (_said_lost(),)
+        elif lost >= 0:
             fillers[number] = (_said_lost(),) * lost
         else:  # not messages are lost, but what took the place of many
             before = _count_messages(out, mark)

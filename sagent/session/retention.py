@@ -49,18 +49,19 @@ def glances(state: Path, cwd: Path | None = None) -> list[Glance]:
     """What there is, last used first. Reads two pieces of each session's root log. One that cannot be read is passed
     over."""
     found: list[Glance] = []
+    room = bytearray(HEAD + TAIL)  # one for all, for making it anew takes longer than reading
     for path in sessions(state, cwd):
         try:
-            found.append(glance(path))
+            found.append(glance(path, room))
         except OSError:
             continue  # deleted just now, or not ours to read
     return sorted(found, key=lambda each: (each.used, each.id), reverse=True)
 
 
-def glance(path: Path) -> Glance:
+def glance(path: Path, room: bytearray | None = None) -> Glance:
     """One session. Raises OSError."""
     root = path / "root.jsonl"
-    first, last = _ends(root)
+    first, last = _ends(root, room or bytearray(HEAD + TAIL))
     labels = [entry for entry in last if entry.kind == "label"]
     return Glance(
         path=path,
@@ -136,29 +137,49 @@ def _removed(session: Glance, cutoff: float) -> str:
     return ""
 
 
-def _ends(file: Path) -> tuple[list[Entry], list[Entry]]:
+def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
     """What tells of a log among the entries that begin it and those that end it; what is damaged is left out."""
-    with file.open("rb") as stream:
-        head = stream.read(HEAD)
+    with file.open("rb", buffering=0) as stream, memoryview(room) as view:
+        head = stream.readinto(view[:HEAD]) or 0
         size = os.fstat(stream.fileno()).st_size
-        tail = b""
-        if size > len(head):
-            stream.seek(max(len(head), size - TAIL))
-            tail = stream.read(TAIL)
-    lines, more = head.splitlines(keepends=True), tail.splitlines(keepends=True)
-    return list(_telling(lines)), [*_entries(filter(_is_label, more)), *islice(_entries((more or lines)[::-1]), 1)]
+        end = head
+        if size > head:
+            stream.seek(max(head, size - TAIL))
+            end += stream.readinto(view[head : head + TAIL]) or 0
+    first = [*_opening(room, head), *_entries(_labels(room, 0, head))]
+    later = _lines(room, head, end) if end > head else _lines(room, 0, end)
+    return first, [*_entries(_labels(room, head, end)), *islice(_entries(later), 1)]
 
 
-def _telling(lines: Iterable[bytes]) -> Iterator[Entry]:
-    """Those of the first entries that say where it was and what it is called."""
-    asked = False
-    for entry in _entries(line for line in lines if not asked or _is_label(line)):
-        asked = asked or (entry.kind == "message" and bool(title([entry])))
-        yield entry
+def _opening(room: bytearray, end: int) -> Iterator[Entry]:
+    """The first entries, up to what was asked first."""
+    start = 0
+    while (stop := room.find(b"\n", start, end) + 1) > 0:
+        for entry in _entries([bytes(room[start:stop])]):
+            yield entry
+            if entry.kind == "message" and title([entry]):
+                return
+        start = stop
 
 
-def _is_label(line: bytes) -> bool:
-    return line[-140:].find(b',"kind":"label","parent":"') >= 0
+def _lines(room: bytearray, start: int, end: int) -> Iterator[bytes]:
+    """The lines, the last one first."""
+    stop = room.rfind(b"\n", start, end) + 1
+    while stop > start:
+        begin = max(room.rfind(b"\n", start, stop - 1) + 1, start)
+        yield bytes(room[begin:stop])
+        stop = begin
+
+
+_LABEL = b',"kind":"label","parent":"'
+
+
+def _labels(room: bytearray, start: int, end: int) -> Iterator[bytes]:
+    """The lines that may give it a name."""
+    while (found := room.find(_LABEL, start, end)) >= 0:
+        stop = room.find(b"\n", found, end) + 1 or end
+        yield bytes(room[max(room.rfind(b"\n", start, found) + 1, start) : stop])
+        start = stop
 
 
 def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
@@ -177,7 +198,7 @@ def _size(directory: Path) -> int:
     for above, _, names in os.walk(directory):
         for name in names:
             try:
-                size += Path(above, name).lstat().st_size
+                size += os.lstat(os.path.join(above, name)).st_size  # noqa: PTH118 -- of very many
             except FileNotFoundError:
                 continue
     return size

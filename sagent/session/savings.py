@@ -43,6 +43,7 @@ class _Stand:
     output: int = 0  # tokens of the reply that are sent from then on
     left: float | None = None  # share of the context that compactions since have left; None where there was none
     seen: bool = False  # whether the compactor has found the context in the cache since
+    other: str = ""  # another model that has summed it up since, of which nothing was in the cache before
     said: int = 0  # bytes of messages to it since
     found: int = 0  # bytes of results
     media: int = 0  # images and documents in them
@@ -67,6 +68,7 @@ class Savings:
         self._writing: set[str] = set()  # those of which something was written
         self._stored: dict[str, tuple[int, datetime]] = {}  # what their caches can have of the twin, and since when
         self._forks: dict[str, _Stand] = {}  # where it stood at entries that were taken up again
+        self._counts: dict[tuple[str, str], float] = {}  # tokens of one model for one of another
         self._known: dict[str, tuple[float, int]] = {}  # tokens counted for so many bytes "said", or "found" by tools
         self._last = ""  # the last entry that was counted
 
@@ -121,8 +123,10 @@ class Savings:
             case ChargeEntry(charge) if charge.role == COMPACTOR:
                 self._tokens -= charge.usage.total_input
                 self._pay(charge.usd, ZERO)
-                if _model_of(charge) == self._stand.model:
+                if (model := _model_of(charge)) == self._stand.model:
                     self._see(charge.usage)
+                elif not charge.usage.cache_read:
+                    self._stand.other = model
             case ChargeEntry(charge) if self._asked is not None and charge.usage.total_input:
                 self._role = self._role or charge.role
                 if charge.role == self._role:  # else that of a model that the provider ran inside the call
@@ -158,8 +162,10 @@ class Savings:
         self._writing |= {model} if written else set()
         self._caching |= {model} if written or usage.cache_read else set()
         same = model == stand.model
+        grown = 1.0 if same else self._compare_counts(stand, model, usage.total_input)
+        stand.more = round(stand.more * grown)
         if stand.left is not None:
-            stand.more += self._removed(stand, usage.total_input, same=same)
+            stand.more += self._removed(stand, usage.total_input, grown)
         elif same:
             self._learn(stand, usage.total_input - stand.total - stand.output)
         if stand.more:
@@ -184,19 +190,28 @@ class Savings:
         tokens, known = self._known.get(kind, (USUAL[kind], 1))
         return round(size * tokens / known)
 
-    def _removed(self, stand: _Stand, total: int, *, same: bool) -> int:
+    def _removed(self, stand: _Stand, total: int, grown: float) -> int:
         """Tokens that compactions have taken out since the last request, by the `total` of the first one after it."""
-        if not same:  # counted by another model: the estimates of the compactions decide
-            return round(total / stand.left) - total if stand.left else 0
-        since = self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA
-        return stand.total + stand.output + since - total
+        return round(grown * (stand.total + stand.output + self._since(stand))) - total
+
+    def _since(self, stand: _Stand) -> int:
+        """Tokens of what was said since the last request, about."""
+        return self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA
+
+    def _compare_counts(self, stand: _Stand, model: str, total: int) -> float:
+        """How many tokens a model has for one of the model before it; learnt where the same was sent to both."""
+        there, back = (stand.model, model), (model, stand.model)
+        if stand.left is None and stand.total:
+            self._counts[there] = total / (stand.total + stand.output + self._since(stand))
+        return self._counts[there] if there in self._counts else 1 / self._counts.get(back, 1.0)
 
     def _twin(self, usage: Usage, stand: _Stand, model: str, at: datetime) -> Usage:
         """What the twin would have been billed for in the place of a request."""
         same, total = model == stand.model, usage.total_input + stand.more
         stored, since = self._stored.get(model, (0, at))
         soon = model in self._caching and (at - since).total_seconds() <= LIFE
-        first, read = stand.left is not None, usage.cache_read
+        first = stand.left is not None
+        read = 0 if model == stand.other and model not in self._stored else usage.cache_read
         if first or not same or (not read and usage.total_input < SMALLEST):
             # the compacted request shares little with the one before, its twin all of it
             if soon or (same and stand.seen) or (first and read):

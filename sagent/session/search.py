@@ -8,6 +8,7 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.session.contents import MessageEntry
 from sagent.session.entries import parse_line
+from sagent.session.log import read_lines
 from sagent.session.names import agent_of
 from sagent.session.store import log_files, named_logs
 
@@ -28,7 +29,7 @@ class Said:
 
 def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[Said]:
     """The messages of these sessions, later ones first within each log, that hold all the words, in any case. Of calls
-    and results nothing is looked at, nor logs that no other names. What is damaged or cannot be read is passed over."""
+    and results nothing is looked at, nor logs that no other names, or that are damaged."""
     wanted = [word.casefold() for word in words]
     raw = [json.dumps(word, ensure_ascii=False)[1:-1].encode() for word in words]
     fold = bytes.lower if all(word.isascii() for word in words) else _casefolded
@@ -38,7 +39,7 @@ def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[Said]:
         named = _named(path) if any(file != root for file, _ in files) else {root}
         for file, lines in files:
             if file in named:
-                yield from _said(path, agent_of(path, file), reversed(lines), wanted)
+                yield from _said(path, agent_of(path, file), _intact(file, lines)[::-1], wanted)
 
 
 def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) -> Sequence[bytes]:
@@ -56,6 +57,15 @@ def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) 
         return ()
     lines = data.splitlines(keepends=True)
     return [line for line in lines if b',"kind":"message"' in line[-140:] and holds(line)]
+
+
+def _intact(file: Path, lines: Sequence[bytes]) -> Sequence[bytes]:
+    """The lines, where the log that has them is as it was written: of another nobody knows which of them were."""
+    wanted = set(lines)
+    try:
+        return [line for line in read_lines(file) if line in wanted]
+    except (OSError, SessionCorrupt):
+        return ()
 
 
 def _casefolded(data: bytes) -> bytes:

@@ -194,13 +194,8 @@ def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
             yield from (path for path in home.iterdir() if is_session(path))
 
 
-def summaries(state: Path, cwd: Path | None = None) -> list[Summary]:
-    """What there is, last used first. Needs no lock; a damaged session is listed with its problem."""
-    found = [summarize(path) for path in sessions(state, cwd)]
-    return sorted(found, key=lambda summary: (summary.last, summary.id), reverse=True)
-
-
 def summarize(path: Path) -> Summary:
+    """Read all of a session. Needs no lock; of a damaged one it tells the problem."""
     seen = _Seen(path)
     cost = spend(seen.entries()).cost()
     return Summary(

@@ -151,6 +151,7 @@ _TEXT = _Member(_text)
 _OBJECT = _Member(as_object)
 _STR_OR_NULL = _Member(as_str, _or_none)
 _STR_IF_ANY = _Member(as_str, _or_none, optional=True)
+_OBJECT_IF_ANY = _Member(as_object, _or_none, optional=True)
 _INT_IF_ANY = _Member(as_int, _or_none, optional=True)
 _BY_TYPE: Mapping[object, _Member] = {
     str: _STR,
@@ -344,7 +345,7 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
         **dict.fromkeys(("said", "system", "last"), _STR_IF_ANY),
         **dict.fromkeys(("epoch", "quoted", "left_out"), _INT_IF_ANY),
     ),
-    _Form("spawned", contents.Spawned, effort=_STR_OR_NULL),
+    _Form("spawned", contents.Spawned, effort=_STR_OR_NULL, options=_OBJECT_IF_ANY),
     _Form("returned", contents.Returned),
     _Form("sent", contents.MessagePosted, "due"),
     _Form("sent", contents.MessageDelivered, "of"),

@@ -3,30 +3,56 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast, get_type_hints, overload
+from collections.abc import Awaitable, Callable, Coroutine
+from types import MethodType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
 
 from sagent.errors import ToolError
-from sagent.lib.json import Json, JsonObject, json_freeze_object, json_thaw
+from sagent.lib.json import EMPTY, Json, JsonObject, json_freeze_object, json_thaw
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-Function: TypeAlias = Callable[..., object] | Callable[..., Awaitable[object]]
 EffectKind: TypeAlias = Literal["none", "read", "write", "execute"]
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
 
 _SECTION = re.compile(r"^[ \t]*(?:Args|Arguments|Parameters)[ \t]*:?[ \t]*(?:\n[ \t]*-{3,}[ \t]*)?$", re.MULTILINE)
 _PARAMETER = re.compile(r"^[ \t]*(?::param[ \t]+)?\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?[ \t]*:[ \t]*(\S.*)$")
 
 
-class FunctionTool:
-    """A function as a tool. `function` is the function itself; `effect_kind` what its calls count as for the policy."""
+class FunctionTool(Generic[P, R]):
+    """A function as a tool. `function` is the function itself, and calling the tool as one calls it; `effect_kind` is
+    what its calls count as for the policy. Of a method each object has a tool of its own; `is_method` is so without an
+    object."""
 
-    def __init__(self, function: Function, *, name: str, description: str, effect: EffectKind) -> None:
+    def __init__(
+        self, function: Callable[P, R], *, name: str, description: str = "", effect: EffectKind = "execute"
+    ) -> None:
         self.function = function
         self.name = name
         self.effect_kind: EffectKind = effect
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        self.is_method = first is not None and first.name == "self" and first.annotation is first.empty
+        if self.is_method:
+            self.description, self.parameters = description, EMPTY
+            return
         text, described = _read_docstring(inspect.getdoc(function) or "", tuple(inspect.signature(function).parameters))
         self.description = description or text
         if not self.description:
@@ -40,15 +66,38 @@ class FunctionTool:
         del arguments, workspace
         return Effect(self.effect_kind)
 
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+    @overload
+    def __get__(self, instance: None, owner: object = None) -> Self: ...
+    @overload
+    def __get__(
+        self: "FunctionTool[Concatenate[S, Q], R]", instance: S, owner: object = None
+    ) -> "FunctionTool[Q, R]": ...
+    def __get__(self, instance: object, owner: object = None) -> object:
+        if instance is None or not self.is_method:
+            return self
+        bound = MethodType(cast("Callable[..., object]", self.function), instance)
+        return FunctionTool(bound, name=self.name, description=self.description, effect=self.effect_kind)
+
+    @overload
+    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Coroutine[None, None, ToolOutput]: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Call the function; with what a tool is called with, JSON and a context, as the tool that it is."""
+        if len(args) == 2 and isinstance(args[0], JsonObject) and not kwargs:
+            return self._run(args[0], cast("RunContext", args[1]))
+        return cast("Callable[..., object]", self.function)(*args, **kwargs)
+
+    async def _run(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Call the function, in a thread unless it is async. Raises ToolError for arguments of wrong types."""
         values = self._values(arguments)
         if self._context:
             values[self._context] = run
-        if inspect.iscoroutinefunction(self.function):
-            result = await cast("Awaitable[object]", self.function(**values))
+        function = cast("Callable[..., object]", self.function)
+        if inspect.iscoroutinefunction(function):
+            result = await cast("Awaitable[object]", function(**values))
         else:
-            result = await asyncio.to_thread(self.function, **values)
+            result = await asyncio.to_thread(function, **values)
             if inspect.isawaitable(result):
                 result = cast("object", await result)
         return _output(result)
@@ -68,14 +117,19 @@ class FunctionTool:
 
 
 @overload
-def tool(function: Function, /) -> FunctionTool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
     *, name: str = "", description: str = "", effect: EffectKind = "execute"
-) -> Callable[[Function], FunctionTool]: ...
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
-    function: Function | None = None, /, *, name: str = "", description: str = "", effect: EffectKind = "execute"
-) -> FunctionTool | Callable[[Function], FunctionTool]:
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    effect: EffectKind = "execute",
+) -> object:
     """Make a tool of a function: `@tool`, or `@tool(name=..., description=..., effect="read")`.
 
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
@@ -85,14 +139,16 @@ def tool(
     be a tool.
     """
 
-    def make(function: Function) -> FunctionTool:
+    def make(function: Callable[P, R]) -> FunctionTool[P, R]:
         called = name or str(getattr(function, "__name__", "tool"))
         return FunctionTool(function, name=called, description=description, effect=effect)
 
     return make if function is None else make(function)
 
 
-def _read_signature(function: Function, name: str, described: dict[str, str]) -> "tuple[str, type[BaseModel]]":
+def _read_signature(
+    function: Callable[..., object], name: str, described: dict[str, str]
+) -> "tuple[str, type[BaseModel]]":
     """The name of the parameter that takes the context ("" for none), and the others as a pydantic model."""
     from pydantic import ConfigDict, Field, PydanticUserError, create_model
     from pydantic.fields import FieldInfo

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
@@ -33,6 +34,9 @@ from sagent.transcript.steps import (
     Turn,
     torn,
 )
+
+if TYPE_CHECKING:
+    from sagent.usage import Charge
 
 MOST_FILES = 20  # that are named where files were rewound
 _DETAILS: Mapping[type[contents.Content], Sequence[str]] = {
@@ -84,6 +88,8 @@ class SessionReader:
                     error = unreadable
             place = file.name if len(self._files) > 1 else ""
             yield Damaged(number, f"{error}{damage}", place, log.agent)
+        for log in self._files.values():
+            yield from (Charged(log.agent, charge) for charge in log.reserved.values())
 
     def _count(self, agent: str, entry: Entry) -> None:
         ends = self.logs.setdefault(agent, LogEnds(first=entry.at))
@@ -120,10 +126,12 @@ class LogReader:
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self._names: dict[str, str] = {}  # of calls, by their ids
+        self.reserved: dict[str, Charge] = {}  # for calls of which no more is known
 
     def read(self, entry: Entry) -> Iterable[Step]:
         """The steps of an entry. Raises SessionCorrupt for one that cannot be read."""
         agent, at = self.agent, entry.at
+        self._follow(entry)
         match entry.content:
             case contents.Opened(session, _, cwd, environment):
                 return [Opened(agent, session, cwd=cwd, at=at, environment=environment)]
@@ -152,6 +160,15 @@ class LogReader:
             case content:
                 details = _details(entry.kind, content)
                 return [] if details is None else [Remark(agent, entry.kind, details, at)]
+
+    def _follow(self, entry: Entry) -> None:
+        match entry.content:
+            case contents.Reserved(charge):
+                self.reserved[entry.id] = charge
+            case contents.ChargeEntry(_, of) | contents.Released(of):
+                self.reserved.pop(of, None)
+            case _:
+                pass
 
     def _message(self, message: StoredMessage, at: str) -> Iterable[Step]:
         text, media = "".join(message.texts("text", "opaque")), message.media

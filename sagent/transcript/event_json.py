@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import cache
 from math import isfinite
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from sagent.codec import VERSION
 from sagent.events import Advice, Advised, AdvisorTally, Denial, Event, Finished, Result, SessionOpened, TextDelta
@@ -84,7 +84,7 @@ def _encode_member(name: str, value: object) -> dict[str, Any]:
         case Denial():
             return asdict(value)
         case Result():
-            return encode_result(value)
+            return encode_result(cast("Result", value))
         case Message():
             return {name: _show_message(value)}
         case Usage():

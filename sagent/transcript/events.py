@@ -114,7 +114,7 @@ def _answered(agent: str, event: Mapping[str, object]) -> Answered:
 
 def _ended(agent: str, event: Mapping[str, object]) -> Ended:
     cost = as_object(event.get("cost_usd"))
-    usd = {kind: as_usd(cost.get(kind)) for kind in ("total", "executor", "advisor", "other")}
+    usd = {kind: as_usd(cost.get(kind)) for kind in ("total", "executor", "advisor", "other", "unbilled")}
     error = as_object(event.get("error"))
     return Ended(
         agent,

@@ -7,9 +7,12 @@ from decimal import Decimal
 from typing import assert_never
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_str
+from sagent.lib.money import UNBILLED
 from sagent.lib.text import count, one_line
 from sagent.session.contents import AdviceRated
 from sagent.session.stored import StoredCall
+from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.steps import (
     Answered,
     Charged,
@@ -30,6 +33,7 @@ from sagent.usage import Charge, Sum, Usage
 
 ROOT = "root"
 BRIEF = 12  # lines of a text that are shown
+_LOOKED_AT = 4_000  # characters in which secrets are looked for, where fewer are shown
 WIDTH = 100  # characters of a call's arguments that are shown
 _LEFT_OUT = ("sent", "files rewound")  # remarks that are not shown
 _DETAILS = {"spawned": ("agent",), "job": ("job", "state")}  # where not all of them are
@@ -37,9 +41,11 @@ _DETAILS = {"spawned": ("agent",), "job": ("job", "state")}  # where not all of 
 
 @dataclass(slots=True)
 class Report:
-    """The lines of a run, one step after the other. `lines` of a text are shown, None is all of them."""
+    """The lines of a run, one step after the other, without what `redaction` takes out. `lines` of a text are shown,
+    None is all of them."""
 
     lines: int | None = BRIEF
+    redaction: Redaction = field(default_factory=Redaction)
     damaged: list[str] = field(default_factory=list[str])
     steps: int = 0
     _turns: dict[str, int] = field(default_factory=dict[str, int])
@@ -73,11 +79,11 @@ class Report:
                     yield from self._answered(step)
             case Refused(agent, call, name, reason):
                 self._refused.add(call)
-                yield f"  ⊘ {_who(agent)}{name} denied: {_line(reason)}"
+                yield f"  ⊘ {_who(agent)}{name} denied: {self._line(reason)}"
             case Consulted():
                 yield from self._consulted(step)
             case Judged(agent, judgement):
-                reason = "" if isinstance(judgement, AdviceRated) else _line(judgement.reason)
+                reason = "" if isinstance(judgement, AdviceRated) else self._line(judgement.reason)
                 yield f"  ◆ {_who(agent)}{' · '.join(filter(None, (judgement.advisor, judgement.outcome, reason)))}"
             case Charged(agent, charge, at_once):
                 self._roles.setdefault(charge.role or "executor", Sum()).add(charge)
@@ -85,13 +91,13 @@ class Report:
                     yield f"    {_who(agent)}{_role(charge)}{_tokens(charge.usage)}{_price(charge.usd)}"
             case Remark():
                 if step.kind not in _LEFT_OUT:
-                    yield f"  ! {_who(step.agent)}{_line(_remark(step))}"
+                    yield f"  ! {_who(step.agent)}{self._line(_remark(step))}"
             case Ended():
                 yield from self._end(step)
             case Damaged(line, reason, place):
                 where = f"{place}, line {line}" if place else f"line {line}"
                 self.damaged.append(where)
-                yield f"  ! {where} is left out: {_line(reason)}"
+                yield f"  ! {where} is left out: {self._line(reason)}"
             case Checkout() | Requested():
                 pass
             case _:
@@ -119,28 +125,28 @@ class Report:
         yield " · ".join(filter(None, parts))
         yield from self._text(step.text, "  ", "  ")
         for call in step.calls:
-            yield f"  ⏺ {call.name} {_arguments(call)}"
+            yield f"  ⏺ {call.name} {self._arguments(call)}"
 
     def _answered(self, step: Answered) -> Iterator[str]:
         mark = "✗" if step.failed else "⎿"
         took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.1 else ""
-        yield f"  {mark} {_who(step.agent)}{step.name}: {_line(step.what) or 'no output'}{took}"
+        yield f"  {mark} {_who(step.agent)}{step.name}: {self._line(step.what) or 'no output'}{took}"
 
     def _consulted(self, step: Consulted) -> Iterator[str]:
         advice = step.advice
         self._withheld += advice.status == "withheld"
         who = f"{_who(step.agent)}{advice.advisor or 'advisor'}"
         parts = [f"{who} ({advice.model})" if advice.model else who, advice.trigger, advice.verdict or advice.status]
-        parts += [_line(advice.reason), f"{advice.seconds:.1f} s" if advice.seconds else ""]
+        parts += [self._line(advice.reason), f"{advice.seconds:.1f} s" if advice.seconds else ""]
         yield f"  {'◇' if advice.status == 'withheld' else '◆'} " + " · ".join(filter(None, parts))
         if advice.question:
-            yield f"    ? {_line(advice.question)}"
+            yield f"    ? {self._line(advice.question)}"
         yield from self._text(advice.text, "    │ ", "    │ ")
 
     def _end(self, step: Ended) -> Iterator[str]:
         if step.agent == ROOT:
             self._ended = step
-        parts = [f"{_who(step.agent)}ended: {step.stop}", _line(step.error)]
+        parts = [f"{_who(step.agent)}ended: {step.stop}", self._line(step.error)]
         parts += [count(step.turns, "turn"), f"{step.seconds:.1f} s"]
         yield ""
         yield " · ".join(filter(None, parts))
@@ -157,7 +163,9 @@ class Report:
             later = sums.unpriced and self._ended is not None and not self._ended.unpriced  # known at the end alone
             usd = "" if later else f", {_sum(sums.usd, sums.unpriced)}"
             yield f"{role}  {count(sums.charges, 'call')}, {_tokens(sums.usage)}{usd}"
+        unbilled = Decimal(0)
         if self._ended is not None and "total" in self._ended.usd and len(self._sessions) < 2:
+            unbilled = self._ended.usd.get("unbilled", unbilled)
             kinds = [f"{kind} {_usd(self._ended.usd[kind])}" for kind in ("executor", "advisor", "other")
                      if self._ended.usd.get(kind)]  # fmt: skip
             unpriced = f"; no known price: {', '.join(self._ended.unpriced)}" if self._ended.unpriced else ""
@@ -167,16 +175,30 @@ class Report:
         elif self._roles:
             usd = sum((sums.usd for sums in self._roles.values()), Decimal(0))
             yield f"cost  {_sum(usd, sum(sums.unpriced for sums in self._roles.values()))}"
+            unbilled = sum((sums.unbilled for sums in self._roles.values()), Decimal(0))
+        if unbilled:
+            yield f"      {_usd(unbilled)} more count towards a cap ({UNBILLED})"
+
+    def _line(self, text: str) -> str:
+        """A text in one line that fits a screen."""
+        return one_line(self.redaction.text(text[:_LOOKED_AT]), 2 * WIDTH)
+
+    def _arguments(self, call: StoredCall) -> str:
+        long, text = len(call.arguments) > _LOOKED_AT, call.arguments[:_LOOKED_AT]
+        text = self.redaction.text(text) if long else as_str(self.redaction.value(text, "arguments"))
+        return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
     def _text(self, text: str, first: str, other: str) -> Iterator[str]:
         lines = text.strip("\n").splitlines() if text.strip() else []
         if self.lines is not None:  # a line says something, and no more than a screen shows of it
-            lines = [_cut(line) for line in lines if line.strip()]
-        shown = lines if self.lines is None else lines[: self.lines]
-        for number, line in enumerate(shown):
-            yield (other if number else first) + line
-        if len(shown) < len(lines):
-            yield f"{other}… {len(lines) - len(shown)} more lines (--full)"
+            lines = [line for line in lines if line.strip()]
+        shown = lines if self.lines is None else [line[:_LOOKED_AT] for line in lines[: self.lines]]
+        more = len(lines) - len(shown)
+        shown = self.redaction.text("\n".join(shown)).split("\n")
+        for number, line in enumerate(shown if lines else ()):
+            yield (other if number else first) + (line if self.lines is None else _cut(line))
+        if more:
+            yield f"{other}… {more} more lines (--full)"
 
     def _since(self, at: str) -> str:
         try:
@@ -216,14 +238,5 @@ def _sum(usd: Decimal, unknown: int) -> str:
     return _usd(usd) + (f" and {count(unknown, 'call')} of unknown price" if unknown else "")
 
 
-def _line(text: str) -> str:
-    """A text in one line that fits a screen."""
-    return one_line(text, 2 * WIDTH)
-
-
 def _cut(line: str) -> str:
     return line if len(line) <= 2 * WIDTH else f"{line[: 2 * WIDTH - 1]}…"
-
-
-def _arguments(call: StoredCall) -> str:
-    return call.arguments if len(call.arguments) <= WIDTH else call.arguments[: WIDTH - 1] + "…"

@@ -41,8 +41,8 @@ def test_a_text_names_an_advisor(text: str, advisor: Advisor) -> None:
         ("x/y,max_usd=-1", "at least 0"),
         ("x/y,tools=Bash", "it may only look"),
         ("x/y,tools=Write", "it may only look"),
-        ("x/y,color=red", "it takes effort, max_calls"),
-        ("x/y,Read", "it takes effort, max_calls"),
+        ("x/y,color=red", "it takes effort, temperature, max_calls"),
+        ("x/y,Read", "it takes effort, temperature, max_calls"),
     ],
 )
 def test_what_names_none_says_what_is_wrong(text: str, said: str) -> None:

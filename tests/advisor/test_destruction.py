@@ -1,5 +1,6 @@
 """What takes something away for good is known by what it would do, whichever program does it."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,16 @@ from sagent.advisor.destruction import destroys, is_destroyer
         "zip -m x.zip src",
         "php artisan migrate:fresh",
         "alembic downgrade base",
+        "alias z='rm -rf'; z x",
+        "git branch -M old main",
+        "crontab new.cron",
+        "curl -XDELETE http://x/y",
+        "wget --method=DELETE http://x/y",
+        "rclone sync a b",
+        "pg_restore --clean -d x dump",
+        "mongo --eval 'db.x.drop()'",
+        "apt-get autoremove",
+        "sqlite3 a.db 'update users set admin = 1'",
     ],
 )
 def test_what_takes_things_away_for_good_is_known(command: str) -> None:
@@ -109,6 +120,9 @@ def test_what_takes_things_away_for_good_is_known(command: str) -> None:
         "git checkout main",
         "git checkout -b topic",
         "git clean -n",
+        "curl -X POST http://x/delete",
+        "sqlite3 a.db 'update users set admin = 1 where id = 2'",
+        "alias ll='ls -l'",
         "git restore --staged f.py",
         "git log --oneline | head -3",
         "cat > x <<EOF\nrm -rf /\nEOF",
@@ -184,3 +198,34 @@ def test_what_a_checkout_would_overwrite_counts(tmp_path: Path) -> None:
 )
 def test_a_tool_without_a_command_counts_by_its_name(tool: str, does: bool) -> None:
     assert is_destroyer(tool) is does
+
+
+def test_what_is_written_over_counts_where_no_rewind_brings_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/etc")  # which has files
+    where = tmp_path / "work"
+    (where / "sub").mkdir(parents=True)
+    run = ["git", "-C", str(where), "init", "-q"]
+    subprocess.run(run, check=True)
+    texts = {"Makefile": "over:\n\tcp a .env\n", ".gitignore": ".env\n*.db\n", "big": "x" * (1 << 21), "no.db": ""}
+    for name, text in {**texts, "a": "a", "plain": "x", ".env": "KEY=1", "sub/.env": "KEY=2"}.items():
+        (where / name).write_text(text)
+    lost = [
+        "cp a .env", "cp a /etc/passwd", "cp a ~/passwd", "echo x > ~/passwd", "mv -f a .env",
+        "make over", "cp -t . sub/.env",
+        "echo x | tee .env", "echo x > .env",
+        "echo x &> .env", "cd sub && echo x > .env", "install -m 600 a .env", "rsync -at a .env", "ln -sf a .env",
+        "sed -i s/a/b/ .env", "vim -es -c %d -c wq .env", "perl -pi -e s/a/b/ .env",
+        "sort -o .env a", "curl -so .env x.org", "cat a | sponge .env",
+        "bash -c 'cp a .env'", "sudo cp a .env", "find . -name a -exec cp {} .env ;", "cp sub/.env .", "sort a > big",
+        "python3 -c \"open('.env', 'w').write('x')\"", "python3 - <<E\nimport os; os.replace('a', \".env\")\nE",
+    ]  # fmt: skip
+    kept = [
+        "cp a plain", "echo x > plain", "sed -i s/a/b/ plain", "echo x > new.db", "cp a no.db", "echo x >> .env",
+        "tee -a .env", "cp -n a .env", "cp --backup a .env", "sed -i.bak s/a/b/ .env", "cp .env copy", "mv .env copy",
+        "cat .env > plain", "rsync -an a .env", "python3 -c \"print(open('.env').read())\"", "echo x > /dev/null",
+        "python3 app.py --config .env",
+    ]  # fmt: skip
+    assert [command for command in lost if not destroys(command, where)] == []
+    assert [command for command in kept if destroys(command, where)] == []

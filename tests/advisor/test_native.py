@@ -222,11 +222,16 @@ async def test_advice_goes_along_to_another_family_as_text() -> None:
         await rig.aclose()
 
 
-@pytest.mark.parametrize(("cap", "uses"), [("0.25", None), ("0.50", 1), ("3.00", 5)])
-async def test_under_a_cap_the_api_asks_as_often_as_half_pays_for_and_else_we_ask(cap: str, uses: int | None) -> None:
+@pytest.mark.parametrize(
+    ("cap", "size", "uses"),
+    [("0.10", 9, None), ("0.50", 9, 2), ("3.00", 9, 5), ("0.50", 30_000, None), ("1", 30_000, 1), ("1", 100_000, None)],
+)
+async def test_under_a_cap_the_api_asks_as_often_as_half_pays_for_and_else_we_ask(
+    cap: str, size: int, uses: int | None
+) -> None:
     async with FakeProviderServer([Turn(text="done")], strict=False) as server:
         rig = Rig(server, cap=Decimal(cap))
-        await rig.agent.run("go")
+        assert (await rig.agent.run("word " * (size // 5))).content == "done"
         tools = server.requests[0].json["tools"]
         assert isinstance(tools, list)
         (tool,) = (tool for tool in tools if isinstance(tool, dict) and tool["name"] == "advisor")

@@ -1,6 +1,8 @@
 """When an advisor is asked unbidden: the rule that fired is told, the advice is a message, and nothing is bought that
 nobody reads."""
 
+from pathlib import Path
+
 import pytest
 
 from sagent.advisor.conversation import HELD
@@ -10,6 +12,7 @@ from sagent.agent import RunLimits
 from sagent.context.truncation import MOST_OUTPUT
 from sagent.errors import ModelError
 from sagent.messages import ToolCall
+from sagent.model import Request
 from sagent.peer import Switch
 from sagent.policy import Ask, Policy, Turn
 from sagent.testing.scripted import Line
@@ -163,6 +166,24 @@ async def test_the_gate_is_not_passed_by_choosing_another_act() -> None:
     await rig.run()
     assert fired(rig) == [("destructive", "answered")] * 4
     assert [done["command"] for done in shell.done] == ["ls"]
+
+
+async def test_a_script_that_was_written_anew_is_another_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = ["rm a\n", "rm a\n", "rm b\n", "rm b\n", "ls\n"]
+
+    def running(number: int) -> Line:
+        def play(request: Request) -> tuple[ToolCall, ...]:
+            del request
+            (tmp_path / "s.sh").write_text(texts[number])
+            return (call(f"b{number}", "Bash", command="sh s.sh"),)
+
+        return play
+
+    executor = worker(*map(running, range(5)), "done")
+    rig = Rig(executor, oracle(OK, OK), rules=rules("destructive"), tools=[Act("Bash", "execute")])
+    await rig.run()
+    assert [rig.told(f"b{n}") == HELD for n in range(5)] == [True, False, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,12 @@
 """Who advises is part of a session: its log says it, and whoever goes on with it has the same advisors."""
 
+from pathlib import Path
+
 import pytest
 
 from sagent.advisor.roster import recall
+from sagent.app.advisors import remember_advisors
+from sagent.config import load
 from sagent.errors import UsageError
 
 
@@ -25,7 +29,25 @@ from sagent.errors import UsageError
 )
 def test_the_changes_of_a_log_say_who_advises(changes: tuple[str, ...], who: list[str], off: list[str]) -> None:
     found, silent = recall(changes)
+    assert not any(found.values())
     assert ([str(one) for one in found], list(silent)) == (who, off)
+
+
+def test_an_address_of_the_log_is_no_way_to_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"HOME": str(tmp_path)}
+    flags = {"advisor": ["openai/gpt-5.5"], "advisor_api_base": ["http://me:secret@127.0.0.1:1"]}
+    notices: list[str] = []
+    _, _, told = remember_advisors(load(flags, environment, tmp_path), (), notices)
+    assert told == "advisors advisor=openai/gpt-5.5 at http://127.0.0.1:1/v1"
+    settings, _, again = remember_advisors(load({}, environment, tmp_path), (told,), notices)
+    assert (settings.advisors, again) == ((), ""), "neither there, nor where its provider is"
+    assert "was asked at http://127.0.0.1:1/v1" in notices[0]
+    settings, _, again = remember_advisors(load(flags, environment, tmp_path), (told,), notices)
+    assert ([one.name for one in settings.advisors], again) == (["advisor"], "")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    settings, _, _ = remember_advisors(load({}, environment, tmp_path), (told,), notices)
+    assert [one.name for one in settings.advisors] == ["advisor"]
+    assert len(notices) == 1
 
 
 def test_what_names_nobody_is_told() -> None:

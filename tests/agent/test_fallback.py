@@ -144,3 +144,22 @@ async def test_another_takes_over_at_once_where_no_second_try_would_help() -> No
     first, second = other(refused, name="first"), other("Here.")
     _, end = await run(agent_of(first, second))
     assert (end.result.content, len(first.requests)) == ("Here.", 1)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_fallback_takes_over_sooner_where_told(after: int) -> None:
+    first, second = other(*[down()] * 9, name="first"), other("Here.")
+    limits = RunLimits(max_retries=5, fallback_after=after)
+    agent = Agent(first, limits=limits, resources=Resources(fallbacks=(second,)))
+    assert (await agent.run("go")).content == "Here."
+    assert len(first.requests) == after + 1
+
+
+async def test_where_the_fallback_cannot_take_over_all_retries_are_made() -> None:
+    first, unpriced = other(down(), down(), "Here.", name="anthropic"), other(name="nobody")
+    first.id = "claude-sonnet-4-6"
+    ledger = Ledger(Decimal(5), PriceBook())
+    limits = RunLimits(max_retries=2, fallback_after=0)
+    agent = Agent(first, limits=limits, resources=Resources(ledger=ledger, fallbacks=(unpriced,)))
+    assert (await agent.run("go")).content == "Here."
+    assert len(first.requests) == 3 and not unpriced.requests

@@ -534,6 +534,22 @@ def writing_to(other: str) -> Player:
     return play
 
 
+async def test_an_agent_that_begins_a_job_at_the_end_of_each_is_stopped_too() -> None:
+    numbers, gate = iter(range(1000)), Gate()
+    gate.open.set()
+
+    def play(request: Request) -> Step:
+        if request.messages[-1].results:
+            return "I wait."
+        return (call(f"c{next(numbers)}", "Gate", background=True),)
+
+    resources = Resources(tree=Tree(TreeLimits(max_exchanges=10)))
+    agent = Agent(Cast(root=play), tools=[gate], resources=resources)
+    result = await asyncio.wait_for(agent.run("go"), 20)
+    assert (result.stop_reason, next(numbers)) == ("max_exchanges", 11)
+    await agent.aclose()
+
+
 async def test_agents_that_write_to_each_other_without_end_are_stopped_and_that_is_told() -> None:
     spawn = [call(name, "AgentSpawn", prompt="x", name=name, persistent=True) for name in "ab"]
     cast = Cast(root=in_turn(tuple(spawn), *["fine"] * 200), root__a=writing_to("b"), root__b=writing_to("a"))

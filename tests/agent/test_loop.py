@@ -434,6 +434,17 @@ async def test_a_full_disk_does_not_end_the_run() -> None:
     assert isinstance(events[-1], Finished) and events[-1].result.content == "Done."
 
 
+async def test_under_a_cap_no_call_is_made_that_the_log_cannot_tell_the_next_process_of() -> None:
+    model = ScriptedModel(calls(call("Probe")), "Done.")
+    ledger = Ledger(Decimal("1.00"), PriceBook({"scripted/scripted": {"input": 1, "output": 10}}))
+    agent = Agent(model, tools=[Probe("Probe")], resources=Resources(log=FullDisk(), ledger=ledger))
+    with pytest.raises(BudgetExceeded, match="the log cannot be written"):
+        await agent.run("go")
+    assert len(model.requests) <= 1
+    assert ledger.held == 0
+    check_pairing(agent.messages)
+
+
 async def test_a_budget_is_kept() -> None:
     prices = PriceBook({"scripted/scripted": {"input": 1, "output": 1_000}})
     ledger = Ledger(Decimal("1.00"), prices)

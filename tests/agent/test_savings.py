@@ -19,7 +19,7 @@ from sagent.cost.prices import PriceBook
 from sagent.lib.json import as_array, as_object, json_dump
 from sagent.messages import Message, Text, ToolResult, user
 from sagent.model import ModelLimits, Provider
-from sagent.peer import Compact, SpawnRequest
+from sagent.peer import Compact, SpawnRequest, Switch
 from sagent.providers import Anthropic, OpenAICompatible
 from sagent.session.contents import COMPACTOR, ChargeEntry, Compacted, Content, MessageEntry, RequestSent
 from sagent.session.folds import charges, history
@@ -35,7 +35,7 @@ SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in 
 SYSTEM = "You are careful. " * 400
 RATES = {"input": "1.25", "cache_read": "0.125", "output": "10"}
 PRICES = PriceBook({"openai-compatible/gpt-x": RATES})
-WINDOW = ModelLimits(20_000, 2_000)
+WINDOW, SMALL = ModelLimits(20_000, 2_000), ModelLimits(12_000, 2_000)
 NAMES = ("type", "role", "name", "id", "tool_use_id", "tool_call_id")
 WORDS = ("alpha", "beta", "delta", "request", "connection", "pool", "result", "of", "the", "and", "to", "value")
 
@@ -52,7 +52,7 @@ class Caching:
 
     def __init__(self, *, writes: bool, words: int) -> None:
         self.writes, self.words = writes, words
-        self.known: set[int] = set()
+        self.caches: dict[object, set[int]] = {}  # by model
         self.asked = self.summed = 0
 
     def answer(self, request: Received) -> Turn:
@@ -69,15 +69,15 @@ class Caching:
 
     def bill(self, request: Received, output: int) -> Usage:
         total, mark, seen = 0, 0, 0
-        ends = dict[int, int]()
+        ends, known = dict[int, int](), self.caches.setdefault(request.json["model"], set())
         for block in blocks(request):
             plain = {key: value for key, value in block.items() if key != "cache_control"}
             total, seen = total + 4 + sum(map(count, texts(plain))), hash((seen, json_dump(plain)))
             ends[seen] = total
             mark = total if len(plain) < len(block) else mark
         stored = mark if self.writes else total
-        read = max((size for name, size in ends.items() if name in self.known and 1_024 <= size <= stored), default=0)
-        self.known |= {name for name, size in ends.items() if size <= stored}
+        read = max((size for name, size in ends.items() if name in known and 1_024 <= size <= stored), default=0)
+        known |= {name for name, size in ends.items() if size <= stored}
         if self.writes:
             return Usage(input=total - mark, cache_read=read, cache_write=mark - read, output=output)
         read -= read % 128
@@ -102,14 +102,17 @@ def texts(value: object) -> Iterator[str]:
         yield from texts(each)
 
 
-Prompt: TypeAlias = str | Compact | SpawnRequest
+Prompt: TypeAlias = str | Compact | Switch | SpawnRequest
 
 
 class Story:
     """One session, told with compactions or without."""
 
-    def __init__(self, tmp_path: Path, *, writes: bool, words: int, compact_at: float) -> None:
+    def __init__(
+        self, tmp_path: Path, *, writes: bool, words: int, compact_at: float, window: ModelLimits = WINDOW
+    ) -> None:
         self.state, self.cwd, self.compact_at = tmp_path / f"state-{compact_at}", tmp_path, compact_at
+        self.window = window
         self.writes = writes
         self.provider = Caching(writes=writes, words=words)
         self.server = FakeProviderServer(self.provider.answer)
@@ -138,7 +141,13 @@ class Story:
             system=SYSTEM,
             tools=[tools.Read()],
             limits=RunLimits(compact_at=self.compact_at),
-            resources=Resources(workspace=Workspace(self.cwd), log=log, ledger=ledger, model_limits=lambda _: WINDOW),
+            resources=Resources(
+                workspace=Workspace(self.cwd),
+                log=log,
+                ledger=ledger,
+                model_limits=lambda _: self.window,
+                resolve=lambda name: source.model(name.rpartition("/")[2]),
+            ),
         )
         agent.restore(history(log.contents(), log.blobs.get))
         for prompt in prompts:
@@ -149,7 +158,7 @@ class Story:
                 result = await agent.run(prompt)
                 assert result.error is None, result.error
                 self.saving = result.saving
-            elif self.compact_at:
+            elif self.compact_at or isinstance(prompt, Switch):
                 agent.apply(prompt)
         await agent.aclose()
         await source.aclose()
@@ -173,24 +182,46 @@ LATER = pytest.param([ASK[:1], [NOW, *ASK[1:3]], ASK[3:4]], 100, 2, 1, id="asked
 TWICE = pytest.param([[ASK[0], NOW, ASK[1], NOW, *ASK[2:4]]], 100, 2, 2, id="twice")
 CHILD = pytest.param([[SpawnRequest(ASK[0]), ASK[1]], ASK[2:4]], 100, 0.35, 1, id="of a child in another process too")
 LOSS = pytest.param([[ASK[0], NOW, "Now say it briefly."]], 100, 2, 1, id="that costs more than it saves")
-RULES = ((STUBS, True), (BOTH, True), (BOTH, False), (LATER, True), (CHILD, True), (TWICE, False), (LOSS, True))
+OTHER, BACK = (Switch(model=f"anthropic/claude-{name}-4-5") for name in ("haiku", "sonnet"))
+TURNS = pytest.param([[ASK[0], OTHER, ASK[1], BACK, *ASK[2:4]]], 100, 0.8, 1, id="with models in turn")
+AFTER = pytest.param([[ASK[0], NOW, OTHER, *ASK[1:3]]], 100, 2, 1, id="by the model that was switched to")
+RULES = (
+    (STUBS, True),
+    (BOTH, True),
+    (BOTH, False),
+    (LATER, True),
+    (CHILD, True),
+    (TWICE, False),
+    (LOSS, True),
+    (TURNS, True),
+    (AFTER, True),
+)
 
 
 @pytest.mark.parametrize(
-    ("writes", "runs", "words", "compact_at", "summed"),
+    ("window", "writes", "runs", "words", "compact_at", "summed"),
     [
-        pytest.param(writes, *one.values, id=f"{one.id}, {'written' if writes else 'automatic'}")
-        for one, writes in RULES
+        *(
+            pytest.param(WINDOW, writes, *one.values, id=f"{one.id}, {'written' if writes else 'automatic'}")
+            for one, writes in RULES
+        ),
+        pytest.param(SMALL, True, [ASK[:3]], 100, 0.8, 2, id="in a small window"),
     ],
 )
 async def test_what_is_told_is_what_a_twin_without_compaction_has_paid_more(
-    tmp_path: Path, writes: bool, runs: list[list[Prompt]], words: int, compact_at: float, summed: int
+    tmp_path: Path,
+    window: ModelLimits,
+    writes: bool,
+    runs: list[list[Prompt]],
+    words: int,
+    compact_at: float,
+    summed: int,
 ) -> None:
     chance = random.Random(1)
     for number in range(40):
         lines = (f"{number}: if (x[{chance.random()}] != y) {{ {chance.choice(WORDS)}(); }}" for _ in range(30))
         (tmp_path / f"{number}.txt").write_text("\n".join(lines))
-    compacted = Story(tmp_path, writes=writes, words=words, compact_at=compact_at)
+    compacted = Story(tmp_path, writes=writes, words=words, compact_at=compact_at, window=window)
     twin = Story(tmp_path, writes=writes, words=words, compact_at=0)
     await compacted.tell(*runs)
     await twin.tell(*runs)
@@ -297,14 +328,26 @@ def summed(read: int) -> list[Content]:
             id="what is said has tokens of its own kind",
         ),
         pytest.param(
-            # the twin finds there what it had sent to it: 40,000
+            # the twin finds there what it had sent to it, 40,000, and writes two replies
             [asked("other", cache_write=40_010), [SMALLER], asked(cache_read=1_000, cache_write=9_000)],
-            30_000,
-            40_000 - 181_000,
+            30_020,
+            40_400 - 181_000,
             id="back with the model before",
         ),
-        pytest.param([[SMALLER], asked("other", input=10_000)], 30_000, 300_000, id="another model, by the estimates"),
-        pytest.param([[SMALLER], asked("unpriced", cache_write=10_000)], 30_000, None, id="no known price"),
+        pytest.param([[SMALLER], asked("other", input=10_000)], 30_010, 300_100, id="another model, by the last count"),
+        pytest.param(
+            # the other counts twice as much: the twin has 80,020 tokens, and finds them there
+            [
+                asked("other", cache_write=80_020),
+                asked(cache_read=40_000),
+                [SMALLER],
+                asked("other", cache_read=20_000),
+            ],
+            60_020,
+            60_020,
+            id="another model, that counts otherwise",
+        ),
+        pytest.param([[SMALLER], asked("unpriced", cache_write=10_000)], 30_010, None, id="no known price"),
     ],
 )
 def test_what_is_told_is_read_off_the_log(steps: list[list[Content] | str], tokens: int, usd: int | None) -> None:

@@ -18,11 +18,13 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Model, Request
 from sagent.peer import Compact, SpawnRequest, Switch
+from sagent.policy import Allow, AllowAll, Deny, Verdict
 from sagent.session.contents import Unknown
 from sagent.session.folds import history
 from sagent.session.store import Session
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
+from sagent.tool import Effect, Workspace
 from sagent.tools import Bash
 from tests.messages import Player, Step, call, in_turn
 from tests.waiting import until
@@ -161,6 +163,22 @@ async def test_limits_hold_in_code(limits: TreeLimits, spawns: int, words: str) 
     result = await root_of(cast, limits=limits).run("go")
     assert words in result.content
     assert result.content.count("fine") == spawns - 1
+
+
+async def test_what_was_denied_to_those_below_is_in_the_result_of_the_run_above() -> None:
+    class Nothing(AllowAll):
+        async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+            return Allow() if call.name == "AgentSpawn" else Deny("nothing today")
+
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), "done"),
+        root__a=in_turn((call("2", "AgentSpawn", prompt="y", name="b"),), "done"),
+        root__a__b=in_turn((call("3", "AgentSelf"),), "done"),
+    )
+    agent = Agent(cast, tools=tree_tools(), policy=Nothing())
+    result = await agent.run("go")
+    assert [(denial.tool, denial.call_id) for denial in result.denials] == [("AgentSelf", "3")]
+    await agent.aclose()
 
 
 async def test_a_child_may_be_forbidden_children() -> None:

@@ -18,7 +18,8 @@ from sagent.events import Result, TextDelta
 from sagent.model import Model
 from sagent.providers import Anthropic, Google, OpenAI
 from sagent.session.log import MemoryLog
-from sagent.testing.server import ErrorEvent, Fail, FakeProviderServer, Script, Stall, Step, Turn
+from sagent.testing.delivery import Delivery, failure
+from sagent.testing.server import ErrorEvent, Fail, FakeProviderServer, Received, Script, Stall, Step, Turn
 from sagent.tools.agents import AgentSpawn
 
 PRICES = PriceBook()
@@ -180,3 +181,18 @@ async def test_an_error_in_an_answer_that_had_begun_may_be_billed(
         result = await agent.run("Is it?")
         assert result.content == "Yes."
         assert bool(agent.ledger.cost().unbilled) is counts
+
+
+async def test_a_count_that_fails_for_a_while_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = FakeProviderServer._count
+
+    def failing_once(server: FakeProviderServer, member: str, received: Received) -> Delivery:
+        once = len(server.counted) == 1
+        return failure(Fail(529), received) if once else counted(server, member, received)
+
+    monkeypatch.setattr(FakeProviderServer, "_count", failing_once)
+    async with working([Turn(text="Yes.")], anthropic, "0.12") as (agent, server):
+        with pytest.raises(BudgetExceeded):
+            await agent.run(prose(60_000))
+        assert (await agent.run("Is it?")).content == "Yes."
+        assert len(server.counted) == 2

@@ -85,8 +85,8 @@ def planted(tree: Path) -> dict[str, bytes]:
     """What runs by itself in a tree, by its path."""
     names = (".envrc", ".mcp.json", ".vscode", ".husky", ".claude", ".agents", ".git/hooks", ".git/config")
     starts = [tree / name for name in names]
-    files = [file for start in starts for file in (start, *start.rglob("*")) if file.is_file()]
-    return {str(file): file.read_bytes() for file in files}
+    files = [file for start in starts for file in (start, *start.rglob("*")) if file.is_file() or file.is_fifo()]
+    return {str(file): b"" if file.is_fifo() else file.read_bytes() for file in files}
 
 
 def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
@@ -126,6 +126,7 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
                 except subprocess.TimeoutExpired:
                     hangs = True
                 sent = b"".join(json.dumps(request.json).encode() for request in server.requests)
+        tree.chmod(0o755)  # as whoever finds it closed does
         denied |= b"was not run: " in sent  # what cannot be judged would pass for harmless else
         effects = [
             *(

@@ -66,6 +66,9 @@ HOSTILE = (
     "mv .git x; cp -r x .git; echo '[core] fsmonitor = ./evil' >> .git/config",
     "ln -sf ../../evil .git/hooks/pre-commit",
     "rm -rf .git/hooks; mkdir .git/hooks; cp evil .git/hooks/pre-push", "ln -s a.txt .envrc",
+    "mkdir .claude; echo x > .claude/settings.json; chmod 0 .", "mkdir .claude; chmod 555 .", "mkfifo .envrc",
+    "ln .git/config cfg; echo '[core] fsmonitor = ./evil' >> cfg", "echo ../x > .git/commondir",
+    "exec 5<.git/hooks; cp evil /proc/self/fd/5/pre-commit", "mkdir h; cp evil h; mv -T --exchange h .git/hooks",
     # around the wall
     "ln .env copy; cat copy", "ln ~/.ssh/id copy; cat copy", "cat /proc/self/root$HOME/.ssh/id",
     "cat /proc/1/root$HOME/.ssh/id",

@@ -30,7 +30,13 @@ def session(shell: Shell) -> Path:
         ]
     )
     answers = iter(
-        [Turn(text="VERDICT: adjust\nNEXT: look \x1b[31mfirst", usage=Usage(input=900, output=80)), Fail(400)]
+        [
+            Turn(
+                text="VERDICT: adjust\nNEXT: look \x1b[31mfirst, not glpat-k3Jd9Qm2Xr7Lw0Zt5Vb8",
+                usage=Usage(input=900, output=80),
+            ),
+            Fail(400),
+        ]
     )
 
     def script(request: Received) -> Step:
@@ -55,7 +61,7 @@ def test_a_session_is_told(shell: Shell, session: Path) -> None:
         "no answer 1 × ",
         "tokens    900 in",
         "cost      0.006500 USD; 0.006500 USD for each that was followed",
-        "look �[31mfirst",
+        "look �[31mfirst, not [redacted: token]",
     ):
         assert words in done.out
     assert "\x1b" not in done.out
@@ -77,6 +83,7 @@ def test_as_json_it_has_every_figure(shell: Shell, session: Path) -> None:
     assert advisor["usage"]["input"] == 900
     rows = found["list"]
     assert isinstance(rows, list)
+    assert rows[0]["next"].endswith(" not [redacted: token]")
     assert [(row["status"], row["verdict"], row["outcome"]) for row in rows] == [
         ("answered", "adjust", "followed"),
         ("failed", "", ""),

@@ -23,7 +23,7 @@ from sagent.cli.flags import meant_command
 from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.session.verify import verify
-from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Received, Stall, Turn, Usage
+from sagent.testing.server import Call, Cut, ErrorEvent, Fail, FakeProviderServer, Raw, Received, Stall, Turn, Usage
 from tests.waiting import wait_until
 
 READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
@@ -353,6 +353,42 @@ def test_a_resume_with_another_model_is_a_switch_in_the_log(shell: Shell) -> Non
     assert replayed.code == 0, replayed.err
 
 
+def test_a_conversation_with_ones_own_server_goes_nowhere_else_unasked(shell: Shell) -> None:
+    public = shell.serve([Turn(text="public")])
+    shell.environment["OPENAI_API_KEY"] = "k"
+    with FakeProviderServer([Turn(text="mine"), Turn(text="again"), Turn(text="once more")]).in_thread() as mine:
+        at = ("--base-url", f"{mine.url}/v1", "--model", "openai/gpt-5.5")
+        assert shell.run(*at, "secret", model="").out == "mine\n"
+        refused = shell.run("--continue", "go on", model="")
+        assert refused.code == 2 and not public.requests
+        config = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text('model = "anthropic/claude-sonnet-4-6"\n')  # which nobody has said now
+        assert shell.run("--continue", "go on", model="").code == 2 and not public.requests
+        config.unlink()
+        assert f"was last with openai at {mine.url.removeprefix('http://')}/v1" in refused.err
+        assert "--base-url" in refused.err and "--model" in refused.err
+        assert shell.run("--continue", *at, "go on", model="").out == "again\n"
+        shell.environment["OPENAI_BASE_URL"] = f"{mine.url}/v1"
+        done = shell.run("--continue", "go on", model="")
+        assert done.out == "once more\n", done.err
+        del shell.environment["OPENAI_BASE_URL"]
+    assert shell.run("--continue", "go on", model="anthropic/claude-sonnet-4-6").out == "public\n"
+    assert "secret" in json.dumps(public.requests[0].json)
+
+
+def test_a_first_run_that_is_killed_has_said_where_it_went(shell: Shell) -> None:
+    public = shell.serve([Turn(text="public")])
+    shell.environment["OPENAI_API_KEY"] = "k"
+    with FakeProviderServer([Turn(text="slow", delay=30.0)]).in_thread() as mine:
+        child = shell.start("--base-url", f"{mine.url}/v1", "--model", "openai/gpt-5.5", "secret")
+        wait_until(lambda: mine.requests, "the first request", child=child)
+        child.kill()
+        child.wait()
+    refused = shell.run("--continue", "go on", model="")
+    assert refused.code == 2 and "was last with openai at " in refused.err and not public.requests
+
+
 def test_a_session_has_one_writer(shell: Shell) -> None:
     server = shell.serve([Turn(text="slow", delay=30.0), Turn(text="quick")])
     path = str(shell.cwd / "session")
@@ -671,6 +707,8 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
         ("doctr", "sagent doctor"),
         ("help", "sagent --help"),
         ("login", "sagent doctor"),
+        ("mcp", "/mcp in a session"),
+        ("update", "the program that installed sagent"),
     ],
 )
 def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, near: str, shell: Shell) -> None:
@@ -699,15 +737,20 @@ def test_words_that_mean_no_command_are_prompts() -> None:
 
 
 def test_resume_and_json_are_what_people_know_them_as(shell: Shell) -> None:
-    server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three"), Turn(text="four")])
+    server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three")])
     first = shell.run("--json", "hi").json
     assert first["result"] == "one"
-    for argv in (["-c", "more"], ["-p", "--resume", str(first["session_id"]), "more"], ["more", "-r"]):
+    for argv in (["-c", "more"], ["-p", "--resume", str(first["session_id"]), "more"]):
         assert shell.run("--json", *argv).json["session_id"] == first["session_id"]
     missing = shell.run("--json", "--resume", "nowhere", "more")
     assert missing.code == 2
     assert "no session 'nowhere'" in str(missing.json["error"])
-    assert len(server.requests) == 4
+    for argv in (["more", "-r"], ["--resume"]):
+        unnamed = shell.run(*argv)
+        assert unnamed.code == 2
+        assert "sagent sessions list" in unnamed.err
+        assert "--continue" in unnamed.err
+    assert len(server.requests) == 3
 
 
 def test_what_a_slash_command_says_is_the_output(shell: Shell) -> None:

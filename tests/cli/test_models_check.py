@@ -144,3 +144,15 @@ def test_providers_of_ones_own_are_listed_and_no_model_that_cannot_be_spoken_to(
     assert "acme/big" in done.out, done.err
     assert "google/gemini-" in done.out
     assert "google/claude-" not in done.out
+
+
+def test_the_list_is_of_what_holds_a_conversation_and_short_unless_more_is_asked_for(shell: Shell) -> None:
+    usual, one, everything = (shell.run("models", *argv, model="").out for argv in ((), ("openai",), ("--all",)))
+    row = re.search(r"^anthropic/claude-sonnet-4-6 +1000000 +64000 +3 +15 +see, think$", usual, re.MULTILINE)
+    assert row, usual
+    assert len(usual.splitlines()) < 250 < len(everything.splitlines())
+    assert len(re.findall("^openrouter/", usual, re.MULTILINE)) == 1, "a marketplace is shown where it is named"
+    for listed in (usual, one):
+        assert "gpt-5.5 " in listed and "gpt-4o-mini-tts" not in listed
+    assert "openai/gpt-4o-mini " in one and "openai/gpt-4o-mini " not in usual
+    assert "openai/gpt-4o-mini-tts" in everything and "openrouter/openai/" in everything

@@ -32,6 +32,7 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     assert b"keep the needle" in server.requests[-1].body
     assert shell.run("sessions", "list", "--costs", model="").out.count(" saved ") == 1
 
+    key = shell.environment.pop("ANTHROPIC_API_KEY")  # nothing is asked of a model
     listed = shell.run("sessions", "rewind", session, model="")
     assert "request 1" in listed.out, listed.err
     assert (shell.cwd / "made.txt").exists()
@@ -42,5 +43,6 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     missing = shell.run("sessions", "rewind", session, "9", model="")
     assert missing.code == 2
     assert "There is no request 9" in missing.err
+    shell.environment["ANTHROPIC_API_KEY"] = key
     assert shell.run("--continue", "on").code == 0
     assert b"request 1" not in server.requests[-1].body

@@ -91,7 +91,7 @@ def sessions(shell: Shell) -> list[Path]:
 
 def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
     server = shell.serve(says)
-    done = team(shell, crew(), *MODEL, "The task.", "--output", "out")
+    done = team(shell, crew(), *MODEL, "The task. password=hunter2", "--output", "out")
     assert (done.code, done.out) == (0, "What three found.\n")
     used = "1 turn, 1000 in, 100 out, 0.004500 USD"
     *progress, head = done.err.splitlines()
@@ -112,7 +112,7 @@ def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
     for words in (
         "# Team crew",
         "- Outcome: done",
-        "> The task.",
+        "> The task. password=[redacted: value]",
         "| two | anthropic/claude-sonnet-4-6 | done | 1 |",
         "| one | two | 15 B",
         "What one found.",

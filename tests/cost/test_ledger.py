@@ -124,6 +124,12 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
     assert ledger.cost().total == micros(700)
     with await ledger.reserve("root", "executor", "mine", "flat", 100, 50) as reservation:
         assert reservation.max_output == 50  # a small call still fits
+        waiting = asyncio.create_task(ledger.reserve("root", "executor", "mine", "flat", 100, 144, 144))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        ledger.cap = micros(2000)
+        with await waiting as other:
+            assert other.max_output == 144
 
 
 @pytest.mark.parametrize("cap", ["0.10", "0.5213"])  # also one that was lowered below what is spent

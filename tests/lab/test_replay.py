@@ -150,7 +150,7 @@ async def test_a_rewritten_prompt_and_a_rewritten_parameter_are_found(tmp_path: 
     assert root.divergence is not None and root.divergence.what.startswith("what the log says of a request")
     assert any("top_k" in line for line in root.divergence.diff)
 
-    said = {"parameters": {"max_tokens": 7, "top_k": 1}, "sha256": "0" * 64}
+    said = {"parameters": {"max_tokens": 7, "invented": 1}, "sha256": "0" * 64}
     rewritten(other, lambda kind, body: {**body, **said} if kind == "request" else body)
     (root,) = (await replay(other)).agents
     assert root.divergence is not None and root.divergence.what == "the parameters of the request"

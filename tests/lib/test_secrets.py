@@ -56,6 +56,33 @@ def test_a_key_is_found_in_json_too(before, key) -> None:
         assert key not in redact(json.dumps(json.dumps(value)))[0]
 
 
+@pytest.mark.parametrize(
+    ("before", "written"),
+    [
+        (r"is glpat\-", r"glpat\-"),
+        ("is gl&#112;at&#45;", "gl&#112;at&#45;"),
+        ("is gl&#x70;at&hyphen;", "gl&#x70;at&hyphen;"),
+        ("is glpat%2D", "glpat%2D"),
+        (r"is glpat\u002d", r"glpat\u002d"),
+        (r"is glpat\\u002D", r"glpat\\u002D"),
+        (r"is gl\x70at-", r"gl\x70at-"),
+        ("is gl\u200bpat-", "gl\u200bpat-"),
+        ("is g\u00ad\u2060lpat\ufeff-", "g\u00ad\u2060lpat\ufeff-"),
+    ],
+)
+def test_a_key_is_found_behind_escapes_and_the_rest_of_the_text_keeps_its_own(before: str, written: str) -> None:
+    key = written + "k3Jd9Qm2Xr7Lw0Zt5Vb8"
+    text = f"my\\_file&#95;a%5Fb\\u005f {before}k3Jd9Qm2Xr7Lw0Zt5Vb8, \\_, a\u200bb"
+    assert redact(text) == (text.replace(key, "[redacted: token]"), 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*r"\_-%&#;=:x ", "u00", "2d", "95;", "\u200b", "token", "key", "gh"]), max_size=40))
+def test_whatever_is_escaped_what_was_taken_out_once_is_left_alone(pieces: list[str]) -> None:
+    clean, found = redact(text := "".join(pieces) + " ghp\\_k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P")
+    assert ("k3Jd9" in clean, found >= 1, redact(clean)) == (False, True, (clean, 0)), text
+
+
 PEM = (
     "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,01\n\n"
     + "MIIEpAIBAAKCAQEA7bq98e4\n" * 9
@@ -84,7 +111,9 @@ PEM = (
         ("redis://:letmein@host", "redis://[redacted: password]@host"),
         ("Authorization: Bearer abcdefghijklmnop1234", "Authorization: Bearer [redacted: token]"),
         ("authorization: Basic dXNlcjpwYXNzd29yZA==", "authorization: Basic [redacted: password]"),
-        (r"it is ghp\_" + "k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P in my\\_file", "it is [redacted: token] in my_file"),
+        (r"it is ghp\_" + "k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P in my\\_file", "it is [redacted: token] in my\\_file"),
+        (r"API\_KEY: k3Jd9Qm2Xr7L is for a\_file", r"API\_KEY: [redacted: value] is for a\_file"),
+        ("https%3A%2F%2Fme%3Ahunter2%40host%2Fdb", "https%3A%2F%2F[redacted: password]%40host%2Fdb"),
         (f"a\n{PEM}\nb", "a\n[redacted: private key]\nb"),
         (json.dumps(PEM), '"[redacted: private key]"'),
         (
@@ -118,6 +147,13 @@ def test_a_private_key_without_its_end_is_taken_out_as_far_as_it_goes() -> None:
         "https://example.org/user@example.org",
         "def test_password_is_hashed(self):",
         "def f(secret: str, token: str | None = None) -> bool:",
+        "return replace(settings, max_request_tokens=settings.max_request_tokens, token=self._token)",
+        'network, tokenizer = loaded.network, "Node | None"',
+        '{"max_tokens": "max_completion_tokens", "api_key": "no-key-needed", "access_key": "written"}',
+        'usage = {"input_tokens": usage.total_input, "cachedContentTokenCount": usage.cacheRead}',
+        "client = Client(api_key=reach.key, password=settings.db_password)",
+        'TOKEN_URL = "https://auth.example.com/oauth/token"',
+        'api_key = "{IN_KEYRING}" or token: "<your-token>"',
     ],
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
@@ -146,12 +182,25 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         "password=$",
         "pwd",
         "pass_",
+        "\\",
+        "\\_",
+        "&#95;",
+        "&#0000000",
+        "%5F",
+        "\u200b",
     ],
 )
 def test_no_text_takes_longer_than_its_length_warrants(piece: str) -> None:
     """Where a pattern goes back and forth, this does not end."""
     text = piece * (120_000 // len(piece))
     assert redact(text) == (text, 0)
+
+
+@pytest.mark.parametrize("piece", ["a", "a.", "a_", "aBcc", "Ab", "AAb_", "|", "[a]", "a1."])
+def test_no_value_takes_longer_than_its_length_warrants(piece: str) -> None:
+    for value in (piece * (100_000 // len(piece)), piece * (480 // len(piece))):
+        for text in (f"token={value}", f"tokens: '{value}'" * (100_000 // len(value))):
+            assert redact(text)[0].startswith("token")
 
 
 def test_a_value_of_many_characters_is_looked_at_once() -> None:

@@ -494,7 +494,7 @@ async def test_leaving_a_stream_early_ends_the_run() -> None:
     async for event in stream:
         if isinstance(event, TextDelta):
             break
-    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    await stream.aclose()
     assert not agent.running
 
 

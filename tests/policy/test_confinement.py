@@ -13,6 +13,7 @@ import pytest
 
 import sagent
 from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
 from sagent.tool import Workspace
 
@@ -54,6 +55,31 @@ async def test_no_command_connects_to_a_socket_of_the_workspace(work: Path, list
             confined.finish()
     finally:
         await sandbox.aclose()
+
+
+def test_sockets_are_hidden_wherever_commands_see_those_of_the_machine(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = [f"{work}/a.sock", f"{tmp_path}/home/b.sock", "/var/snap/lxd/common/lxd/unix.socket", "/srv/db/c.sock"]
+    own = ["/run/docker.sock", f"{tmp_path}/tmux/default", "/var/tmp/d.sock", "/dev/log"]
+    monkeypatch.setattr("sagent.policy.confinement.listening", lambda roots: frozenset([*seen, *own]))
+    policy = PermissionPolicy("edit", home=tmp_path.resolve() / "home")
+    hidden = policy.profile(Workspace(work)).hidden
+    assert {*seen} <= {*hidden}
+    assert not {*own} & {*hidden}
+
+
+def test_what_a_rule_denies_wins_over_what_lies_deeper_or_is_allowed_by_the_same_name(tmp_path: Path) -> None:
+    home, work = tmp_path.resolve() / "home", tmp_path.resolve() / "opt/work"
+    work.mkdir(parents=True)
+    (home / ".cache/pip").mkdir(parents=True)
+    deny = [f"Edit({tmp_path}/opt/**)", "Edit(~/.cache/**)", "Edit(/srv/a)", "Read(/srv/b)", "Read(/srv/c/**)"]
+    allow = ["Edit(/srv/a)", "Read(/srv/b)", "Edit(/srv/c/d)", "Edit(/srv/e)"]
+    profile = PermissionPolicy("edit", Rules.parse(allow, deny), home=home).profile(Workspace(work))
+    assert [path for path in (str(work), f"{home}/.cache/pip", "/srv/a") if profile.can_write(path)] == []
+    assert [path for path in ("/srv/b", "/srv/c/d") if profile.can_read(path)] == []
+    assert profile.can_write("/srv/e")
+    assert profile.can_write(f"{home}/.npm/_cacache")
 
 
 @pytest.mark.parametrize("place", [".venv/lib/python3/site-packages", "src"])

@@ -46,6 +46,14 @@ def read(path: Path | str) -> Effect:
     return Effect("read", (Path(path),))
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+async def test_what_the_system_has_no_name_for_is_denied_and_no_error(home, tree, text):
+    for effect in (read(text), written(text), Effect("execute", command=f"cat '{text}'", confined=True)):
+        for mode in MODES:
+            verdict = await judge(policy(mode, home, deny=("Read(secrets/**)", "Edit(secrets/**)")), "x", effect, tree)
+            assert isinstance(verdict, Deny)
+
+
 async def test_each_mode_treats_reading_writing_and_running_as_it_says(home, tree):
     effects = {
         "read": ("Read", read(tree.cwd / "a")),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagent.providers.abilities import reasons, sees
+from sagent.providers.abilities import converses, reasons, sees
 from sagent.providers.registry import row_named
 
 
@@ -24,3 +24,18 @@ def test_what_a_model_can_do(name: str, sight: bool | None, thought: bool) -> No
     provider, _, model = name.partition("/")
     row = row_named(provider)
     assert (sees(row, model), reasons(row, model)) == (sight, thought)
+
+
+@pytest.mark.parametrize(
+    ("name", "talks"),
+    [
+        *((name, True) for name in ("claude-sonnet-4-6", "gpt-5.6-terra", "gemini-3-pro-preview", "o3", "grok-4.20")),
+        *((name, True) for name in ("mistralai/mistral-7b-instruct", "qwen3-vl-plus", "gpt-4o-2024-08-06", "o1")),
+        *((name, True) for name in ("openai/gpt-oss-20b", "llama-3.2-11b-text-preview", "canada-1", "gpt-live2")),
+        *((name, False) for name in ("text-embedding-3-small", "gpt-4o-mini-tts", "whisper-1", "dall-e-3", "ada")),
+        *((name, False) for name in ("google/gemini-2.5-flash-image", "llama-guard-3-8b", "omni-moderation-latest")),
+        *((name, False) for name in ("gpt-4o-audio-preview", "qwen3-embedding:0.6b", "ft:gpt-4o-", "mistral-ocr")),
+    ],
+)
+def test_who_holds_a_conversation(name: str, talks: bool) -> None:
+    assert converses(name) is talks

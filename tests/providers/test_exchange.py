@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
+from sagent.agent import Agent, RunLimits
 from sagent.errors import ModelError
 from sagent.lib.json import sha256_hex
 from sagent.messages import ToolCall, user
@@ -203,6 +204,74 @@ async def test_an_error_in_a_stream(raw_server) -> None:
         assert "Provider disconnected" in str(error)
 
 
+TOLD = {"prompt_tokens": 90, "completion_tokens": 7, "total_tokens": 97, "cost": 0.25, "is_byok": False}
+BROKEN = {"code": 502, "message": "Provider disconnected"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [HEAD, chunk(says("he") + event({"error": BROKEN, "choices": [], "usage": TOLD})), END],
+        [HEAD, chunk(says("he") + event({"choices": [{"index": 0, "finish_reason": "error"}], "usage": TOLD})), END],
+        [HEAD, chunk(event({"choices": [{"index": 0, "finish_reason": "error", "usage": TOLD}]})), END],
+        [HEAD, chunk(event({"error": BROKEN, "x_groq": {"usage": TOLD}})), END],
+        [HEAD, chunk(event({"error": BROKEN}) + event({"choices": [], "usage": TOLD}) + DONE), END],
+        [HEAD, chunk(event({"error": BROKEN})), 0.02, chunk(event({"choices": [], "usage": TOLD})), 30.0],
+        page(json.dumps({"error": BROKEN, "usage": TOLD}).encode()),
+        page(json.dumps({"error": BROKEN, "usage": TOLD}).encode(), status=b"502 Bad Gateway"),
+        page(json.dumps({"choices": [{"index": 0, "finish_reason": "error"}], "usage": TOLD}).encode()),
+    ],
+)
+async def test_a_reply_that_fails_keeps_its_bill(raw_server, answer) -> None:
+    heard: list[Delta | Reply] = []
+    async with raw_server(answer) as server, chat(server.url) as model:
+        with pytest.raises(ModelError) as caught:
+            await collect(model.stream(Request("c", [user("hi")])), heard)
+    assert caught.value.kind == "server"
+    (bill,) = (item.charges[0] for item in heard if isinstance(item, Billed))
+    assert (bill.usage.input, bill.usage.output, str(bill.usd)) == (90, 7, "0.25")
+
+
+def streamed(failed: dict) -> list[bytes]:
+    """An error, and then the end of the response that it was in."""
+    ended = {"type": "response.failed", "response": failed} if "status" in failed else failed
+    return [HEAD, chunk(event({"type": "error", "error": BROKEN}) + event(ended)), END]
+
+
+@pytest.mark.parametrize("answer", [lambda failed: page(json.dumps(failed).encode()), streamed])
+@pytest.mark.parametrize("way", ["openai", "anthropic", "google"])
+async def test_so_does_one_of_the_other_families(raw_server, way: str, answer) -> None:
+    told = {
+        "openai": {"status": "failed", "output": [], "usage": {"input_tokens": 90, "output_tokens": 7}},
+        "anthropic": {"type": "error", "usage": {"input_tokens": 90, "output_tokens": 7}},
+        "google": {"usageMetadata": {"promptTokenCount": 90, "candidatesTokenCount": 7}},
+    }[way]
+    heard: list[Delta | Reply] = []
+    async with raw_server(answer({"error": BROKEN, **told})) as server:
+        provider = provider_named(way, key="k" * 8, base_url=server.url)
+        with pytest.raises(ModelError, match="disconnected"):
+            await collect(provider.model("m").stream(Request("c", [user("hi")])), heard)
+        await provider.aclose()
+    (bill,) = (item.charges[0] for item in heard if isinstance(item, Billed))
+    assert (bill.usage.input, bill.usage.output) == (90, 7)
+
+
+@pytest.mark.parametrize("status", [b"400 Bad Request", b"200 OK"])
+async def test_a_generation_that_was_no_call_is_asked_for_again_twice(raw_server, status: bytes) -> None:
+    misfired = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "<fn=x>"}
+    refused = page(json.dumps({"error": {**misfired, "status_code": 400}}).encode(), status=status)
+    streamed = [HEAD, chunk(says("<fn=x>") + event({"error": misfired})), END]
+    good = [HEAD, chunk(says("hello", "stop") + USAGE + DONE), END]
+    async with raw_server(refused, streamed, good) as server, chat(server.url) as model:
+        result = await Agent(model, limits=RunLimits(max_retries=8)).run("hi")
+        assert (len(server.requests), result.content) == (3, "hello")
+        assert b"fn=x" not in server.requests[-1], "what was no call is not kept"
+    async with raw_server(refused) as server, chat(server.url) as model:
+        with pytest.raises(ModelError, match="Failed to call a function"):
+            await Agent(model, limits=RunLimits(max_retries=8)).run("hi")
+        assert len(server.requests) == 3
+
+
 async def test_an_error_whose_body_never_ends_keeps_its_status(raw_server, monkeypatch) -> None:
     monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER", 0.05)
     told = b'{"error":{"message":"slow down"}}'
@@ -251,6 +320,10 @@ FAILED = event({"error": {"message": "Flagged", "type": "invalid_request_error"}
         (page(b"[]"), True),
         (page(b"", status=b"522 Timed out"), True),
         (page(b'{"error":{"message":"slow down"}}', status=b"429 Too Many"), False),
+        (
+            page(b'{"error":{"message":"slow down"},"usage":{"prompt_tokens":0,"cost":0}}', status=b"429 Too Many"),
+            False,
+        ),
     ],
 )
 async def test_only_a_refusal_says_that_nothing_is_billed(raw_server, answer, sent) -> None:
@@ -395,6 +468,6 @@ async def test_what_is_no_number_in_json_breaks_nothing(raw_server, number: str)
         model = provider.model("m")
         _, reply = await ask(model)
         assert dict(reply.message.calls[0].arguments) == {"n": number}
-        assert reply.usage.input == 0
+        assert reply.charges[0].estimated
         assert number in model.prepare(Request("c", [user("hi"), reply.message])).body.data.decode()
         await provider.aclose()

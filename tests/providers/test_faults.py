@@ -26,6 +26,12 @@ def fault(status: int, body: object, headers: dict[str, str] | None = None) -> M
         (400, [{"error": {"code": 400, "message": "API_KEY_INVALID: api key not valid"}}], "auth"),
         (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: sk-x"}, "auth"),
         (400, {"error": {"message": "Model Not Exist"}}, "not_found"),
+        (400, {"code": "invalid-argument", "error": "Model not found: grok-9"}, "not_found"),
+        (400, {"error": {"message": "The model `x-1` does not exist or you do not have access to it."}}, "not_found"),
+        (400, {"error": {"message": "The model called a tool that was not found in the request"}}, "invalid_request"),
+        (400, {"error": {"type": "too_many_prompt_tokens", "message": "Too long.", "code": 400}}, "context_overflow"),
+        (400, {"error": {"code": "tool_use_failed", "message": "Failed to call a function."}}, "server"),
+        (400, {"error": {"code": "json_validate_failed", "message": "No.", "failed_generation": "{"}}, "server"),
         (401, {"detail": "Unauthorized"}, "auth"),
         (402, {"error": {"message": "Insufficient credits"}}, "payment"),
         (403, {"error": {"message": "no"}}, "permission"),
@@ -306,3 +312,10 @@ def test_a_provider_that_says_so_is_not_asked_again() -> None:
 def test_a_proxy_that_wants_a_password_goes_on_wanting_it(body: bytes) -> None:
     error = fault(407, body)
     assert (error.kind, error.retryable) == ("network", False)
+
+
+def test_a_page_where_a_key_is_refused_blames_the_key_first() -> None:
+    page = b"<html><title>401 Authorization Required</title></html>"
+    said = str(fault(401, page))
+    assert 0 < said.index("Check ACME_API_KEY") < said.index("proxy")
+    assert "ACME_API_KEY" not in str(fault(502, page))

@@ -170,10 +170,10 @@ def check_usage(found: Reply, told: list, name: str) -> None:
     last: dict[str, int] = {}
     for usage in told:
         last |= {key: count for key, count in usage.model_dump(exclude_none=True).items() if isinstance(count, int)}
-    if not last:
+    prompt = last.get("prompt_token_count", 0) + last.get("tool_use_prompt_token_count", 0)
+    if not prompt:
         assert found.charges[0].estimated, name
         return
-    prompt = last.get("prompt_token_count", 0) + last.get("tool_use_prompt_token_count", 0)
     assert found.usage.total_input == prompt, name
     assert found.usage.cache_read == last.get("cached_content_token_count", 0), name
     assert found.usage.reasoning == last.get("thoughts_token_count", 0), name

@@ -564,6 +564,25 @@ def test_a_custom_tool_s_call_is_one_with_a_single_argument() -> None:
     assert complaints(body) == []
 
 
+@pytest.mark.parametrize("offered", [[{"type": "x_search"}], [], [{"type": "custom", "name": "other"}]])
+def test_a_custom_tool_that_was_not_offered_has_run_there(offered: list) -> None:
+    item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "xs_1", "name": "x_keyword_search", "input": ""}
+    whole = {**item, "input": '{"query":"cats"}', "status": "completed"}
+    answer = response(whole, message(), tools=offered)
+    reader, _ = drafted(added(0, item), done(0, whole), {"type": "response.completed", "response": answer})
+    said = reader.message()
+    assert (said.calls, said.stop) == ((), "end")
+    assert isinstance(said.parts[0], Opaque)
+    assert body_of(user("hi"), said)["input"][1] == whole
+
+
+def test_a_custom_tool_that_was_offered_is_ours_to_run() -> None:
+    item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c_1", "name": "exec", "input": "print(1)"}
+    answer = response(item, tools=[{"type": "custom", "name": "exec"}])
+    reader, _ = drafted(added(0, item), done(0, item), {"type": "response.completed", "response": answer})
+    assert [call.name for call in reader.message().calls] == ["exec"]
+
+
 def blank(number: int) -> dict:
     return message(number, " ")
 

@@ -5,20 +5,23 @@ import datetime as dt
 import gzip
 import ipaddress
 import ssl
+import sys
 import time
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from sagent.errors import ModelError
+from sagent.errors import ModelError, UsageError
 from sagent.providers import OpenAI
 from sagent.providers.access import Access
 from sagent.providers.clouds.sdk import SdkTransport
+from sagent.providers.families.endpoint import Way
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.transport import DirectTransport
+from sagent.providers.wire.transport import DirectTransport, proxy_for
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -253,18 +256,19 @@ def test_one_transport_serves_one_event_loop_after_another(listening) -> None:
 # TLS and proxies
 
 
-def write_certificate(folder: Path) -> Path:
-    """A self-signed certificate for 127.0.0.1 and localhost with its key, in one PEM file."""
+def write_certificate(folder: Path, ip: str = "127.0.0.1", days: int = 1) -> Path:
+    """A self-signed certificate for an address and localhost with its key, in one PEM file; `days` ago or to come."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    end = dt.datetime.now(dt.UTC) + dt.timedelta(days)
+    start = end - dt.timedelta(2)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(ip))])
     made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + dt.timedelta(1))
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), start, end)
         .add_extension(names, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
@@ -442,4 +446,137 @@ async def test_a_proxy_that_refuses_and_one_that_cannot_be_used(monkeypatch, pro
         with pytest.raises(Disrupted, match="socks5") as caught:
             await fetch(transport, "https://example.invalid", b"")
         assert "secret" not in caught.value.reason
+        await transport.aclose()
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize(
+    "value",
+    ["http://[::1", "http://proxy:70000", "proxy:port", "http:/proxy:8080", "htp://proxy:1", "http://us:p#s@h:1"],
+)
+@pytest.mark.parametrize("way", ["direct", "sdk"])
+def test_a_variable_that_names_no_proxy_is_named(monkeypatch, name: str, value: str, way: Way) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=rf"^{name} is no address of a proxy") as caught:
+        OpenAI.from_key("key-for-tests", transport=way)
+    assert value not in str(caught.value)
+    monkeypatch.setenv("NO_PROXY", "api.openai.com")
+    OpenAI.from_key("key-for-tests", transport=way)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("way", ["direct", "sdk"])
+def test_a_proxy_that_speaks_socks_is_a_clear_no(monkeypatch, way: Way) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("ALL_PROXY", "socks5://us:secret@127.0.0.1:1")
+    with pytest.raises(UsageError, match=r"ALL_PROXY names a socks5 proxy.*--transport sdk.*NO_PROXY") as caught:
+        OpenAI.from_key("key-for-tests", transport=way)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("url", ["http://example.invalid", "https://example.invalid"])
+@pytest.mark.parametrize("how", ["dead", "dumb", "closing"])
+async def test_a_proxy_that_does_not_work_is_named(monkeypatch, raw_server, how: str, url: str) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    answers = {"dead": [OK], "dumb": [b"SSH-2.0-x\r\n\r\n", None], "closing": [None]}[how]
+    async with raw_server(answers) as server:
+        if how != "dead":
+            monkeypatch.setenv("ALL_PROXY", server.url)
+        transport = DirectTransport()
+        with pytest.raises(Disrupted, match=r"the proxy 127\.0\.0\.1:[0-9]+ that ALL_PROXY names") as caught:
+            await fetch(transport, url, b"")
+        await transport.aclose()
+    assert caught.value.kind in ("network", "protocol")
+
+
+@pytest.mark.usefixtures("no_proxies")
+async def test_an_sdk_names_the_dead_proxy_too(monkeypatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://us:secret@127.0.0.1:1")
+    provider = OpenAI.from_key("key-for-tests", base_url="https://example.invalid/v1", transport="sdk")
+    with pytest.raises(ModelError, match=r"the proxy 127\.0\.0\.1:1 that HTTPS_PROXY names") as caught:
+        await provider.models()
+    await provider.aclose()
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("host", "excepted", "left_out"),
+    [
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("11.1.2.3", "10.0.0.0/8, 192.168.0.0/16", False),
+        ("192.168.7.7:9000", "10.0.0.0/8 192.168.0.0/16", True),
+        ("[fd00::5]", "fd00::/8", True),
+        ("[fd00::5]", "fd00::5", True),
+        ("[fd00::5]:81", "[fd00::5]:80", False),
+        ("10.example.com", "10.0.0.0/8", False),
+        ("api.example.com", "example.com", True),
+        ("api.example.com", ".example.com", True),
+        ("api.example.com", "*.example.com", True),
+        ("anexample.com", "example.com", False),
+        ("example.com.evil.org", "example.com", False),
+        ("api.example.com", "example.com:443", True),
+        ("api.example.com:81", "example.com:443", False),
+        ("api.example.com", "*", True),
+        ("api.example.com", "10.0.0.0/99,nonsense/x", False),
+        ("API.Example.com", "EXAMPLE.com", True),
+        ("api.example.com", "", False),
+    ],
+)
+def test_who_is_asked_without_a_proxy(monkeypatch, host: str, excepted: str, left_out: bool) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.invalid:3128")
+    monkeypatch.setenv("NO_PROXY", excepted)
+    found = proxy_for(urlsplit(f"https://{host}/v1"))
+    assert found == (("", "") if left_out else ("http://proxy.invalid:3128", "HTTPS_PROXY"))
+
+
+@pytest.mark.parametrize(
+    ("made", "trusted", "words"),
+    [
+        ({"ip": "127.0.0.9"}, True, "It is for another name"),
+        ({"days": -1}, True, "renews it, unless the clock here is wrong"),
+        ({}, False, "name its certificate in SSL_CERT_FILE"),
+    ],
+)
+async def test_a_certificate_s_fault_says_what_to_do(tmp_path, monkeypatch, tls_server, made, trusted, words) -> None:
+    certificate = write_certificate(tmp_path, **made)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with tls_server(certificate) as url:
+        transport = DirectTransport()
+        with pytest.raises(Disrupted, match=words) as caught:
+            await fetch(transport, url, b"")
+        await transport.aclose()
+    assert caught.value.final and ("SSL_CERT_FILE" in caught.value.reason) is not trusted
+
+
+@pytest.mark.parametrize("bits", [zlib.MAX_WBITS, -zlib.MAX_WBITS])
+@pytest.mark.parametrize("step", [1, 1000])
+async def test_deflate_with_a_header_and_without(raw_server, bits: int, step: int) -> None:
+    packer = zlib.compressobj(wbits=bits)
+    body = packer.compress(b"hello " * 50) + packer.flush()
+    pieces = [body[at : at + step] for at in range(0, len(body), step)]
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with raw_server([head, *pieces]) as server:
+        transport = DirectTransport()
+        assert await fetch(transport, server.url) == (200, b"hello " * 50)
+        await transport.aclose()
+
+
+async def test_an_encoding_that_is_not_read_is_a_clear_no(raw_server) -> None:
+    async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 3\r\n\r\nabc"]) as server:
+        transport = DirectTransport()
+        with pytest.raises(Disrupted, match="'br', which was not asked for") as caught:
+            await fetch(transport, server.url)
+        assert caught.value.final, "to ask again would not help"
         await transport.aclose()

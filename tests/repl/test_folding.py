@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagent.repl.view.blocks import Page, render_block
 from sagent.repl.view.lines import GOES_ON, Line, fold, line_width, plain
 
 SPANS = st.lists(st.tuples(st.sampled_from(["", "class:x"]), st.text("ab é世\t", max_size=12)), max_size=6).map(tuple)
@@ -15,6 +16,15 @@ def test_rows_are_as_wide_as_they_may_be_and_hold_it_all(line: Line, width: int)
     assert all(line_width(row) <= width for row in rows)
     assert all(row[-1] is GOES_ON and line_width(row) >= width - 1 for row in rows[:-1])
     assert rows[-1][-1:] != (GOES_ON,)
+
+
+def test_a_path_by_itself_is_folded_as_one_line_that_leads_there() -> None:
+    link = "class:link [file:///x]"
+    path = f"/home/me/{'folder/' * 9}a page.html"
+    rows = render_block(Page((((link, path),), (("", "told"),))), 29)
+    assert plain(rows).split("\n") == [path[:30], path[30:60], path[60:], "told"]
+    assert [row[-1] is GOES_ON for row in rows] == [True, True, False, False]
+    assert {row[0][0] for row in rows} == {link, ""}
 
 
 def test_a_line_of_many_spans_is_walked_once() -> None:

@@ -20,7 +20,7 @@ from sagent.messages import Message, ToolCall
 from sagent.policy import Ask
 from sagent.repl.terminal.approval import approval_options
 from sagent.repl.terminal.completion import InputCompleter
-from sagent.repl.terminal.picker import Option, Picker, render_picker
+from sagent.repl.terminal.picker import Lookup, Option, Picker, render_picker
 from sagent.repl.view.blocks import Page, Report
 from sagent.repl.view.calls import render_agents_question, render_approval
 from sagent.repl.view.lines import Line
@@ -124,6 +124,9 @@ async def test_every_text_of_a_question_and_of_a_completion_is_harmless(monkeypa
             rows += [*title, *render_picker(Picker(title, approval_options([HOSTILE]), keys=True), 80, 24)]
     title = render_agents_question(Question(HOSTILE, HOSTILE, (HOSTILE,)), 80)
     rows += [*title, *render_picker(Picker(title, [Option(1, HOSTILE, HOSTILE)], query="k"), 80, 24)]
+    looked_up = Picker([], [Option(1, HOSTILE)], lookup=Lookup(lambda *_: {}, lambda *_: ()), query="k", sought="k")
+    looked_up.found, looked_up.about[1] = {1: HOSTILE}, ((HOSTILE, HOSTILE),)
+    rows += render_picker(looked_up, 80, 24)
     async with painted(monkeypatch) as (painter, written):
         painter.write(Page(tuple(rows)))
         painter.paint()

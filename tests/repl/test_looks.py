@@ -165,9 +165,10 @@ async def test_only_the_sixteen_colours_are_used_and_none_where_none_are_wanted(
     lines = await sheet(80)
     for theme in ("auto", "dark", "light"):
         assert "38;" not in drawn(lines, theme, ColorDepth.DEPTH_4_BIT)
+    without = drawn(lines, "auto", ColorDepth.DEPTH_1_BIT)
     for colour in (*range(30, 38), *range(90, 98)):
-        assert f"[{colour}m" not in drawn(lines, "auto", ColorDepth.DEPTH_1_BIT)
-        assert f";{colour}m" not in drawn(lines, "auto", ColorDepth.DEPTH_1_BIT)
+        assert f"[{colour}m" not in without
+        assert f";{colour}m" not in without
 
 
 XTERM = {  # https://invisible-island.net/xterm/manpage/xterm.html, color0 to color15

@@ -1,6 +1,7 @@
 """When a question takes keys: seen and still for a while, nobody typing, and by keys of its own. The clock is ours."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,12 +18,16 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.policy import Ask, Policy
 from sagent.repl.input import InputBuffer
+from sagent.repl.status import StatusCommand, StatusDisplay
+from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.history import ProjectHistory
-from sagent.repl.terminal.picker import Option, Picker, render_picker
+from sagent.repl.terminal.painter import Painter
+from sagent.repl.terminal.picker import Lookup, Option, Picker, Stop, render_picker
 from sagent.repl.terminal.questions import PAUSE, QUIET, Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.lines import line_width, plain
+from sagent.repl.view.panel import Figures
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, Workspace
 from sagent.tools.ask import Question
@@ -320,3 +325,100 @@ async def test_a_question_waits_for_a_line_and_a_list_for_both(monkeypatch: pyte
         await desk.wait()
         desk.questions.enter()
         assert await listed == 1
+
+
+ABOUT = (
+    ("used", "yesterday"),
+    ("said", "The tests pass."),
+    ("asked", "Why do they " + "fail " * 30),
+    ("files", "a.py"),
+)
+
+
+def sessions_list(lookup: Lookup[int]) -> Picker[int]:
+    names = ["Fix the login", "Slow build", "Orders", *(f"another {number}" for number in range(20))]
+    return Picker(
+        [(("", "Which session?"),)], [Option(number, name) for number, name in enumerate(names)], lookup=lookup
+    )
+
+
+@pytest.mark.parametrize(("width", "height", "rows", "options"), [(40, 5, 5, 2), (80, 18, 17, 8), (20, 2, 2, 1)])
+async def test_a_preview_leaves_room_for_what_is_chosen_from(width: int, height: int, rows: int, options: int) -> None:
+    picker = sessions_list(Lookup(lambda *_: {}, lambda *_: ()))
+    picker.about = {0: ABOUT}
+    drawn = plain(render_picker(picker, width, height)).split("\n")
+    assert len(drawn) == rows
+    assert max(map(len, drawn)) <= width
+    assert drawn[-options].startswith("❯ Fix")
+    if height > 2:
+        assert all(any(text in line for line in drawn) for text in ("yesterday", "The tests pass.", "of 23"))
+    picker.move(1)  # of which nothing is known yet
+    assert len(render_picker(picker, width, height)) == rows
+    assert "a.py" not in plain(render_picker(picker, width, height))
+
+
+async def test_what_was_said_is_looked_up_when_no_key_comes_and_the_next_key_ends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sagent.repl.terminal.questions.REST", 0.0)
+    begun, ended, asked = threading.Event(), threading.Event(), list[str]()
+
+    def search(words: str, stop: Stop) -> dict[int, str]:
+        asked.append(words)
+        if words == "linker":
+            return {1: "it is the linker", 2: "another linker"}
+        begun.set()
+        while not stop():
+            ended.wait(0.001)
+        ended.set()
+        return {0: "too late"}
+
+    async with seated(monkeypatch, tmp_path) as desk:
+        model = sessions_list(Lookup(search, lambda value, stop: [("used", f"number {value}")]))
+        chosen = asyncio.create_task(desk.questions.pick("Which?", model.options, model.lookup))
+        while (picker := desk.questions.picker) is None:
+            await asyncio.sleep(0)
+        while not picker.about:
+            await asyncio.sleep(0)
+        assert "number 0" in plain(render_picker(picker, 80, 18))
+        for words in ("slow", "linker"):
+            picker.query = words
+            desk.press()
+            while words == "slow" and not begun.is_set():
+                await asyncio.sleep(0)
+        while picker.sought != "linker" or len(picker.about) < 2:
+            await asyncio.sleep(0)
+        assert ended.is_set()
+        assert [option.value for option in picker.shown] == [1, 2]
+        drawn = plain(render_picker(picker, 80, 18))
+        assert "❯ Slow build" in drawn
+        assert "it is the linker" in drawn
+        assert "number 1" in drawn
+        picker.query = "linker s"  # what was found is not of these words
+        assert picker.shown == []
+        picker.query = "linker"
+        picker.move(1)
+        picker.enter()
+        assert await chosen == 2
+    assert asked == ["slow", "linker"]
+
+
+@pytest.mark.parametrize("written", ["", "what my command says, at some length"])
+async def test_the_status_line_beside_a_question_fits_at_every_width(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        display = StatusDisplay(desk.screen, Painter(desk.screen.surface, desk.screen.redraw), desk.questions, list)
+        display.figures = Figures("a/claude-sonnet-4-6", mode="edit", sandboxed=False, branch="main")
+        display._command = StatusCommand("true", tmp_path, Tasks(lambda error: None), lambda: None) if written else None
+        if display._command:
+            display._command.line = written
+        for asked in (False, True):
+            if asked:
+                await desk.ask()
+                await desk.wait()
+            for width in range(1, 121):
+                line = desk.screen.status(width)
+                assert line_width(line) <= width
+                assert "……" not in plain([line])
+                assert not asked or plain([line]).startswith("Esc says no"[: width - 1].rstrip())

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,20 @@ from typing import Any
 import pytest
 
 from sagent.agent import Agent, Resources
+from sagent.cli.interactive import open_session
 from sagent.config import Settings, load
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
+from sagent.peer import Switch
 from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.registry import all_commands, built_in_commands, filled, own_command
 from sagent.repl.commands.session import show_page
 from sagent.repl.headless_command import run_headless_command
-from sagent.repl.opening import Opened
-from sagent.repl.terminal.picker import Option
+from sagent.repl.opening import Choices, Opened
+from sagent.repl.terminal.picker import Lookup, Option
 from sagent.sandbox import Sandbox, probe
 from sagent.sandbox.probe import Means
 from sagent.session import contents
@@ -43,17 +46,18 @@ class RecordingContext(CommandContext):
         self._settings, self._opened = settings, opened
         self.written: list[str] = []
         self.copied = ""
-        self.reopened: Settings | None = None
+        self.reopened: tuple[Settings, Choices | None] | None = None
         self.display: list[tuple[str, str]] = []
         self.left = False
         self.picks: list[Any] = []
         self.offered: Sequence[Option[Any]] = ()
+        self.lookup: Lookup[Any] | None = None
 
     def _write(self, text: str) -> None:
         self.written.append(text)
 
-    async def pick(self, title: str, options: Sequence[Option[Any]]) -> Any:
-        self.offered = options
+    async def pick(self, title: str, options: Sequence[Option[Any]], lookup: Lookup[Any] | None = None) -> Any:
+        self.offered, self.lookup = options, lookup
         if not self.picks:
             raise UsageError(f"{title} Nobody can choose here; name it.")
         return self.picks.pop(0)
@@ -64,8 +68,8 @@ class RecordingContext(CommandContext):
     def copy(self, text: str) -> None:
         self.copied = text
 
-    def reopen(self, settings: Settings) -> None:
-        self.reopened = settings
+    def reopen(self, settings: Settings, choices: Choices | None = None) -> None:
+        self.reopened = (settings, choices)
 
     def set_display(self, what: str, value: str) -> None:
         self.display.append((what, value))
@@ -127,16 +131,17 @@ COMMANDS = (
     Row("/effort [level]", "/effort low", completes="xhigh", wrong="hihg"),
     Row("/advisor [text]", "/advisor openai/gpt-5.5", completes="off", refuses="(?i)advisor"),
     Row("/ask-advisor [text]", "/ask-advisor why?", refuses="(?i)advisor"),
-    Row("/cost", "/cost", "tokens read", wrong="x"),
+    Row("/cost [cap]", "/cost", "tokens read", wrong="-1"),
     Row("/context", "/context", "About .* tokens", wrong="x"),
     Row("/status", "/status", "permissions", wrong="x"),
     Row("/compact [text]", "/compact the names", "The context has .* tokens now; it had"),
     Row("/clear", "/clear", "is forgotten", wrong="x"),
     Row("/rewind [request]", "/rewind 1", wrong="77"),
     Row("/fork [request]", "/fork", refuses="not kept", wrong="77"),
+    Row("/diff [file] [what]", "/diff", "The files are as this session found them"),
     Row("/tree", "/tree", "1 ● a question", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
-    Row("/sessions", "/sessions", "no sessions of", wrong="x"),
+    Row("/sessions", "/sessions", "● .*not kept", wrong="x"),
     Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
     Row("/export [form] [file]", "/export md x.md", refuses="not kept", completes="bundle", wrong="pdf"),
     Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
@@ -320,10 +325,12 @@ async def test_looking(context: RecordingContext) -> None:
     assert "AGENTS.md" in await context.do("/memory")
     assert "state directory" in await context.do("/doctor")
     assert "sagent" in await context.do("/bug")
-    assert "no sessions" in await context.do("/sessions")
+    assert "(not kept)  a question" in await context.do("/sessions")
     cost = await context.do("/cost")
     assert "executor" in cost
     assert "of $5.00" in cost
+    assert "of $7.00" in await context.do("/cost 7")
+    assert context.opened.agent.ledger.cap == 7
     by_role, by_model = (next(line for line in cost.splitlines() if name in line) for name in ("executor", "scripted/"))
     assert by_model.split()[1:] == by_role.split()[1:]  # tokens, the cache's share and USD
 
@@ -350,6 +357,94 @@ async def test_commands_of_ones_own(context: RecordingContext, tmp_path: Path) -
     assert all_commands(context.settings)["model"].help.startswith("Switch")
 
 
+async def test_an_earlier_session_is_chosen_by_what_was_said_and_this_one_is_listed_too(tmp_path: Path) -> None:
+    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
+    paths: list[Path] = []
+    for asked, answer in (("mend the gate", "The hinge was loose."), ("paint it", "Green, I think.")):
+        with Session.create(settings.state_dir, tmp_path) as session:
+            agent = Agent(ScriptedModel(answer), resources=Resources(log=session.log()))
+            await agent.run(asked)
+            await agent.aclose()
+        paths.append(session.path)
+    with Session.create(settings.state_dir, tmp_path) as session:
+        agent = Agent(ScriptedModel("Yes."), resources=Resources(log=session.log()))
+        context = RecordingContext(replace(settings, fork="another"), Opened(agent, PermissionPolicy("edit")))
+        listed = (await context.do("/sessions")).splitlines()
+        assert all(text in listed[0] for text in ("●", session.id, "(nothing was said yet)"))
+        assert [line.rpartition("  ")[2] for line in listed[1:]] == ["paint it", "mend the gate"]
+        context.picks = [paths[0]]
+        async with context.turn:
+            with pytest.raises(UsageError, match="A turn is in progress"):
+                await context.do("/resume")
+        await context.do("/resume")
+        assert [option.label for option in context.offered] == ["paint it", "mend the gate"]  # and not this one
+        lookup = context.lookup
+        assert lookup is not None
+        assert lookup.search("LOOSE hinge", lambda: False) == {paths[0]: "The hinge was loose."}
+        assert lookup.search("loose green", lambda: False) == lookup.search("g", lambda: False) == {}
+        assert lookup.search("hinge", lambda: True) == {}
+        about = dict(lookup.describe(paths[1], lambda: False))
+        assert (about["said"], about["asked"]) == ("Green, I think.", "paint it")
+        assert "open elsewhere" not in about["used"]
+        assert "open elsewhere" in dict(lookup.describe(session.path, lambda: False))["used"]
+        assert context.reopened is not None
+        assert (context.reopened[0].session, context.reopened[0].fork) == (paths[0], None)
+        await agent.aclose()
+
+
+@pytest.mark.parametrize(
+    ("flags", "model"),
+    [
+        ({"model": "anthropic/claude-sonnet-4-6", "max_budget_usd": "5"}, "openai/gpt-5.5"),
+        ({"model": "one", "base_url": "http://127.0.0.1:9/v1", "effort": "low"}, "openai-compatible/two"),
+    ],
+)
+async def test_a_fork_goes_on_with_what_was_chosen(
+    flags: dict[str, object], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC", "OPENAI", "OPENAI_COMPATIBLE"):
+        monkeypatch.setenv(f"{name}_API_KEY", "k")
+    given = {"cwd": str(tmp_path), "advisor": ["a=openai/gpt-5.5", "b=openai/gpt-5.5"], "continue": False, **flags}
+    settings = load(given, {"HOME": str(tmp_path / "home")}, tmp_path)
+
+    async def open_(settings: Settings) -> Opened:
+        return await stack.enter_async_context(open_session(settings, lambda _: None, no_one, no_one))
+
+    async def no_one(*_: object) -> str:
+        raise AssertionError
+
+    async with AsyncExitStack() as stack:
+        first = await open_(settings)
+        first.agent.log.append(contents.Label("begun"))
+        for change in ("a=off", "b=anthropic/claude-opus-4-6,effort=high", "c=openai/gpt-5.5"):
+            first.agent.apply(Switch(advisor=change))
+        first.agent.apply(Switch(model=model.removeprefix("openai-compatible/"), effort="high"))
+        assert first.sandbox is not None
+        first.sandbox.switch("off")
+        first.policy.mode, first.policy.rules = "plan", Rules.parse(["Bash(make:*)", "Network(a.org)"], ["Read(x)"])
+
+        context = RecordingContext(settings, first)
+        if "max_budget_usd" in flags:
+            await context.do("/cost 2")
+        await context.do("/fork")
+        assert context.reopened is not None
+        reopened, choices = context.reopened
+        assert choices is not None
+        second = await open_(reopened)
+        assert second.policy.mode == "edit"  # what is in settings is for other sessions too
+        assert await choices.make(second) == []
+        before, after = first.agent.status(), second.agent.status()
+        assert after.model == model
+        assert (after.model, after.effort, after.advisors) == (before.model, "high", before.advisors)
+        assert (second.policy.mode, second.policy.rules) == ("plan", first.policy.rules)
+        assert second.sandbox is not None
+        assert second.sandbox.wanted == "off"
+        assert second.agent.ledger.cap == (Decimal(2) if "max_budget_usd" in flags else None)
+        head = second.agent.log.head
+        assert await choices.make(second) == []
+        assert second.agent.log.head == head  # nothing is left to be changed
+
+
 async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Path) -> None:
     """`--continue` would go on in it."""
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
@@ -363,7 +458,9 @@ async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Pat
     assert list(sessions(settings.state_dir)) == [session.path]
 
 
-async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_path: Path) -> None:
+async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     session = Session.create(settings.state_dir, tmp_path)
     log = session.log()
@@ -377,6 +474,16 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_pa
     assert "The answer." in text
     assert "abcdefghijklmnop" not in text
     assert (tmp_path / "talk.md").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "talk.md").write_text("mine")
+    context.picks = ["keep", "replace"]
+    assert await context.do("/export md talk.md") == "Nothing was exported."
+    assert (tmp_path / "talk.md").read_text() == "mine"
+    assert str(tmp_path / "talk.md") in (await context.do("/export md talk.md")).splitlines()
+    assert (tmp_path / "talk.md").read_text() == text
+    monkeypatch.setattr("sagent.repl.commands.session.show_page", lambda page: f"{page.name} opened")
+    (tmp_path / "pages").mkdir()
+    assert f"{session.path.name}.html opened" in await context.do("/export html pages")
+    assert (tmp_path / "pages" / f"{session.path.name}.html").exists()
     await context.do("/export")
     await context.do("/export jsonl")
     await context.do("/export bundle")
@@ -427,16 +534,26 @@ async def test_a_command_as_the_first_line_of_a_prompt(context: RecordingContext
             await headless_command(text)
 
 
-async def test_a_page_is_opened_where_there_is_a_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, page = tmp_path / "told", tmp_path / "a page.html"
-    for name in ("open", "xdg-open"):
-        program = tmp_path / name
-        program.write_text(f'#!/bin/sh\nprintf %s "$1" > {told}.part; mv {told}.part {told}\n')
-        program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("DISPLAY", ":7")
-    show_page(page)
-    async with asyncio.timeout(20):
-        while not told.exists():
-            await asyncio.sleep(0.01)
-    assert told.read_text() == page.as_uri()
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"DISPLAY": ":7"}, "It is open in your browser."),
+        ({"WAYLAND_DISPLAY": "w", "FAILS": "exit 3"}, "It could not be opened in a browser (xdg-open: exit 3)."),
+        ({"DISPLAY": ":7", "SSH_CONNECTION": "a b"}, "It is not opened in a browser: the terminal is on another"),
+        ({"DISPLAY": ""}, "It is not opened in a browser: there is no desktop here."),
+        ({"DISPLAY": ":7", "PATH": "/nowhere"}, "It is not opened in a browser: there is no xdg-open here."),
+    ],
+)
+def test_a_page_is_opened_where_there_is_a_desktop(
+    environment: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, page, program = tmp_path / "told", tmp_path / "a page.html", tmp_path / "xdg-open"
+    program.write_text(f'#!/bin/sh\nprintf %s "$1" > {told}; $FAILS\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_TTY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment}.items():
+        monkeypatch.setenv(name, value)
+    assert show_page(page).startswith(said)
+    assert (told.read_text() if told.exists() else "") == ("" if " not opened " in said else page.as_uri())

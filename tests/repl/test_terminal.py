@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from console import Console, last_text
 
-from sagent.testing.server import Call, Cut, Turn
+from sagent.testing.server import Call, Cut, Stall, Turn
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -135,8 +135,8 @@ def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Co
     assert "said no: yes" not in str(server.requests[1].json["messages"])  # a message is not the reason
 
 
-def test_switching_the_provider_there_and_back(console: Console) -> None:
-    server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three.")])
+def test_switching_the_provider_there_and_back_with_a_fork_between(console: Console) -> None:
+    server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three."), Turn(text="Four.")])
     console.start()
     console.type("first")
     console.until("One.")
@@ -144,11 +144,15 @@ def test_switching_the_provider_there_and_back(console: Console) -> None:
     console.until("model openai/gpt-5.5")
     console.type("second")
     console.until("Two.")
-    console.type("/model anthropic/claude-sonnet-4-6")
-    console.until("model anthropic/claude-sonnet-4-6")
+    console.type("/fork")  # by the settings it is with the first model
+    console.until("The session goes on.", "gpt-5.5 │")
     console.type("third")
     console.until("Three.")
-    assert [request.family for request in server.requests] == ["anthropic", "responses", "anthropic"]
+    console.type("/model anthropic/claude-sonnet-4-6")
+    console.until("model anthropic/claude-sonnet-4-6")
+    console.type("fourth")
+    console.until("Four.")
+    assert [request.family for request in server.requests] == ["anthropic", "responses", "responses", "anthropic"]
 
 
 def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Console) -> None:
@@ -161,12 +165,30 @@ def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Consol
     cost = screen.rpartition("Session ")[2].split("\n")[0].split(", ")[1]
     assert cost.startswith("$0.00")
     console.leave()
-    console.start("--continue", ready=f"│ {cost}")
-    console.until("› remember me", "The first answer.", "The session goes on.")
+    console.start("--resume", ready="Which session?")
+    console.until("❯ remember me", "said   The **first** answer.", "1 of 1")
+    console.tmux("send-keys", "-l", "first xy")
+    console.until("0 of 1")
+    console.keys("BSpace", "BSpace", "BSpace", "C-u")
+    console.tmux("send-keys", "-l", "first ans")
+    console.until("found  The **first** answer.")
+    console.keys("Enter")
+    console.until("› remember me", "The first answer.", "The session goes on.", f"│ {cost}")
     console.type("/earlier 1")
     assert console.until("Those were the last 1 of 2 messages.").count("The first answer.") == 2
     console.type("and now?")
     console.until("Still here.")
+
+
+def test_who_quits_in_the_middle_of_an_answer_has_interrupted_it_and_not_lost_it(console: Console) -> None:
+    console.serve([Stall(Turn(text="word " * 40), after_events=6, seconds=60.0)])
+    console.start("--max-budget-usd", "1")
+    console.type("go")
+    console.until("word word")
+    console.keys("C-d")
+    screen = console.until("Session ", "ended 0")
+    unbilled = screen.rpartition("Session ")[2].split("+$")[1].partition("?")[0]
+    assert 0 < float(unbilled) < 0.1  # and not all that was reserved, half a dollar
 
 
 def test_a_reply_that_breaks_off_is_made_again(console: Console) -> None:

@@ -130,4 +130,10 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     console.until("› and for me", "I do it for you.")
     assert sum("and for me" in said(request) for request in server.requests) == 1
     console.type("/enter root")
-    console.until("Back with root.", gone="root/worker › \n")
+    console.until("Back with root.", gone="root/worker ›")
+    console.type("/enter root/worker")
+    console.until("root/worker ›")
+    console.keys("C-c")
+    console.until("! Interrupted.", gone="◌ Running")
+    console.type("/fork")  # where there is no such agent
+    console.until("The session goes on.", gone="root/worker ›")

@@ -6,7 +6,7 @@ import pytest
 from console import Console, last_text
 from samples import PNG
 
-from sagent.testing.server import Call, Received, Turn
+from sagent.testing.server import Call, ErrorEvent, Received, Turn
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -54,6 +54,15 @@ def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp
     console.keys("Enter")
     console.until("Read 1.")
     assert "# a heading" in last_text(server.requests[0])
+    paste(console, "!touch pasted\n/quit")
+    console.until("/quit")
+    console.keys("Enter")
+    console.until("Read 2.")
+    console.keys("Up")  # neither is it a command when it is recalled
+    console.until("›  !touch pasted")
+    console.keys("Enter")
+    console.until("Read 3.")
+    assert not (console.cwd / "pasted").exists()
     paste(console, "word " * 500)
     console.until("› [Pasted text #1]")
     console.keys("BSpace")
@@ -61,9 +70,9 @@ def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp
     paste(console, f"'{tmp_path}/a shot.png'")
     console.until("› [Image #2]")
     console.type("see @typo")
-    console.until("Read 2.", "@typo is no file here")
-    assert "image/png" in last_text(server.requests[1])
-    assert "word" not in last_text(server.requests[1])
+    console.until("Read 4.", "@typo is no file here")
+    assert "image/png" in last_text(server.requests[3])
+    assert "word" not in last_text(server.requests[3])
     console.type("#slow tests")
     console.until("? Write into AGENTS.md, for every session to come: slow tests", "y Yes, write it there")
     console.keys("n")
@@ -133,3 +142,16 @@ def test_keys_for_something_else_answer_nothing_and_a_reason_is_what_was_pasted(
     console.until("Understood.")
     assert not (console.cwd / "a").exists()
     assert last_text(server.requests[-1]).count("not this") == 20
+
+
+def test_words_that_a_failed_run_has_not_read_are_in_the_input_again(console: Console) -> None:
+    failing = ErrorEvent(Turn(text="Let me see. " * 40, gap=0.15), 18, "invalid_request_error")
+    console.serve([failing, Turn(text="Fine.")])
+    console.start()
+    console.type("look at this")
+    console.until("Let me see.")
+    console.type("and mind the tests")
+    console.until("sent, not read yet")
+    console.until("› and mind the tests", gone="sent, not read yet")
+    console.keys("Enter")
+    console.until("Fine.")

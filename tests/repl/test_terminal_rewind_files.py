@@ -122,3 +122,33 @@ async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tm
     assert "1 created" in await do("/rewind 1 both")
     assert (tmp_path / "new.txt").read_text() == "new\n"
     await agent.aclose()
+
+
+@pytest.mark.needs("tmux")
+def test_one_file_is_looked_at_and_set_back(console: Console) -> None:
+    console.serve(working)
+    (console.cwd / "old.txt").write_text("old\n")
+    console.start("--permission-mode", "full")
+    console.type("change 1")
+    console.until("done with 1")
+    console.type("/diff")
+    console.until("Changed in this session: 3 files, +2 -1", "file1.txt  created +1 -0", "old.txt    deleted +0 -1")
+    console.type("old")
+    console.until("? old.txt", "1 - old", "u Undo it in this file", "b Back")
+    console.keys("b")
+    console.until("Changed in this session: 3 files", gone="b Back")
+    console.type("old")
+    console.until("u Undo it in this file")
+    console.keys("u")
+    console.until("Set old.txt back to what this session found?", "y Yes, set it back", "n No")
+    assert not (console.cwd / "old.txt").exists()
+    console.keys("y")
+    console.until("old.txt: 1 created", "Changed in this session: 2 files, +2 -0")
+    assert (console.cwd / "old.txt").read_text() == "old\n"
+    console.keys("Escape")
+    console.until(gone="Changed in this session: 2 files")
+    console.type("/rewind")
+    console.until("❯ undo the last /rewind of files")
+    console.keys("Escape")
+    console.until(gone="undo the last")
+    assert (console.cwd / "file1.txt").exists()

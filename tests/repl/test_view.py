@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import CALL, DIFF, EDIT, answer
@@ -197,6 +198,16 @@ def test_denials_and_news_are_told() -> None:
     view, blocks = tell(denied, ToolFinished("root", CALL, answer(CALL, "No: Not now.", failed=True), 0.0, "No"))
     assert written(blocks) == "✗ Bash make test · was denied\n  │ Not now."
     assert not view.denied
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 160])
+@pytest.mark.parametrize("reason", ["old_string is not in the file: it reads otherwise there", "no", "one two\nthree"])
+def test_why_a_call_failed_is_said_once(width: int, reason: str) -> None:
+    edit = ToolCall("1", "Edit", JsonObject({"file_path": "src/a.py", "old_string": "a", "new_string": "b"}))
+    done = ToolFinished("root", edit, answer(edit, reason, failed=True), 0.0, reason.split("\n", maxsplit=1)[0])
+    shown = " ".join(written(tell(done)[1], width).replace("│", " ").split())
+    assert [shown.count(line) for line in reason.split("\n")] == [1] * len(reason.split("\n"))
+    assert "src/a.py" in shown
 
 
 def test_nothing_a_model_says_drives_the_terminal() -> None:

@@ -25,9 +25,12 @@ from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.names import quote_path
 from sagent.messages import ToolCall
+from sagent.rewind.birth import born
+from sagent.rewind.diff import MOVED_HERE
 from sagent.rewind.plan import BETWEEN, ELSE
 from sagent.rewind.recorder import only_looks
 from sagent.rewind.restore import FileChanges
+from sagent.rewind.snapshot import SETTLED
 from sagent.session.contents import Opened, Unknown
 from sagent.session.folds import contents
 from sagent.session.log import Log, MemoryLog
@@ -453,6 +456,93 @@ async def test_git_is_asked_once_where_nothing_else_happened(repository: Path, m
         assert (repository / "one").read_text() == "theirs as well\n"
         assert (repository / "a.txt").read_text() == "a\ntwo\n"
         assert (repository / "below" / "theirs").read_text() == "new\n"
+
+
+async def test_a_change_that_git_was_told_not_to_look_for_is_seen(repository: Path) -> None:
+    git(repository, "config", "core.checkStat", "minimal")
+    git(repository, "config", "core.trustctime", "false")
+    file = repository / "a.txt"
+    os.utime(file, (10**9, 10**9))
+    git(repository, "update-index", "--refresh")
+    draft = repository / "draft"
+    draft.write_text("b\n")
+    os.utime(draft, (10**9, 10**9))
+    draft.replace(file)
+    async with at_work(repository) as rig:
+        point = await rig.run("echo more >> a.txt")
+        await rig.agent.rewind_files(point)
+    assert file.read_text() == "b\n"
+
+
+@pytest.mark.parametrize("roots", [["below", "empty"], ["empty"], ["", "empty"], ["build", "empty", "below"]])
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_of_two_directories_in_one_tree_each_file_counts_once(
+    where: str, roots: list[str], request: pytest.FixtureRequest
+) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    (cwd / "empty").mkdir()
+    before = tree(cwd)
+    async with at_work(cwd) as rig:
+        rig.agent.state.workspace.roots = tuple(cwd / root for root in roots)
+        point = await rig.run("mkdir empty/new; echo x > empty/x; echo y > empty/new/y")
+        await rig.run("rm -r empty below/b.txt; mkdir empty; echo z > empty/x")
+        done = await rig.agent.rewind_files(point)
+    assert (done.left, done.omitted) == ((), ())
+    covered = {name for name in before if where == "repository" or any(name.startswith(root) for root in roots)}
+    assert {name: tree(cwd).get(name) for name in covered} == {name: before[name] for name in covered}
+    assert list((cwd / "empty").iterdir()) == []
+
+
+async def test_a_linked_work_tree_costs_no_more_than_another(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = tmp_path / "linked"
+    git(repository, "worktree", "add", "-q", str(linked))
+    asked: list[tuple[str, ...]] = []
+    ask = snapshot_module.Stop.git
+
+    def counted(stop: snapshot_module.Stop, root: bytes, *arguments: str, data: bytes = b"") -> bytes | None:
+        asked.append(arguments)
+        return ask(stop, root, *arguments, data=data)
+
+    monkeypatch.setattr(snapshot_module.Stop, "git", counted)
+    async with at_work(linked) as rig:
+        for each in range(3):
+            await asyncio.sleep(0.1)
+            asked.clear()
+            point = await rig.run(f"echo {each} > new{each}")
+        assert [("-m" in each, each[0]) for each in asked] == [(False, "ls-files")]
+        (repository / ".git" / "info" / "exclude").write_text("new*\n")
+        await rig.run("echo 3 > new3")
+        assert paths(await rig.agent.rewind_files(point)) == {"new2": "deleted"}
+    assert {each.name for each in linked.iterdir()} == {".git", ".gitignore", "a.txt", "below", "new0", "new1", "new3"}
+
+
+async def test_a_work_tree_that_names_no_repository_is_a_plain_directory(plain: Path) -> None:
+    (plain / ".git").write_bytes(b"gitdir: a\0b")
+    async with at_work(plain) as rig:
+        point = await rig.run("echo b >> a.txt")
+        assert paths(await rig.agent.rewind_files(point)) == {"a.txt": "written"}
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_what_was_moved_here_from_where_nobody_looked_is_not_deleted(
+    where: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    theirs, linked = tmp_path / "theirs", tmp_path / "linked"
+    theirs.write_text("the only copy\n")
+    linked.write_text("one of two\n")
+    if born(os.fsencode(theirs)) is None:
+        pytest.skip("this file system does not tell when a file was made")
+    await asyncio.sleep(2 * SETTLED / 1e9)
+    async with at_work(cwd) as rig:
+        point = await rig.run(f"mv {theirs} below/c; ln {linked} below/d; mv below/b.txt e; cp -p a.txt f; echo x > g")
+        await rig.run("mv e below/e; mv g below/g")
+        done = await rig.agent.rewind_files(point)
+    assert [(Path(one.path).name, one.why) for one in done.left] == [("c", MOVED_HERE)]
+    assert {each.name for each in (cwd / "below").iterdir()} == {"b.txt", "c"}
+    assert not {"e", "f", "g"} & {each.name for each in cwd.iterdir()}
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from sagent.sandbox import Sandbox
 from sagent.sandbox.guard import Guard, can_guard
 from sagent.sandbox.probe import Means
 from sagent.sandbox.profile import Profile
+from sagent.sandbox.scratch import Scratch
 from sagent.session.blobs import BlobDirectory
 from sagent.tool import RunContext, Workspace
 from sagent.tools import Write
@@ -131,6 +132,56 @@ def test_one_that_goes_on_is_looked_at_again(tmp_path: Path) -> None:
     assert hook.read_text() == "by the person"
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_what_a_command_of_another_session_has_planted_was_not_there_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (work := tmp_path / "work").mkdir()
+    planted, own = work / ".envrc", work / ".mcp.json"
+    own.touch()
+    paths, sessions = [str(planted), str(own)], [Scratch(), Scratch()]
+    one, other = (Guard(scratch.path / "put-back") for scratch in sessions)
+    try:
+        first = one.begin(paths)
+        planted.write_text("planted")
+        second = other.begin(paths, held={str(planted)} if held else ())
+        assert one.end(first) == [str(planted)]
+        assert other.put_back() == []
+        assert os.listdir(work) == [own.name]
+        planted.write_text("planted again")
+        assert other.end(second) == [str(planted)]
+        assert os.listdir(work) == [own.name]
+        planted.write_text("by the person")  # while nothing runs
+        assert other.end(other.begin(paths)) == []
+        first = one.begin([str(work / ".vscode")])
+        (work / ".vscode").mkdir()
+        sessions[0].close()  # as when it is killed
+        assert other.end(other.begin([str(work / ".vscode")])) == []
+        assert (work / ".vscode").is_dir()
+    finally:
+        sessions[1].remove()
+
+
+def test_a_file_that_the_person_replaces_is_held_by_no_mount_and_looked_at_from_then_on(tmp_path: Path) -> None:
+    (config := tmp_path / "config").write_text("old")
+    guard = Guard(tmp_path / "aside")
+    watch = guard.begin([str(config)], held={str(config)})
+    config.write_text("by the mount's file itself")
+    assert (guard.put_back(), guard.loosened()) == ([], [])
+    (tmp_path / "new").write_text("the person's")
+    (tmp_path / "new").rename(config)
+    second = guard.begin([str(config)], held={str(config)})  # in a box that holds the new one
+    assert guard.loosened() == [str(config)]
+    config.write_text("planted")
+    assert guard.end(second) == [str(config)]
+    assert config.read_text() == "the person's"
+    with guard.changing(str(config)):
+        config.unlink()
+    assert (guard.end(watch), guard.loosened()) == ([], [])
+    assert not config.exists()
+
+
 def test_what_was_granted_to_one_is_not_undone_as_the_doing_of_another(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("old")
@@ -144,22 +195,26 @@ def test_what_was_granted_to_one_is_not_undone_as_the_doing_of_another(tmp_path:
     assert config.read_text() == "granted"
 
 
-def test_what_lies_in_a_directory_that_a_command_has_closed_is_put_back_too() -> None:
+@pytest.mark.parametrize("mode", [0o500, 0o600, 0])
+def test_what_lies_in_a_directory_that_a_command_has_closed_is_put_back_too(mode: int) -> None:
     root = os.geteuid() == 0
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         work = Path(base, "work")
-        work.mkdir()
+        persons = work / "closed by the person"
+        persons.mkdir(parents=True)
         try:
             if root:  # which no mode keeps out
-                for place in (Path(base), work):
+                for place in (Path(base), work, persons):
                     os.chown(place, 65534, 65534)
                 os.seteuid(65534)
+            persons.chmod(0)
             guard = Guard(Path(base, "aside"))
-            watch = guard.begin([f"{work}/.vscode"])
+            watch = guard.begin([f"{work}/.vscode", f"{persons}/.envrc"])
             (work / ".vscode").mkdir()
-            work.chmod(0o500)
+            work.chmod(mode)
             assert guard.end(watch) == [f"{work}/.vscode"]
             assert not (work / ".vscode").exists()
+            assert persons.stat().st_mode & 0o777 == 0
         finally:
             if root:
                 os.seteuid(0)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ async def test_a_box_that_was_let_go_keeps_its_own_until_it_ends(temporary: Path
     await until(lambda: sweep() or not directories(temporary), "the end of the box", pause=0.1)
 
 
-def test_what_was_put_aside_stays_where_it_was_said_to_lie(temporary: Path) -> None:
+def test_what_was_put_aside_stays_for_a_month_where_it_was_said_to_lie(temporary: Path) -> None:
     scratch = made("tmp", f"{ASIDE}/x.undone-0")
     scratch.remove()
     sweep()
@@ -72,6 +73,11 @@ def test_what_was_put_aside_stays_where_it_was_said_to_lie(temporary: Path) -> N
         ASIDE,
         f"{ASIDE}/x.undone-0",
     ]
+    old = time.time() - 32 * 24 * 3600
+    os.utime(scratch.path / ASIDE, (old, old))
+    os.utime(scratch.path, (old, old))
+    sweep()
+    assert directories(temporary) == set()
 
 
 def test_links_and_directories_of_others_are_left_alone(temporary: Path) -> None:

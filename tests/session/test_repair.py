@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sagent.session.repair as repair_module
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
 from sagent.lib.json import JsonObject
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, user
@@ -274,6 +275,30 @@ def test_a_summary_behind_a_lost_summary_leaves_the_same_end(session: Path):
     repair(session)
     after = talk(session)
     assert after[1:] == before[1:]
+    works(session)
+
+
+def test_a_summary_that_counts_more_messages_than_can_be_put_back_stays(session: Path):
+    file = session / "root.jsonl"
+    with Session.open(session) as opened:
+        opened.log().append(Compacted((), 9, 5, "full", (0, 10**9), (1, "of very many")))
+        turn(opened.log(), 6)
+    lose(file, find(file, "compacted"))
+    repair(session)
+    assert "of very many" in talk(session)
+    assert file.stat().st_size < 100_000
+    works(session)
+
+
+def test_in_a_burst_of_damage_no_flipped_bits_are_looked_for(session: Path, monkeypatch: pytest.MonkeyPatch):
+    file = session / "root.jsonl"
+    monkeypatch.setattr(repair_module, "BURST", 8)
+    whole = lines(file)
+    broken = [line.replace(b'"id":"', b'"id":"zz', 1) for line in whole[4:20]]
+    file.write_bytes(b"".join((*whole[:4], *broken, *whole[20:24], whole[24].replace(b'"at"', b'"au"'), *whole[25:])))
+    monkeypatch.setattr(repair_module, "EFFORT", sum(4 * len(line) ** 2 for line in (*broken[:4], whole[24])))
+    (done,) = [each for each in repair(session) if each.file == file]
+    assert (done.mended, done.gaps, done.kept) == (1, 1, len(whole) - 16)
     works(session)
 
 

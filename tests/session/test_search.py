@@ -1,15 +1,20 @@
 """What was said is found by its words, in any session, agent and case; what nobody said is not."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from sagent.lib.json import EMPTY
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
-from sagent.session.contents import MessageEntry, Opened, Spawned
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned
+from sagent.session.entries import seal
+from sagent.session.preview import preview
 from sagent.session.search import search
 from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
+from sagent.session.touches import ABSENT, Snapshot, Touch, Touched
+from sagent.usage import Charge, Usage
 
 
 def said(text: str) -> MessageEntry:
@@ -59,3 +64,47 @@ def test_what_is_damaged_or_gone_is_passed_over(path: Path, tmp_path: Path) -> N
     log.write_bytes(log.read_bytes().replace(b"HAYSTACK", b"haystick"))
     assert [each.agent for each in search([tmp_path / "nothing", path], ["haystick"])] == []
     assert [each.agent for each in search([path], ["haystack"])] == ["root/child"]
+
+
+def test_what_somebody_put_into_a_log_is_not_what_was_said(path: Path) -> None:
+    log = path / "root.jsonl"
+    *lines, last = log.read_bytes().splitlines(keepends=True)
+    for parent in ("", "0" * 64, lines[-1][7:71].decode()):
+        first = seal(parent, said("a haystack that nobody named"))
+        second = seal(first.id, said("nor this haystack"))
+        log.write_bytes(b"".join((*lines, first.line, second.line, last)))
+        assert [each.agent for each in search([path], ["haystack"])] == []
+    log.write_bytes(b"".join((*lines, last, first.line[:-40])))
+    assert [each.agent for each in search([path], ["haystack"])] == ["root", "root/child"]
+
+
+def test_a_preview_has_first_and_last_words_files_and_cost_as_far_as_the_log_is_whole(path: Path) -> None:
+    new, same = Touch("/w/a", Snapshot("absent"), Snapshot("file", "b")), Touch("/w/b", ABSENT, ABSENT)
+    with Session.open(path) as session:
+        log = session.log()
+        log.append(Touched("1", "Write", ended=False, files=(new, same)))
+        log.append(Touched("1", "Write", ended=True, files=(new, same)))
+        log.append(ChargeEntry(Charge("m", Usage(1), usd=Decimal("0.5"), role="executor", provider="p")))
+        log.append(MessageEntry(StoredMessage.of(Message("user", (Text("told"),), sender="agent"), None)))
+        answer = Message("assistant", (Text("It\nis done."),), model="p/m")
+        log.append(MessageEntry(StoredMessage.of(answer, None)))
+        log.append(MessageEntry(StoredMessage.of(Message("user", (ToolResult("1", (Text("x"),)),)), None)))
+    before = preview(path)
+    with Session.open(path) as session:
+        more = session.log()
+        call = Message("assistant", (ToolCall("2", "x", EMPTY),), model="p/n")
+        more.append(MessageEntry(StoredMessage.of(call, None)))
+        last = more.append(said("and now?"))
+    assert (before.said, before.model) == ("It is done.", "p/m")
+    seen = preview(path)
+    assert seen.asked.startswith("a a a")
+    assert (seen.said, seen.model, list(seen.files), seen.usd) == ("and now?", "p/n", ["/w/a"], Decimal("0.5"))
+    assert (seen.last >= last.at, seen.unpriced, seen.problem) == (True, False, "")
+    with (path / "root.jsonl").open("ab") as file:
+        file.write(b"{}\n")
+    damaged = preview(path)
+    assert (damaged.said, damaged.usd) == ("and now?", Decimal("0.5"))
+    assert "line " in damaged.problem
+    left = iter([False, True])
+    assert preview(path, lambda: next(left)).said == ""  # nobody waits for the rest
+    assert preview(path / "gone").problem

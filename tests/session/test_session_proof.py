@@ -69,7 +69,7 @@ def files_of(session: Path) -> list[Path]:
 def test_every_byte_of_every_file_counts(session: Path):
     for file in files_of(session):
         whole = file.read_bytes()
-        for place in range(len(whole)):
+        for place in range(0, len(whole), deep(5, 1)):
             flipped = bytes([whole[place] ^ (1 << place % 8)])
             for changed in (whole[:place] + flipped + whole[place + 1 :], whole[:place] + whole[place + 1 :]):
                 file.write_bytes(changed)

@@ -40,6 +40,10 @@ def pruned(state: Path, cwd: Path | None, days: float, keep: int = 0, *, dry: bo
 
 def test_a_glance_agrees_with_the_whole(state: Path, tmp_path: Path):
     path = make(state, tmp_path, prompt="fix\n the   tests")
+    assert glance(path).title == "fix the tests"
+    with Session.open(path) as session:
+        for content in (Label("a"), Label("b"), Label("c"), Unknown("notice", {})):
+            session.log().append(content)
     whole, seen = summarize(path), glance(path)
     assert (seen.id, seen.cwd, seen.title, seen.last, seen.size) == (
         whole.id, whole.cwd, whole.title, whole.last, whole.size,

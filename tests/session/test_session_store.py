@@ -16,7 +16,7 @@ from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageErr
 from sagent.messages import user
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned, Unknown
 from sagent.session.lock import Lock
-from sagent.session.store import Session, delete, find, latest, sessions, summaries
+from sagent.session.store import Session, delete, find, latest, sessions, summarize
 from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 
@@ -59,7 +59,7 @@ def test_a_second_process_is_told_who_holds_the_session(state: Path, tmp_path: P
         assert re.search(r"since \d{4}-\d\d-\d\dT", str(caught.value))
         with pytest.raises(SessionBusy):
             delete(path)
-        assert [found.title for found in summaries(state)] == ["do it"]  # reading needs no lock
+        assert [summarize(path).title for path in sessions(state)] == ["do it"]  # reading needs no lock
         holder.kill()
     Session.open(path).close()
 
@@ -212,21 +212,20 @@ def test_a_listing_tells_what_each_session_was_about(state: Path, tmp_path: Path
         log.append(Spawned("root/a", log.child("root/a").append(ChargeEntry(bill)).id))
         last = log.child("root/a").append(ChargeEntry(replace(bill, model="n", usd=None)))
         log.blobs.put(b"y" * 1000)
-    first, second = summaries(state)
+    first, second = summarize(session.path), summarize(old)
     assert (first.path, second.path) == (session.path, old)
     assert (first.cwd, first.entries, first.usd, first.unpriced) == ("/work", 6, Decimal("0.5"), ("p/n",))
     assert (first.last, first.problem) == (last.at, "")
     assert first.size > 1000
     assert first.title == "x" * 79 + "…"
     assert second.title == "fix the tests"
-    assert summaries(state, tmp_path / "elsewhere") == []
 
 
 def test_a_damaged_session_is_listed_with_its_problem(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     file = path / "root.jsonl"
     file.write_bytes(file.read_bytes() + b"{}\n")
-    (found,) = summaries(state)
+    found = summarize(path)
     assert found.title == "do it"
     assert f"{file}, line 3" in found.problem
 

@@ -74,9 +74,9 @@ async def test_it_is_called_with_typed_values_and_the_context(call) -> None:
 
 async def test_wrong_arguments_are_told_with_their_place(call) -> None:
     with pytest.raises(ToolError, match=r"points\.0\.x: .*, not 'a'"):
-        await add_points(JsonObject({"points": (JsonObject({"x": "a"}),)}), None)  # pyright: ignore[reportArgumentType]
+        await add_points(JsonObject({"points": (JsonObject({"x": "a"}),)}), None)  # pyright: ignore[reportCallIssue,reportArgumentType]
     with pytest.raises(ToolError, match=r"scale: .*greater than 0"):
-        await add_points(JsonObject({"points": (), "scale": -1}), None)  # pyright: ignore[reportArgumentType]
+        await add_points(JsonObject({"points": (), "scale": -1}), None)  # pyright: ignore[reportCallIssue,reportArgumentType]
 
 
 async def test_anything_json_can_say_may_be_returned(call) -> None:
@@ -148,7 +148,7 @@ def test_functions_that_cannot_be_tools_are_refused_with_the_reason() -> None:
 
     for function, said in ((no_text, "docstring"), (no_type, "annotation"), (stars, "by name"), (unknown, "Nowhere")):
         with pytest.raises(TypeError, match=said):
-            tool(function)
+            tool(function)  # pyright: ignore[reportArgumentType] -- some of them cannot be tools
 
 
 def test_tools_load_only_what_is_used_and_stay_small() -> None:

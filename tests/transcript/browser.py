@@ -53,6 +53,7 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         if not script:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
 
@@ -92,8 +93,8 @@ class Browser:
         self.call("Emulation.clearDeviceMetricsOverride")
         self.call("Page.navigate", url="about:blank")
         self.events.clear()
-        self.call("Page.navigate", url=page.as_uri())
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+        loader = self.call("Page.navigate", url=page.as_uri())["loaderId"]
+        while not any(_has_loaded(event, loader) for event in self.events):  # this one, not the one before
             self.events.append(self._read())
         if self._script:
             self.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
@@ -153,3 +154,8 @@ class Browser:
             self._left += piece
         message, _, self._left = self._left.partition(b"\0")
         return json.loads(message)
+
+
+def _has_loaded(event: dict, loader: str) -> bool:
+    about = event.get("params", {})
+    return event.get("method") == "Page.lifecycleEvent" and (about["name"], about["loaderId"]) == ("load", loader)

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.events import Advice, Advised, Finished, ReplyFinished, Result, SessionOpened
-from sagent.messages import assistant
-from sagent.session.contents import AdviceOutcome, AdviceRated, ChargeEntry, ConsultationEntry, Unknown
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall, assistant
+from sagent.session.contents import (
+    AdviceOutcome,
+    AdviceRated,
+    ChargeEntry,
+    ConsultationEntry,
+    Released,
+    Reserved,
+    Unknown,
+)
 from sagent.session.store import Session, log_files
 from sagent.transcript.entries import read_entries
 from sagent.transcript.event_json import encode_event
@@ -138,6 +147,22 @@ def test_an_unknown_price_is_no_zero(told):
     assert "cost  0.500000 USD" in text
 
 
+def test_what_was_not_billed_is_told_of_a_trace_and_of_a_session(tmp_path, told):
+    more = "      0.200000 USD more count towards a cap (calls that were lost, cut or interrupted"
+    done = Result("Hm.", (), "end", cost=Cost(Decimal("0.1"), unbilled=Decimal("0.2")), turns=1)
+    assert more in told(read_events(as_lines(REPLY, Finished("root", done))))
+    session = Session.create_at(tmp_path / "s")
+    lost = Charge("b", Usage(input=10), usd=Decimal("0.1"), role="executor", agent="root", at_most=Decimal("0.3"))
+    log = session.log()
+    log.append(ChargeEntry(lost, log.append(Reserved(lost)).id))
+    log.append(Released(log.append(Reserved(lost)).id))
+    session.close()
+    assert more in told(read_entries(session.path, log_files(session.path)))
+    with Session.open(session.path) as killed:
+        killed.log().append(Reserved(replace(lost, usd=Decimal(0))))
+    assert more.replace("0.2", "0.5") in told(read_entries(session.path, log_files(session.path)))
+
+
 def test_the_cost_of_a_trace_of_two_sessions_is_that_of_both(told):
     events = []
     for session in ("one", "two"):
@@ -190,6 +215,15 @@ def test_a_damaged_log_is_told_around_the_damage(recorded):
     assert [step.line for step in damaged] == [place + 1, len(lines) + 1]
     assert "does not match its id" in damaged[0].reason
     assert sum(isinstance(step, Turn) for step in steps) == 2
+
+
+def test_what_looks_like_a_secret_is_not_shown_and_counted():
+    key = "ghp_k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P"
+    said = assistant(f"It is\n{key} ", ToolCall("c", "look", JsonObject({"password": "hunter2"})))
+    report = Report(None)
+    text = "\n".join(report.show(read_events(as_lines(ReplyFinished("root", said, Usage(), None)))))
+    assert (key in text, "hunter2" in text) == (False, False)
+    assert report.redaction.kinds == "1 token, 1 value"
 
 
 def test_long_texts_are_cut_and_told_so():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sagent.cli.flags import SESSION, Parser
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import number, show
+from sagent.cli.tables import number, show, tell_of_secrets, without_secrets
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.text import Table, count, one_line
 from sagent.session.contents import AdviceRated
@@ -15,6 +15,7 @@ from sagent.session.log import read_log
 from sagent.session.names import agent_of
 from sagent.session.store import Session, named_logs
 from sagent.transcript.advice import Consultation, Review, Standing, last_answer, review
+from sagent.transcript.export_redaction import Redaction
 
 GOOD, BAD = 1, -1
 REASONS = 3  # that are shown of each kind
@@ -40,7 +41,10 @@ def run_advice(argv: Sequence[str]) -> int:
         return _rate(path, GOOD if given.rate == "good" else BAD, given.name or "", as_json=given.json)
     damaged: list[SessionCorrupt] = []
     found = review({agent_of(path, file): _entries(file, damaged) for file in named_logs(path)})
-    show(_as_json(path.name, found), _lines(path.name, found), as_json=given.json)
+    redaction = Redaction()
+    lines = () if given.json else [without_secrets(line, redaction) for line in _lines(path.name, found)]
+    show(redaction.value(_as_json(path.name, found)) if given.json else None, lines, as_json=given.json)
+    tell_of_secrets(redaction)
     if damaged:
         raise damaged[0]
     return 0

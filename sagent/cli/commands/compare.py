@@ -5,7 +5,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +13,16 @@ from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, notes
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import binary_safe
-from sagent.cli.tables import write
+from sagent.cli.tables import tell_of_secrets, without_secrets, write
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.json import json_dump
-from sagent.lib.text import Table, printable
+from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.lab.replay import Conditions
     from sagent.lab.sessiondiff import SessionDiff
-    from sagent.transcript.export_redaction import Redaction
 
 DESCRIPTION = """Two sessions side by side: turn by turn whether the same was sent, called and said; cost by role,
 tokens, time; and what a check command says of what each left. With --model the second one is made first: see
@@ -106,12 +104,6 @@ async def _with_another(session: Path, settings: "Settings", given: "Conditions"
     return diff, exit_code(done.result, signal_number)
 
 
-def _redacted(part: str | Table, redaction: "Redaction") -> str | Table:
-    if isinstance(part, str):
-        return redaction.text(part)
-    return replace(part, rows=tuple(tuple(map(redaction.text, row)) for row in part.rows))
-
-
 def _write(diff: "SessionDiff", form: str, output: object) -> None:
     """To a file whole or not at all, or to standard output. Raises UsageError."""
     from sagent.lab.sessiondiff import as_json, show
@@ -127,9 +119,8 @@ def _write(diff: "SessionDiff", form: str, output: object) -> None:
         case "json":
             out.write(json_dump(redaction.value(as_json(diff))) + "\n")
         case _:
-            write(out, (_redacted(part, redaction) for part in show(diff)))
-    if redaction.count:
-        sys.stderr.write(f"sagent: secrets taken out, by shape: {redaction.kinds}; look before you share it\n")
+            write(out, (without_secrets(part, redaction) for part in show(diff)))
+    tell_of_secrets(redaction)
     if out is text:
         path = Path(str(output)).expanduser()
         try:

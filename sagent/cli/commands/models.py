@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -16,21 +16,25 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.text import Table
 from sagent.model import ModelInfo
-from sagent.providers.limits import limits_of
+from sagent.providers.abilities import converses, reasons, sees
+from sagent.providers.limits import known_models, limits_of
 from sagent.providers.registry import row_called, row_named
-from sagent.providers.rows import built_in
+from sagent.providers.rows import Row, built_in
 from sagent.usage import Usage
 
 if TYPE_CHECKING:
     from sagent.app.models import Choice
 
-TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million")
+TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million", "can")
+_PAID = ("input", "output")
+_MANY = 40  # models of a provider, of which more are shown only where it is named
 
 
 def run_models(argv: Sequence[str]) -> int:
-    """List known models with window, output limit and price. Any other id works too."""
+    """List models that hold a conversation, with window, output limit, abilities and price. Any other id works too."""
     parser = Parser("models", run_models.__doc__)
     parser.add_argument("provider", nargs="?", help="only this provider's")
+    parser.add_argument("--all", action="store_true", help="all that have a price, of marketplaces and no talkers too")
     check = "compare with what the providers list; 1 if something differs"
     parser.add_argument("--check", action="store_true", help=check)
     parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server there")
@@ -45,31 +49,54 @@ def run_models(argv: Sequence[str]) -> int:
     if given.check:
         return _check(settings, wanted, given.base_url)
     usual = [name for name, row in built_in().items() if row.default]
-    return _list(settings, [wanted] if wanted else list(dict.fromkeys((*usual, *rows))))
+    names = [wanted] if wanted else list(dict.fromkeys((*usual, *rows)))
+    return _list(settings, names, "all" if given.all else "named" if wanted else "usual")
 
 
-def _list(settings: Settings, names: Sequence[str]) -> int:
-    from sagent.app.models import spoken
-
+def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named", "usual"]) -> int:
     prices = PriceBook(settings.prices)
     rows = {name: own.row for name, own in settings.providers.items()}
     listed: list[tuple[str, ...]] = []
     for provider in names:
         priced = {row.id: row for row in prices.known_models(provider)}
-        for model in spoken(row_named(provider, rows), priced):
+        for model in _shown_of(row_named(provider, rows), priced, which):
             limits = limits_of(provider, model)
             row = priced.get(model)
             window = limits.window or (row.window if row else None)
-            usd = (_price(row.input), _price(row.output)) if row else ("-", "-")
-            listed.append((f"{provider}/{model}", str(window or "-"), str(limits.max_output or "-"), *usd))
+            usd = (row.input, row.output) if row else (_rate(prices, provider, model, kind) for kind in _PAID)
+            sizes = str(window or "-"), str(limits.max_output or "-")
+            able = _abilities(row_named(provider, rows), model)
+            listed.append((f"{provider}/{model}", *sizes, *map(_price, usd), able))
     write(sys.stdout, [Table(tuple(listed), TITLES, right=(1, 2, 3, 4))])
     if listed and sys.stderr.isatty():
+        if which == "usual":
+            sys.stderr.write("sagent: more of one with sagent models PROVIDER, everything with --all\n")
         source, version, made = edition()
         sys.stderr.write(f"sagent: prices from {source} {version} as of {made}, and from your settings\n")
     if not listed:
         name = names[0]
         sys.stderr.write(f"sagent: no model of {name} is known here: sagent models {name} --check asks for them\n")
     return 0
+
+
+def _shown_of(row: Row, priced: Mapping[str, object], which: Literal["all", "named", "usual"]) -> Sequence[str]:
+    """The models of a provider to show; of the very many of a provider that is not named only those we have data for.
+    Data by the beginning of names are no models."""
+    from sagent.app.models import spoken
+
+    known = {info.id for info in known_models(row.name)}
+    if which == "all":
+        return sorted({*priced, *known})
+    beginnings = {name for name in known - {*priced} if any(other.startswith(name) for other in priced)}
+    models = [name for name in spoken(row, priced) if name not in beginnings]
+    if which == "named" or len(models) <= _MANY:
+        return models
+    return sorted({*filter(known.__contains__, models), *filter(None, [row.default])})
+
+
+def _abilities(row: Row, model: str) -> str:
+    able = {"see": sees(row, model), "think": reasons(row, model)}
+    return ", ".join(name for name, is_so in able.items() if is_so and converses(model)) or "-"
 
 
 def _price(usd: object) -> str:

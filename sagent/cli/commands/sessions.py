@@ -23,7 +23,13 @@ from sagent.session.store import named_logs, summarize
 from sagent.usage import Totals
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from sagent.agent import Agent
+    from sagent.events import Event
     from sagent.session.savings import Price
+
+    Opening = Callable[[Settings, Callable[[Event], None]], AbstractAsyncContextManager[Agent]]
 
 
 def run_sessions(argv: Sequence[str]) -> int:
@@ -169,36 +175,43 @@ def _search(settings: Settings, given: argparse.Namespace) -> int:
 
 def _compact(settings: Settings, given: argparse.Namespace) -> int:
     """1 where nothing could be made smaller."""
-    before, after = _carry_out(settings, given, " ".join(["/compact", *" ".join(given.hints).split()]))
+    from sagent.app import open_agent
+
+    command = " ".join(["/compact", *" ".join(given.hints).split()])
+    before, after = _carry_out(_there(settings, given), command, open_agent)
     return 0 if after < before else 1
 
 
 def _rewind(settings: Settings, given: argparse.Namespace) -> int:
-    _carry_out(settings, given, f"/rewind {given.request} {given.what}" if given.request else "/tree")
+    from sagent.app.unasked import open_unasked
+
+    command = f"/rewind {given.request} {given.what}" if given.request else "/tree"
+    _carry_out(_there(settings, given), command, open_unasked)
     return 0
 
 
-def _carry_out(settings: Settings, given: argparse.Namespace, command: str) -> tuple[int, int]:
-    """Open a session where it took place and carry out a slash command there: the tokens of its context before and
-    after."""
-    import asyncio
-
-    from sagent.app import open_agent
-    from sagent.cli.headless import carry_out
-    from sagent.events import Event, Notice
-
+def _there(settings: Settings, given: argparse.Namespace) -> Settings:
+    """The settings for a session, where it took place."""
     path = session_path(settings, given.session)
     cwd = given.cwd or glance(path).cwd
-    there = load_settings({"session": str(path), **({"cwd": cwd} if cwd and Path(cwd).is_dir() else {})})
+    return load_settings({"session": str(path), **({"cwd": cwd} if cwd and Path(cwd).is_dir() else {})})
+
+
+def _carry_out(settings: Settings, command: str, opening: "Opening") -> tuple[int, int]:
+    """Open a session and carry out a slash command in it: the tokens of its context before and after."""
+    import asyncio
+
+    from sagent.cli.headless import carry_out
+    from sagent.events import Event, Notice
 
     def hear(event: Event) -> None:
         if isinstance(event, Notice):
             sys.stderr.write(printable(event.text) + "\n")
 
     async def act() -> tuple[int, int]:
-        async with open_agent(there, hear) as agent:
+        async with opening(settings, hear) as agent:
             before = agent.status().context_tokens
-            await carry_out(command, there, agent)
+            await carry_out(command, settings, agent)
             return before, agent.status().context_tokens
 
     return asyncio.run(act())

@@ -8,12 +8,13 @@ from pathlib import Path
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import write
+from sagent.cli.tables import tell_of_secrets, write
 from sagent.errors import SessionNotFound, UsageError
 from sagent.session.store import is_session, named_logs
 from sagent.session.view import session_of
 from sagent.transcript.entries import read_entries
 from sagent.transcript.events import read_events
+from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.report import Report
 from sagent.transcript.steps import Step
 
@@ -28,11 +29,13 @@ def run_trace(argv: Sequence[str]) -> int:
     parser.add_argument("--full", action="store_true", help="texts in full")
     parser.add_cwd()
     given = parser.parse_args(argv)
-    report = Report(None) if given.full else Report()
+    redaction = Redaction()
+    report = Report(None, redaction=redaction) if given.full else Report(redaction=redaction)
     name: str = given.run or ""
     write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd)))
     if not report.steps:
         raise UsageError(f"{name or 'The session'} holds no events of a run.")
+    tell_of_secrets(redaction)
     if report.damaged:
         sys.stderr.write(f"sagent: warning: what could not be read is left out: {'; '.join(report.damaged)}\n")
     return 0

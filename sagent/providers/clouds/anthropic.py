@@ -9,6 +9,7 @@ from anthropic._types import Omit
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
+from sagent.providers.clouds.body import hooks
 from sagent.providers.clouds.client import Reach
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class AnthropicClient:
 
     def __init__(self, reach: Reach) -> None:
         self._client = _open(reach)
+        self._client._client.event_hooks = hooks()  # noqa: SLF001 -- of the HTTP client that it has made
         self._own_key = reach.key is not None and not reach.via
         if reach.own:
             self._client._custom_headers = {}  # noqa: SLF001 -- ANTHROPIC_CUSTOM_HEADERS, which it has no switch for

@@ -9,6 +9,7 @@ import httpx2
 from google import genai
 from google.genai import errors, types
 
+from sagent.providers.clouds.body import hooks
 from sagent.providers.clouds.client import Reach
 
 
@@ -17,7 +18,7 @@ class GoogleClient:
 
     def __init__(self, reach: Reach) -> None:
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
-        self._http = httpx2.AsyncClient(timeout=self._timeout)
+        self._http = httpx2.AsyncClient(timeout=self._timeout, event_hooks=hooks())
         options = types.HttpOptions(
             base_url=reach.base_url, httpx_async_client=self._http, api_version="v1" if reach.via else "v1beta"
         )

@@ -8,6 +8,7 @@ import httpx2
 import openai
 from openai.auth import WorkloadIdentity, k8s_service_account_token_provider
 
+from sagent.providers.clouds.body import hooks
 from sagent.providers.clouds.client import Reach
 
 _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
@@ -18,6 +19,7 @@ class OpenAIClient:
 
     def __init__(self, reach: Reach) -> None:
         self._client = _azure(reach) if reach.via == "azure" else _openai(reach)
+        self._client._client.event_hooks = hooks()  # noqa: SLF001 -- of the HTTP client that it has made
         if reach.own:
             self._client.organization = self._client.project = None
             self._client._custom_headers = {}  # noqa: SLF001 -- OPENAI_CUSTOM_HEADERS, which it has no switch for

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sagent.providers.access import NO_KEY, Access
 from sagent.providers.clouds.client import Reach, SdkClient
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.transport import Answer, not_running, refused_by_proxy, unreachable
+from sagent.providers.wire.transport import Answer, not_running, refused_by_proxy, through, unreachable
 
 if TYPE_CHECKING:
     import httpx2
@@ -109,8 +109,6 @@ async def _chunks(client: SdkClient, response: "httpx2.Response") -> AsyncGenera
     try:
         async for chunk in client.decode(response):
             yield chunk
-    except httpx2.DecodingError as error:
-        raise Disrupted("protocol", f"the compressed answer is damaged: {error}") from error
     except httpx2.HTTPError as error:
         raise Disrupted("cut", f"the connection broke in the middle of the answer: {_words(error)}") from error
 
@@ -134,7 +132,7 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
             return Disrupted("auth", f"the login cannot be read: {_words(cause)}")
         if isinstance(cause, httpx2.HTTPError | OSError):
             where = urlsplit(url).netloc.rpartition("@")[2]
-            failed = unreachable(f"no answer from {where}" if where else "no answer", cause)
+            failed = unreachable(f"no answer from {where}{through(url)}" if where else "no answer", cause)
             if isinstance(cause, httpx2.ProxyError):
                 found = match(r"(\d{3}) ", str(cause))
                 return refused_by_proxy(failed.reason, int(found[1]) if found else 0)

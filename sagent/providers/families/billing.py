@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from decimal import Context, Decimal
 
-from sagent.lib.json import as_int, as_object
+from sagent.lib.json import as_object
+from sagent.lib.money import TOO_MUCH
+from sagent.providers.wire.reply import count_of
 from sagent.usage import Usage
 
 _EXACT = Context(prec=60)
@@ -43,14 +45,9 @@ def disjoint(
     )
 
 
-def count_of(value: object) -> int:
-    """A number of tokens; anything else counts as none."""
-    return max(0, as_int(value))
-
-
 def first_count(*values: object) -> int:
     """The first count that is not zero."""
-    return next((count for value in values if (count := as_int(value)) > 0), 0)
+    return next((count for value in values if (count := count_of(value))), 0)
 
 
 def tier_named(tier: str) -> str:
@@ -62,13 +59,13 @@ def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decim
     """A provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or next to it (Venice).
 
     With a key of the user's own at OpenRouter it is only the gateway's share; the upstream provider bills the rest.
+    0 from anybody else is a gateway that knows no price.
     """
-    ticks = usage.get("cost_in_usd_ticks")
-    if isinstance(ticks, int):
-        return _EXACT.multiply(Decimal(ticks), _TICK)
+    if usd := _usd(usage.get("cost_in_usd_ticks")):
+        return _EXACT.multiply(usd, _TICK)
     found = [usd for cost in (usage.get("cost"), event.get("cost")) if (usd := _usd(cost)) is not None]
     if not found or usage.get("is_byok") is not True:
-        return found[-1] if found else None
+        return found[-1] if found and (found[-1] or "is_byok" in usage) else None
     upstream = _usd(as_object(usage.get("cost_details")).get("upstream_inference_cost"))
     return None if upstream is None else _EXACT.add(found[-1], upstream)
 
@@ -76,7 +73,7 @@ def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decim
 def source_fees(usage: Mapping[str, object]) -> Mapping[str, int]:
     """What xAI's searches and other server tools used, by kind. (Where it names its price, that holds them.)"""
     counts = {"search_source": usage.get("num_sources_used"), "server_tool": usage.get("num_server_side_tools_used")}
-    return {kind: count for kind, value in counts.items() if (count := as_int(value)) > 0}
+    return {kind: count for kind, value in counts.items() if (count := count_of(value))}
 
 
 def _usd(cost: object) -> Decimal | None:
@@ -85,4 +82,5 @@ def _usd(cost: object) -> Decimal | None:
     value = fields.get("total_cost", fields.get("usd")) if fields else cost
     if isinstance(value, str):
         value = float(value) if value.replace(".", "", 1).isdecimal() else None
-    return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    usd = Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("NaN")
+    return min(usd, TOO_MUCH) if usd.is_finite() and usd >= 0 else None

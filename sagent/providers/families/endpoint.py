@@ -3,14 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, TypeAlias
+from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
 from sagent.providers.access import NO_KEY, Access, access_from_key, check_url, either, first_set, loopback
 from sagent.providers.rows import Row, built_in_row
+from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.transport import DirectTransport, Transport
+from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
 Way: TypeAlias = Literal["direct", "sdk"]
 """How requests get out: over our own connections, or through the provider's official SDK."""
@@ -161,7 +163,12 @@ def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts:
         return transport
     if transport not in (None, "direct", "sdk"):
         raise UsageError(f"transport is direct or sdk, not {transport!r}.")
-    if not access.delegated and transport != "sdk":
+    sdk = access.delegated or transport == "sdk"
+    try:
+        proxy_for(urlsplit(access.base_url or "https://"), socks=sdk)
+    except Disrupted as error:
+        raise UsageError(f"{error.reason}.") from error
+    if not sdk:
         return DirectTransport(connect=timeouts.connect)
     if transport == "direct":
         raise UsageError(f"{row.name} is reached by its own login, which only the sdk transport has: --transport sdk.")

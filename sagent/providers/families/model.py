@@ -12,7 +12,7 @@ from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
 from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, schema_tokens
 from sagent.providers.wire.exchange import Call, Timeouts, exchange, fetch
-from sagent.providers.wire.reply import ReplyReader, frozen
+from sagent.providers.wire.reply import ReplyReader, count_of, frozen
 
 Counted: TypeAlias = tuple[str, Mapping[str, str], Sequence[bytes], str]
 """A URL, headers beyond the provider's, a body, and the member of the answer that is the count."""
@@ -66,18 +66,19 @@ class WireModel(ABC, Generic[E_co]):
 
     async def count_tokens(self, request: Request) -> int | None:
         """The provider's own count, with something on top: Anthropic calls its own an estimate, and it is asked without
-        sampling, reasoning and identifiers. Where it gives none it is not asked again."""
+        sampling, reasoning and identifiers. Where it gives none it is not asked again, unless that may pass."""
         provider, asked = self._provider, self._counting(request) if self._provider.counts else None
         if asked is None:
             return None
         url, headers, body, name = asked
         origin, sent = provider.origin(self.id), {**provider.headers(), "content-type": "application/json", **headers}
         try:
-            found = as_object(await fetch(provider.transport, url, sent, origin, _COUNTING, body)).get(name)
-        except ModelError:
-            found = None
-        provider.counts = isinstance(found, int) and found > 0
-        return found + found // 50 + 256 if isinstance(found, int) and found > 0 else None
+            found = count_of(as_object(await fetch(provider.transport, url, sent, origin, _COUNTING, body)).get(name))
+        except ModelError as error:
+            provider.counts = error.kind in ("rate_limit", "overloaded", "server")
+            return None
+        provider.counts = found > 0
+        return found + found // 50 + 256 if found else None
 
     def _counting(self, request: Request) -> Counted | None:
         """How the provider is asked for its count; None where it has none."""

@@ -19,7 +19,6 @@ from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import frozen
-from sagent.usage import Charge, Usage
 
 NAME = "anthropic-cli"
 
@@ -68,13 +67,11 @@ class AnthropicCLIModel:
         """What a program says; it is kept for the next request, or else ended."""
         digest, tokens = self._digest(request)
         try:
-            async with aclosing(talk.listen(digest)) as said:
+            async with aclosing(talk.listen(digest, tokens)) as said:
                 async for item in said:
                     if isinstance(item, Reply):
                         await self._provider.keep(request.conversation, talk)
-                        guess = Usage(input=tokens // 4)
-                        guessed = {"usage": guess, "charges": (Charge(self.id, guess, estimated=True),)}
-                        yield replace(item, notes=(*notes, *item.notes), **({} if item.charges else guessed))
+                        yield replace(item, notes=(*notes, *item.notes))
                     else:
                         yield item
         finally:

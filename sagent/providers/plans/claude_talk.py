@@ -26,7 +26,7 @@ from sagent.providers.handover import CONTINUE, Answered, Handover, ModelTurn, T
 from sagent.providers.plans.claude_program import INSTALL, SERVER, ClaudeProcess, Program
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin, from_event, from_status
-from sagent.usage import Charge, Usage
+from sagent.usage import Charge
 
 Line: TypeAlias = Mapping[str, object]
 
@@ -193,8 +193,8 @@ class Talk:
 
     # Listening
 
-    async def listen(self, digest: RequestDigest) -> AsyncGenerator[Delta | Reply]:
-        """The deltas of the reply, then the reply, without charges where none are known.
+    async def listen(self, digest: RequestDigest, max_input: int) -> AsyncGenerator[Delta | Reply]:
+        """The deltas of the reply, then the reply, of a request of at most so many tokens.
 
         Raises ModelError, and Lost where another program may be asked.
         """
@@ -216,9 +216,8 @@ class Talk:
                 yield Billed(reading.served(delta.charges)) if isinstance(delta, Billed) else delta
         self._reply = self._named(reader.message())
         self.kept = await self._settle(self._reply)
-        charges = reading.served(reader.charges())
-        usage = reader.usage() or Usage()
-        yield Reply(self._reply, usage, charges, digest, reader.response_id, reader.notes())
+        usage, charges = reader.bill(max_input)
+        yield Reply(self._reply, usage, reading.served(charges), digest, reader.response_id, reader.notes())
 
     def _goes_on(self, stop: str, reader: MessagesReplyReader) -> bool:
         """Whether the program, left alone, would now make another call by itself."""

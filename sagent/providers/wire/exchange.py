@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import groupby
@@ -17,13 +17,12 @@ from sagent.model import Delta, Reply, RequestDigest, TextPart, ThinkingPart
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import Body
 from sagent.providers.wire.faults import Origin, error_in, from_event, from_status
-from sagent.providers.wire.reply import LONGEST_TOKEN, ReplyReader
+from sagent.providers.wire.reply import ReplyReader
 from sagent.providers.wire.sse import EventReader
 from sagent.providers.wire.transport import Answer, Transport
-from sagent.usage import Charge, Usage
 
-_ERROR_BODY = 65_536  # bytes read of an error's body
-_WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed
+ERROR_BODY = 65_536  # bytes read of an error's body
+_WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed, and of one event
 _STREAM = 256 * 1024 * 1024  # bytes read of one that is streamed, whatever is in them
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -71,9 +70,10 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     try:
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
-            raise from_status(
-                call.origin, answer.status, answer.headers, await read_body(answer, _ERROR_BODY, patience=_TRAILER)
-            )
+            found = await read_body(answer, ERROR_BODY, patience=_TRAILER)
+            for billed in _billed_with(call, found):
+                yield billed
+            raise from_status(call.origin, answer.status, answer.headers, found)
         async with aclosing(_deltas(call, answer, watch)) as batches:
             async for deltas in batches:
                 for delta in deltas:
@@ -85,6 +85,9 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
         raise call.origin.disrupted(error) from error
     except ModelError as error:
         error.sent = error.sent or call.reader.received > 0  # it had begun to answer
+        if answer is not None and not error.final and not call.reader.charges():
+            for billed in await _billed_after(call, answer):
+                yield billed
         raise
     finally:
         watch.stop()
@@ -105,7 +108,7 @@ async def fetch(
         async with asyncio.timeout(timeouts.stall):
             answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
             try:
-                found = await read_body(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY)
+                found = await read_body(answer, _WHOLE_BODY if answer.status == 200 else ERROR_BODY)
             finally:
                 await answer.aclose()
     except TimeoutError as error:
@@ -126,16 +129,14 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     reader = EventReader()
     chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
-        body = chunk + await read_body(answer, _WHOLE_BODY, watch)
-        if len(body) > _WHOLE_BODY:
-            raise _too_long(call, _WHOLE_BODY)
-        yield _take_whole(call, answer, body)
+        for deltas in _whole(call, answer, chunk + await read_body(answer, _WHOLE_BODY, watch)):
+            yield deltas
         return
     left = _STREAM
     while chunk:
         await give_way()
-        if (left := left - len(chunk)) < 0:
-            raise _too_long(call, _STREAM)
+        if (left := left - len(chunk)) < 0 or reader.held > _WHOLE_BODY:
+            raise _too_long(call, _STREAM if left < 0 else _WHOLE_BODY)
         reader.alive = False
         out: list[Delta] = []
         error = _take_events(call, reader.feed(chunk), out)
@@ -192,6 +193,7 @@ async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
 
 def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]) -> ModelError | None:
     """Read events up to the reply's end or an error, which is given back: what came before it is emitted first."""
+    events = iter(events)
     try:
         for name, data in events:
             _take_event(call, name, data, out)
@@ -202,8 +204,25 @@ def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]
                 error.final = True  # it would do so again
                 return error
     except ModelError as error:
+        _take_bills(call, events, out)
         return error
     return None
+
+
+async def _billed_after(call: Call, answer: Answer) -> list[Delta]:
+    """The bill, where it comes after the error that ended the reply, and soon."""
+    reader, out = EventReader(), list[Delta]()
+    with suppress(TimeoutError, Disrupted):
+        async with asyncio.timeout(_LINGER):
+            async for chunk in answer.chunks:
+                _take_bills(call, reader.feed(chunk), out)
+    return out
+
+
+def _take_bills(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]) -> None:
+    for _, data in events:
+        with suppress(ValueError, RecursionError):
+            call.reader.failed(as_object(read_json(data)), out)
 
 
 def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
@@ -225,11 +244,24 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
     if name == "error" or error_in(fields):
         if call.reader.complete:
             return  # of whatever came after the reply, which is paid for
+        call.reader.failed(fields, out)
         raise from_event(call.origin, fields or {"error": text})
     call.reader.feed(fields, out)
 
 
-def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
+def _whole(call: Call, answer: Answer, body: bytes) -> Generator[list[Delta]]:
+    """The deltas of an answer that is one JSON document; what it says before it fails comes first."""
+    if len(body) > _WHOLE_BODY:
+        raise _too_long(call, _WHOLE_BODY)
+    out: list[Delta] = []
+    try:
+        _take_whole(call, answer, body, out)
+    finally:
+        if out:
+            yield _merged(out)
+
+
+def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> None:
     """An answer that is one JSON document."""
     try:
         data = read_json(body)
@@ -239,30 +271,29 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
         raise call.origin.error("protocol", f"the answer is not JSON: {_shown(body)}") from error
     fields, chunks = as_object(data), [as_object(item) for item in as_array(data)]
     if error_in(fields):
+        call.reader.failed(fields, out)
         raise from_event(call.origin, data)
-    out: list[Delta] = []
     if fields:
         call.reader.whole(fields, out)
     for chunk in chunks:  # a stream as one array (Google's, where no events were asked for)
         if error_in(chunk):
+            call.reader.failed(chunk, out)
             raise from_event(call.origin, chunk)
         call.reader.feed(chunk, out)
     if not call.reader.complete:
         raise call.origin.error("protocol", f"the answer is not a reply: {_shown(body)}")
-    return _merged(out)
+
+
+def _billed_with(call: Call, body: bytes) -> list[Delta]:
+    """What an error's body says that the call cost all the same."""
+    out: list[Delta] = []
+    _take_bills(call, [("", body.decode("utf-8", "replace"))], out)
+    return out
 
 
 def _reply(call: Call) -> Reply:
-    """The reply; its cost estimated from bytes where the provider did not report it, or only a part."""
     reader = call.reader
-    usage, charges = reader.usage(), reader.charges()
-    told, priced = sum((charge.usage for charge in charges), Usage()), any(charge.usd is not None for charge in charges)
-    partial = not told.total_input or reader.received > LONGEST_TOKEN * max(told.output, 1)
-    if usage is None:
-        usage = Usage(input=call.body.max_input_tokens // 4, output=reader.received // 4)
-        charges = (Charge(call.origin.model, usage, estimated=True),)
-    elif partial and not priced:
-        charges = tuple(replace(charge, estimated=True) for charge in charges)
+    usage, charges = reader.bill(call.body.max_input_tokens)
     notes = (*call.notes, *reader.notes())
     return Reply(reader.message(), usage, charges, call.digest, reader.response_id, notes, reader.advice())
 

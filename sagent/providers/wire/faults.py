@@ -12,6 +12,7 @@ from sagent.lib.json import as_array, as_object, as_str
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.overflow import most_output_in, sizes_in
 
+_MISFIRES = 2  # times that a call is made again for a generation that was none
 _SHOWN = 600  # characters of a provider's own words in a message
 
 # Said, in these or similar words, by Anthropic, OpenAI, Azure, OpenRouter, Groq, xAI, Mistral, Moonshot, DashScope,
@@ -24,6 +25,7 @@ _OVERFLOW = (
     r"|exceeds? (the )?(available |model'?s? |maximum )*context|context (window|size|length)[^.]{0,40}exceed"
     r"|input (is )?too long|input length and|input tokens? exceed|input token count|range of input length"
     r"|exceed(s|ed)? (the |model )*token limit|reduce the length|greater than the context length"
+    r"|too_many_prompt_tokens|requested_too_many_tokens"
     r"|longer than the model'?s context|context length of only|prompt token count of \d+ exceeds"
     r"|request entity too large|request too large for .*must be reduced|request body too large for .*tokens"
     r"|`inputs` tokens \+ `max_new_tokens` must be|`inputs` must have less than|longer than the maximum model length"
@@ -41,7 +43,8 @@ _BAD_KEY = (
     r"|invalid_authentication"
 )
 _NO_MODEL = (
-    r"model_not_found|invalid_model|model[_ ]not[_ ]exist|deploymentnotfound|not a valid model|resource_not_found"
+    r"model[_ ](is |was )?not[_ ](found|exist)|invalid_model|deploymentnotfound|not a valid model|resource_not_found"
+    r"|\bmodel:? ['`\"]?[\w./:-]+['`\"]? ((was |is )?not found|does(n't| not) exist)"
 )
 _OVERLOADED = (
     r"overload|at capacity|over capacity|high demand|no available (capacity|channel)|server_busy|server is busy"
@@ -136,7 +139,8 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
         kind: ModelErrorKind = _BY_STATUS.get(status, "server")
         if status == 503 and re.search(_OVERLOADED, text.lower()):
             kind = "overloaded"
-        words = f"an HTML page instead of an answer: {_plain(text)}. It comes from a proxy or a wrong base URL."
+        it = f"Check {origin.variable or 'the key'}; if that is right, it" if kind == "auth" else "It"
+        words = f"an HTML page instead of an answer: {_plain(text)}. {it} comes from a proxy or a wrong base URL."
         return _answered(origin, kind, words, status, headers, "")
     return _judge(origin, status, headers, data, text)
 
@@ -161,13 +165,16 @@ def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data:
     words = _words(data) or _shorten(text) or "no explanation was given"
     codes = _codes(data)
     headers = {**_headers_inside(data), **headers}
-    kind = _kind(status, codes, words)
+    misfired = "tool_use_failed" in codes or "failed_generation" in as_object(_first(data).get("error"))
+    kind = "server" if misfired else _kind(status, codes, words)
     if kind == "auth" and origin.variable:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
     elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
         words = f"{words.rstrip('.')}. {_REMEDIES[kind]}"
     error = _answered(origin, kind, words, status, headers, words)
-    if kind == "context_overflow":
+    if misfired:  # Groq's: what the model wrote was no call, or not to the schema; it may do better
+        error.sent, error.most_retries, error.retry_after = True, _MISFIRES, 0.0
+    elif kind == "context_overflow":
         error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
     elif kind in ("invalid_request", "payment"):
         error.most_output = most_output_in(f"{words} {as_str(as_object(_first(data).get('error')).get('param'))}")

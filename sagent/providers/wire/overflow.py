@@ -21,7 +21,7 @@ _WINDOW = (
     rf"context (?:size|length|window) \({_N} tokens\)",  # llama.cpp, SGLang
     rf"context (?:length|window) of (?:only )?{_N}",  # LM Studio, llama-cpp-python
     rf"model token limit:? {_N}",  # Moonshot
-    rf"(?:exceeds the|configured) limit of {_N}",  # Copilot, OpenAI's Responses
+    rf"(?:exceeds the|configured) (?:max )?limit of {_N}",  # Copilot, OpenAI's Responses, Perplexity
     rf"input length should be \[\d+, ?{_N}\]",  # DashScope
     rf"while limit is {_N}",  # Cerebras
     rf"limit:? {_N}, requested:? \d",  # OpenAI: a request larger than what a minute allows
@@ -40,7 +40,7 @@ _INPUT = (
     rf"input token count is {_N}",  # Vertex
     rf"given: {_N}(?! `max)",  # TGI
     rf"input length \(?{_N}",  # SGLang, Poolside
-    rf"prompt \(length {_N}\)",  # vLLM
+    rf"prompt (?:of |\()length {_N}",  # vLLM, Perplexity
     rf"n_keep:? \(?{_N}",  # LM Studio
     rf"prompt token count of {_N}",  # Copilot
     rf"\(requested:? {_N}\)",  # Moonshot

@@ -1,16 +1,19 @@
 """A reply taking shape: what every family's reader of events has, and what it gives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import replace
 
 from sagent.events import Advice
-from sagent.lib.json import EMPTY, JsonObject, as_object, json_freeze, json_load, valid_text
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, json_freeze, json_load, valid_text
 from sagent.messages import Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 
-LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
+_LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
+_MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
+MOST_PARTS = 100_000  # of an answer: blocks, calls, citations
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
 
@@ -29,6 +32,7 @@ class ReplyReader(ABC):
         self._in_word = False
         self._origin = origin
         self._family = family
+        self._summary = _SUMMARY
         self._stop = ""  # why it ended, in the provider's words
         self._usage: dict[str, object] = {}  # what was reported so far
 
@@ -43,9 +47,15 @@ class ReplyReader(ABC):
     @property
     def least_tokens(self) -> int:
         """The fewest tokens that what has come so far can be: none holds two words, and few many characters."""
-        words, characters = (shown - shown // _SUMMARY for shown in (self._thought_words, self._thought))
+        words, characters = (shown - shown // self._summary for shown in (self._thought_words, self._thought))
         full = self.received - self._blanks // 2 - characters  # a token of nothing but spaces is twice as long
-        return max(self._words - words, full // LONGEST_TOKEN)
+        return max(self._words - words, full // _LONGEST_TOKEN)
+
+    def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """Take what an error says of usage: what was made before it is billed."""
+        usage = as_object(event.get("usage") or event.get("usageMetadata"))
+        if any(map(count_of, usage.values())):
+            self._bill(usage, out)
 
     def done(self) -> None:
         """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""
@@ -63,6 +73,18 @@ class ReplyReader(ABC):
         """The executor's own share; None where the provider reported nothing."""
         charges = self.charges()
         return charges[0].usage if charges else None
+
+    def bill(self, max_input: int) -> tuple[Usage, tuple[Charge, ...]]:
+        """The executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
+        provider did not tell them, or only a part, or what cannot be, unless it named its price."""
+        usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
+        told = sum((charge.usage for charge in charges), Usage())
+        whole = told.total_input and self.received <= _LONGEST_TOKEN * told.output and _can_be(self._usage)
+        if whole or any(charge.usd is not None for charge in charges):
+            return usage, charges
+        guess = Usage(input=0 if told.total_input else max_input // 4, output=max(0, self.received // 4 - told.output))
+        charges = (replace(charges[0], usage=charges[0].usage + guess), *charges[1:])
+        return usage + guess, tuple(replace(charge, estimated=True) for charge in charges)
 
     def notes(self) -> tuple[str, ...]:
         """What is worth showing to a person."""
@@ -92,6 +114,13 @@ class ReplyReader(ABC):
             self._blanks += len(piece) - sum(map(len, words))
             self._in_word = not piece[-1].isspace()
 
+    def _bound(self, parts: Sized) -> None:
+        """Refuse an answer of parts that hold nothing, without end."""
+        if len(parts) > MOST_PARTS:
+            error = self._origin.error("protocol", f"its answer has more than {MOST_PARTS:,} parts")
+            error.final = True  # it would be so again
+            raise error
+
     def _bill(self, usage: object, out: list[Delta]) -> None:
         """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
         reported = {name: value for name, value in as_object(usage).items() if value is not None}
@@ -107,6 +136,27 @@ class ReplyReader(ABC):
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, frozen(data))
+
+
+def count_of(value: object) -> int:
+    """A number of tokens, or of uses of a tool, as a provider tells it; what cannot be one counts as none."""
+    return min(max(0, _count(value)), _MOST_COUNTED)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, str):
+        return int(value[:20]) if value.isascii() and value.isdecimal() else -1
+    return as_int(value, -1)
+
+
+def _can_be(usage: object) -> bool:
+    """Whether every number of tokens in a report can be one: with -5, NaN or true in it, it says nothing for sure."""
+    for name, value in as_object(usage).items():
+        tokens = name.lower().endswith(("tokens", "tokencount"))
+        for item in as_array(value) or (value,):
+            if not _can_be(item) or (tokens and isinstance(item, str | int | float) and _count(item) < 0):
+                return False
+    return True
 
 
 def frozen(fields: Mapping[str, object]) -> JsonObject:

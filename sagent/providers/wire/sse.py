@@ -1,6 +1,7 @@
 """Server-sent events, read incrementally. The rules are those of the HTML standard, section 9.2.6."""
 
 _BOM = b"\xef\xbb\xbf"
+_LINE = 40  # bytes that a line takes beyond its own
 
 
 class EventReader:
@@ -10,7 +11,7 @@ class EventReader:
     an error that way in the middle of a stream.
     """
 
-    __slots__ = ("_data", "_first", "_name", "_rest", "_swallow_lf", "alive")
+    __slots__ = ("_data", "_first", "_name", "_rest", "_swallow_lf", "alive", "held")
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []  # an unfinished line, in the pieces in which it came
@@ -18,6 +19,7 @@ class EventReader:
         self._name = b""
         self._swallow_lf = False  # the last chunk ended in CR: an LF that comes first belongs to it
         self._first = True
+        self.held = 0  # bytes that the unfinished event takes, about
         self.alive = False  # a whole line has arrived since the caller last cleared this, be it only a comment
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
@@ -30,6 +32,7 @@ class EventReader:
         if not end:
             if chunk:
                 self._rest.append(chunk)
+                self.held += len(chunk)
             return []
         self._swallow_lf = chunk[-1] == 0x0D
         lines = chunk[:end].splitlines()
@@ -42,7 +45,9 @@ class EventReader:
             self._first = False
             lines[0] = lines[0].removeprefix(_BOM)
         self.alive = True
-        return self._take(lines)
+        events = self._take(lines)
+        self.held += len(chunk) - end
+        return events
 
     def end(self) -> list[tuple[str, str]]:
         """The bytes have ended; the event that lacked only its blank line, if there is one."""
@@ -54,12 +59,14 @@ class EventReader:
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self.held += len(line) + _LINE
             elif not line:
                 if data:
                     whole = data[0] if len(data) == 1 else b"\n".join(data)
                     events.append((self._name.decode("utf-8", "replace"), whole.decode("utf-8", "replace")))
                     data.clear()
                 self._name = b""
+                self.held = 0
             elif line.startswith(b"event:"):
                 self._name = line[7:] if line[6:7] == b" " else line[6:]
             elif line.startswith(b"{") and line.endswith(b"}"):

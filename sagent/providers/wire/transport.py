@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from errno import ECONNREFUSED
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +24,7 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _IDLE_SECONDS = {"http": 4.0, "https": 55.0}
 _LONGEST_IDLE = 300.0
 _IDLE_CONNECTIONS = 256  # are kept for one server: as many as agents may work at a time
+_PIECE = 1024 * 1024  # bytes that are inflated at a time: few may stand for very many
 _PORTS = {"http": 80, "https": 443}
 NOT_RUNNING = ". Start the server there, or name another address with --base-url"
 
@@ -66,6 +68,12 @@ class _Way:
     host: str
     port: int
     proxy: str = ""
+    variable: str = ""  # which names the proxy
+
+    @property
+    def through(self) -> str:
+        """The proxy, in words that show no password."""
+        return f"the proxy {urlsplit(self.proxy).netloc.rpartition('@')[2]} that {self.variable} names"
 
 
 class DirectTransport:
@@ -102,7 +110,7 @@ class DirectTransport:
         if (loop := asyncio.get_running_loop()) is not self._loop:  # connections of an ended loop are of no use
             self._loop, self._idle = loop, {}
         parts = urlsplit(url)
-        way = _way(parts, _proxy_for(parts) if self._proxied else "")
+        way = _way(parts, *(proxy_for(parts) if self._proxied else ("", "")))
         target, fields = _request_head(parts, headers, way)
         connection, sent = await self._reuse(way) or await self._open(way), False
         try:
@@ -112,13 +120,13 @@ class DirectTransport:
         except BaseException as error:
             connection.abort()
             if isinstance(error, Disrupted):
-                reason = f"{way.scheme}://{parts.netloc}: {error.reason}"
+                reason = f"{way.scheme}://{parts.netloc}{way.proxy and f' through {way.through}'}: {error.reason}"
                 raise Disrupted(error.kind, reason, final=error.final, sent=sent) from error
             raise
         if loopback(url):
             self._answered.add((way.host, way.port))
         stream = self._body(connection, way, _kept(found, way.scheme))
-        chunks = _inflate(stream, found.get("content-encoding", ""))
+        chunks = inflated(stream, found.get("content-encoding", ""))
 
         async def close() -> None:
             await chunks.aclose()
@@ -158,24 +166,28 @@ class DirectTransport:
             tls = loop.run_in_executor(None, _tls_context) if self._tls is None else None
         near = urlsplit(way.proxy) if way.proxy else None
         host, port = (near.hostname or "", near.port or _PORTS[near.scheme]) if near else (way.host, way.port)
+        goal = way.through if near else f"{host}:{port}"
         connection = Connection()
         try:
             async with asyncio.timeout(self._connect):
-                await loop.create_connection(lambda: connection, host, port, happy_eyeballs_delay=0.25)
+                # an address is one; and cancelling a race of several may leave a socket open (python/cpython#128475)
+                delay = None if ":" in host or host.replace(".", "").isdecimal() else 0.25
+                await loop.create_connection(lambda: connection, host, port, happy_eyeballs_delay=delay)
                 connection.tune()
                 if tls is not None:
                     self._tls = await tls
                 if near is not None:
                     await self._through(connection, near, way)
+                    goal = f"{way.host}:{way.port} through {way.through}"
                 if way.scheme == "https":
                     assert self._tls is not None
                     await connection.secure(self._tls, way.host)
         except BaseException as error:
             connection.abort()
             if isinstance(error, TimeoutError):
-                raise Disrupted("network", f"no connection to {host}:{port} within {self._connect:g} s") from error
+                raise Disrupted("network", f"no connection to {goal} within {self._connect:g} s") from error
             if isinstance(error, OSError | UnicodeError):
-                failed = unreachable(f"no connection to {host}:{port}", error)
+                failed = unreachable(f"no connection to {goal}", error)
                 silent = near is None and (host, port) not in self._answered
                 raise not_running(failed, f"http://{_bracketed(host)}") if silent else failed from error
             raise
@@ -189,9 +201,12 @@ class DirectTransport:
         if way.scheme == "https":
             target = f"{_bracketed(way.host)}:{way.port}"
             connection.send("CONNECT", target, [("host", target), *_proxy_key(way.proxy)])
-            status, _ = await connection.head()
+            try:
+                status, _ = await connection.head()
+            except Disrupted as error:
+                raise Disrupted("network", f"{way.through} did not lead on to {target}: {error.reason}") from error
             if not 200 <= status < 300:
-                raise refused_by_proxy(f"the proxy {proxy.hostname} answered {status} to CONNECT {target}", status)
+                raise refused_by_proxy(f"{way.through} answered {status} to CONNECT {target}", status, way.variable)
             connection.begin_tunnel()
 
 
@@ -204,14 +219,14 @@ def _kept(headers: Mapping[str, str], scheme: str) -> float:
     return _IDLE_SECONDS[scheme]
 
 
-def _way(url: SplitResult, proxy: str) -> _Way:
+def _way(url: SplitResult, proxy: str, variable: str) -> _Way:
     try:
         port = url.port or _PORTS[url.scheme]
     except (KeyError, ValueError) as error:
         raise Disrupted(
             "network", f"cannot call {url.scheme}://{url.netloc}: it must begin with http:// or https://"
         ) from error
-    return _Way(url.scheme, url.hostname or "", port, proxy)
+    return _Way(url.scheme, url.hostname or "", port, proxy, variable)
 
 
 def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Way) -> tuple[str, list[tuple[str, str]]]:
@@ -226,25 +241,20 @@ def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Way) -> tu
     return target, lines
 
 
-def _proxy_for(url: SplitResult) -> str:
-    """The proxy for this URL as HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY (or lower case) say; "" is none."""
-    if not any(name in os.environ or name.lower() in os.environ for name in _PROXY_VARIABLES):
-        return ""
-    import urllib.request
+def proxy_for(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
+    """The proxy for this URL, and the variable that names it; "" is none. Raises Disrupted for one that cannot be."""
+    if not any(name.upper() in _PROXY_VARIABLES for name in os.environ):
+        return "", ""
+    from sagent.providers.wire.proxies import proxy_named
 
-    proxies = urllib.request.getproxies_environment()
-    if urllib.request.proxy_bypass(url.netloc.rpartition("@")[2]):
-        return ""
-    proxy = proxies.get(url.scheme) or proxies.get("all") or ""
-    if proxy and "://" not in proxy:
-        proxy = f"http://{proxy}"
-    if proxy and urlsplit(proxy).scheme not in _PORTS:
-        raise Disrupted(
-            "invalid_request",
-            f"the proxy {proxy.partition('://')[0]}://{urlsplit(proxy).hostname} cannot be used: it must be an http or "
-            "https proxy; change HTTPS_PROXY or ALL_PROXY, or except the host with NO_PROXY",
-        )
-    return proxy
+    return proxy_named(url, socks=socks)
+
+
+def through(url: str) -> str:
+    """The proxy on the way to a URL, in words to follow its host; "" for none."""
+    parts = urlsplit(url)
+    proxy = proxy_for(parts, socks=True)
+    return f" through {_way(parts, *proxy).through}" if proxy[0] else ""
 
 
 def _proxy_key(proxy: str) -> list[tuple[str, str]]:
@@ -287,16 +297,26 @@ def unreachable(what: str, error: BaseException) -> Disrupted:
     if "WRONG_VERSION_NUMBER" in text:
         return Disrupted("network", f"{what}: {text}. The server there speaks no TLS: use http://", final=True)
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        advice = "Where a proxy signs with its own authority, name its certificate in SSL_CERT_FILE."
-        return Disrupted("network", f"{what}: {text}. {advice}", final=True)
+        return Disrupted("network", f"{what}: {text}. {_certificate_advice(text)}", final=True)
     return Disrupted("network", f"{what}: {text}")
 
 
-def refused_by_proxy(reason: str, status: int) -> Disrupted:
+def _certificate_advice(text: str) -> str:
+    """What to do about a certificate, by what is wrong with it."""
+    if "expired" in text or "not yet valid" in text:
+        return f"Who runs the server renews it, unless the clock here is wrong ({time.strftime('%Y-%m-%d')})."
+    if "mismatch" in text or "not match" in text:
+        return "It is for another name: is the base URL right, and the proxy, if there is one?"
+    if own := os.environ.get("SSL_CERT_FILE"):
+        return f"SSL_CERT_FILE names {own}: is the certificate of the authority that signed it there?"
+    return "Where a proxy or a server signs with an authority of its own, name its certificate in SSL_CERT_FILE."
+
+
+def refused_by_proxy(reason: str, status: int, variable: str = "HTTPS_PROXY") -> Disrupted:
     """What a proxy's own status says: that it will not lead on stays so, that it cannot may pass."""
     if status not in (401, 403, 407):
         return Disrupted("network", reason)
-    return Disrupted("network", f"{reason}. Fix HTTPS_PROXY, or except the host with NO_PROXY", final=True)
+    return Disrupted("network", f"{reason}. Fix {variable}, or except the host with NO_PROXY", final=True)
 
 
 def not_running(failed: Disrupted, url: str) -> Disrupted:
@@ -304,25 +324,32 @@ def not_running(failed: Disrupted, url: str) -> Disrupted:
     return Disrupted("network", f"{failed.reason}{NOT_RUNNING}", final=True) if loopback(url) else failed
 
 
-async def _inflate(chunks: AsyncGenerator[bytes], encoding: str) -> AsyncGenerator[bytes]:
-    """Undo a content encoding. We ask for none, but some proxies compress all the same."""
+async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerator[bytes]:
+    """Undo a content encoding, in pieces that have a bound. We ask for none, but some proxies compress all the same."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         async for chunk in chunks:
             yield chunk
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Disrupted("protocol", f"the answer is encoded as {encoding!r}, which was not asked for")
+        reason = f"the answer is encoded as {encoding!r}, which was not asked for: something on the way does that"
+        raise Disrupted("protocol", reason, final=True)
     import zlib
 
-    inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # zlib or gzip, by its header
+    inflater = None
     try:
         async for chunk in chunks:
-            if plain := inflater.decompress(chunk):
-                yield plain
-        if plain := inflater.flush():
+            rest = chunk
+            if inflater is None:  # zlib or gzip, by its header; some send "deflate" without one
+                headed = encoding != "deflate" or chunk[0] & 15 == 8
+                inflater = zlib.decompressobj(zlib.MAX_WBITS | 32 if headed else -zlib.MAX_WBITS)
+            while rest and not inflater.eof:
+                if plain := inflater.decompress(rest, _PIECE):
+                    yield plain
+                rest = inflater.unconsumed_tail
+        if inflater is not None and (plain := inflater.flush()):
             yield plain
     except zlib.error as error:
         raise Disrupted("protocol", f"the compressed answer is damaged: {error}") from error
-    if not inflater.eof:
+    if inflater is None or not inflater.eof:
         raise Disrupted("cut", "the compressed answer ended early")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar, get_
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.repl.opening import Current
-from sagent.repl.terminal.picker import Option
+from sagent.repl.opening import Choices, Current
+from sagent.repl.terminal.picker import Lookup, Option, Shown
 from sagent.repl.view.lines import Line, plain, printable
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class CommandContext(Current):
         if not self.has_person:
             raise UsageError(f"A prompt cannot change this: give {flag} on the command line.")
 
-    async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        """Have the person choose; None for nothing."""
+    async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
+        """Have the person choose: from a list, for which something may be looked up meanwhile, or by a key below what
+        is shown. None for nothing."""
         names = ", ".join(option.also or option.label for option in options[:20])
         raise UsageError(f"{title} Nobody can choose here; name it after the command: {names}")
 
@@ -79,8 +80,8 @@ class CommandContext(Current):
         """Show the last messages of the conversation again."""
         raise UsageError("There is no terminal to show them on; `/export md` writes the conversation into a file.")
 
-    def reopen(self, settings: "Settings") -> None:
-        """Close the session and open another."""
+    def reopen(self, settings: "Settings", choices: Choices | None = None) -> None:
+        """Close the session and open another, in which the person has made these choices already."""
         raise UsageError("Without a terminal a session is named by --session, --continue or --fork.")
 
     def set_display(self, what: DisplaySetting, value: str) -> None:

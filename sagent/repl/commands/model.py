@@ -20,6 +20,7 @@ from sagent.providers.abilities import reasons, sees
 from sagent.providers.registry import provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.opening import Choices
 from sagent.repl.settings_file import store_key
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import table
@@ -105,7 +106,7 @@ def _take(context: CommandContext, name: str) -> None:
         named = provider_of(name, settings.providers)
         if named and named != (settings.provider or "openai-compatible"):  # these settings are meant for another
             settings = replace(settings, provider=None, base_url=None)
-        context.reopen(replace(settings, model=name))
+        context.reopen(replace(settings, model=name, origins={**settings.origins, "model": "/model"}))
         return
     agent.apply(Switch(model=name))
 
@@ -190,7 +191,7 @@ async def login(context: CommandContext, provider: str = "") -> None:
     there. It is kept where only you can read it, and used from now on.
     """
     if provider == "local":
-        context.reopen(context.settings)
+        _reopen(context, context.settings)
         return
     if not provider:
         options = [Option(name, name, key) for name, key in _key_variables()]
@@ -223,18 +224,19 @@ async def login(context: CommandContext, provider: str = "") -> None:
     if kept != IN_KEYRING and repository_root(path.resolve().parent) is not None:
         context.say(f"{path} lies in a git repository: make sure that it is not committed")
     fresh = await asyncio.to_thread(load, {}, None, context.settings.cwd)
-    context.reopen(replace(_same_session(context), providers=fresh.providers))
+    _reopen(context, replace(context.settings, providers=fresh.providers))
 
 
-def _same_session(context: CommandContext) -> "Settings":
-    """The settings that open the session again that is open, where one is."""
+def _reopen(context: CommandContext, settings: "Settings") -> None:
+    """Open the session again that is open, where one is, under these settings."""
     try:
-        path = context.opened.agent.log.path
+        opened = context.opened
     except UsageError:
-        return context.settings
-    if not path:
-        return context.settings
-    return replace(context.settings, session=Path(path), continue_session=False, fork=None)
+        context.reopen(settings)
+        return
+    if path := opened.agent.log.path:
+        settings = replace(settings, session=Path(path), continue_session=False, fork=None)
+    context.reopen(settings, Choices.of(opened))
 
 
 async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> None:

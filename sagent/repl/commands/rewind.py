@@ -1,6 +1,7 @@
 """Commands that go back in a session, or on in a copy of it."""
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,16 +11,20 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
 from sagent.lib.text import one_line
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.opening import Choices
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.lines import Line
+from sagent.repl.view.calls import render_whole_diff
+from sagent.repl.view.lines import Line, printable, wrap
 from sagent.rewind.plan import way_back
 from sagent.session.folds import Point, points
 from sagent.session.store import copy, delete
 
 if TYPE_CHECKING:
+    from sagent.rewind.filediff import FileDiff
     from sagent.rewind.restore import FileChanges
 
 _MOST_ROWS = 20  # files that are shown one by one
+_DONE = {"written": "changed", "created": "deleted", "deleted": "created"}  # what was done, by what undoes it
 
 
 def _points(context: CommandContext) -> tuple[Point, ...]:
@@ -119,6 +124,86 @@ async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> 
         return "conversation"
 
 
+@command()
+async def diff(context: CommandContext, file: str = "", what: Literal["", "undo"] = "") -> None:
+    """Show what this session has changed in files, and undo it for one of them.
+
+    Of a file the diff is shown, and u sets it back to what this session found; so does /diff FILE undo. That can be
+    undone in turn, by /rewind. What somebody else has changed since is left alone. Without a terminal it is a patch.
+    """
+    agent, cwd = context.opened.agent, context.settings.cwd
+    while True:
+        changes = await agent.preview("")
+        paths = {each.path: f"{_DONE[each.how]} +{each.removed} -{each.added}" for each in changes.changed}
+        paths |= {each.path: f"cannot be undone: {each.why}" for each in changes.left}
+        if not paths:
+            context.write(_unchanged(changes, cwd))
+            context.say("The files are as this session found them.")
+            return
+        if file:
+            path: str | None = _named(file, list(paths), cwd)
+        elif context.has_person:
+            total = sum(each.removed for each in changes.changed), sum(each.added for each in changes.changed)
+            files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+            title = f"Changed in this session: {files}, +{total[0]} -{total[1]}. Which one?"
+            path = await context.pick(title, [Option(each, _short(each, cwd), paths[each]) for each in paths])
+        else:
+            for each in paths:
+                context.write([(("", line),) for line in _patch(await agent.diff(each), cwd)])
+            return
+        if path is None:
+            return
+        undone = what == "undo" or await _reviewed(context, await agent.diff(path), paths[path])
+        if undone:
+            context.say(f"{_short(path, cwd)}: {_count(done := await agent.rewind_files('', path))}")
+            context.write(_unchanged(replace(done, omitted=(), commands=False), cwd))
+        if file or not context.has_person:
+            return
+
+
+def _named(file: str, paths: Sequence[str], cwd: Path) -> str:
+    """The file of a session that a name means: from where it works, or by its end."""
+    whole = [path for path in paths if path in (file, str(cwd / file))]
+    found = whole or [path for path in paths if path.endswith(f"/{file.removeprefix('./')}")]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(_short(path, cwd) for path in (found or paths)[:_MOST_ROWS])
+    raise UsageError(f"{file} {'means several' if found else 'is none of the'} changed files: {names}")
+
+
+async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> bool:
+    """Show a file's diff; whether the person wants the file set back, and means it."""
+    name = _short(seen.path, context.settings.cwd)
+    if not context.has_person:
+        context.write([(("", line),) for line in _patch(seen, context.settings.cwd)])
+        return False
+
+    def shown(width: int) -> Sequence[Line]:
+        head: Line = (("class:ask", "? "), ("class:tool", name), ("class:dim", f"  {said}"))
+        note = wrap([("class:dim", printable(seen.note))], width, (("", "  "),)) if seen.note else []
+        return [*wrap(head, width), *note, *(render_whole_diff(seen.diff, width) if seen.diff else ())]
+
+    undo = [] if said.startswith("cannot") else [Option("undo", "Undo it in this file", key="u", short="undo")]
+    if not await context.pick(shown, [*undo, Option("", "Back", key="b", short="back")]):
+        return False
+    sure = [("class:ask", f"? Set {name} back to what this session found?")]
+    answers = [Option("yes", "Yes, set it back", key="y", short="yes"), Option("", "No", key="n", short="no")]
+    return bool(await context.pick(lambda width: wrap(sure, width), answers))
+
+
+def _patch(seen: "FileDiff", cwd: Path) -> Iterator[str]:
+    """A file's diff as `patch -p1` takes it, and what it cannot say as a line before."""
+    name = _short(seen.path, cwd)
+    if seen.note:
+        yield f"# {name}: {seen.note}"
+    if seen.diff:
+        yield "--- " + ("/dev/null" if seen.was.kind == "absent" else f"a/{name}")
+        yield "+++ " + ("/dev/null" if seen.now.kind == "absent" else f"b/{name}")
+        yield from seen.diff.split("\n")
+    elif not seen.note:
+        yield f"# {name}: {'new' if seen.was.kind == 'absent' else 'deleted'}, and empty"
+
+
 def _count(changes: "FileChanges") -> str:
     hows = [change.how for change in changes.changed]
     counts = [f"{hows.count(how)} {how}" for how in dict.fromkeys(hows)]
@@ -180,7 +265,7 @@ async def fork(context: CommandContext, request: str = "") -> None:
     entry = _chosen(_points(context), request).before if request else ""
     path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
     try:
-        context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
+        context.reopen(replace(settings, session=path, continue_session=False, fork=None), Choices.of(context.opened))
     except UsageError:  # nobody goes on in it
         delete(path)
         raise

@@ -6,18 +6,26 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
 from sagent.lib.figures import count, money
 from sagent.lib.money import UNBILLED
+from sagent.lib.names import quote_path
+from sagent.lib.text import count as counted
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
-from sagent.repl.terminal.picker import Option
+from sagent.repl.terminal.picker import Lookup, Option, Stop
 from sagent.repl.view.lines import Line, Span, table
-from sagent.session.store import Summary, find, summaries
+from sagent.session.folds import title
+from sagent.session.retention import Glance, glances, in_use
+from sagent.session.store import find, summarize
 from sagent.usage import Sum, Totals, Usage
 
 if TYPE_CHECKING:
@@ -29,24 +37,25 @@ _FORMS = (
     ("jsonl", "every entry"),
     ("bundle", "all of it, checked by `sagent verify`"),
 )
+_MOST_SESSIONS = 50  # that /sessions lists
 
 
-def _earlier(context: CommandContext) -> list[Summary]:
-    """Sessions of this directory in which something was said, without the one that is open."""
+def _own(context: CommandContext) -> str:
+    """The id of the session that is open, "" where none is."""
     try:
-        own = context.opened.agent.log.session_id
+        return context.opened.agent.log.session_id
     except UsageError:
-        own = ""
-    return [one for one in _all(context) if one.id != own]
+        return ""
 
 
-def _all(context: CommandContext) -> list[Summary]:
-    return [one for one in summaries(context.settings.state_dir, context.settings.cwd) if one.title]
+def _earlier(context: CommandContext) -> list[Glance]:
+    """Sessions of this directory in which something was said, without the one that is open."""
+    found, own = glances(context.settings.state_dir, context.settings.cwd), _own(context)
+    return [one for one in found if one.title and one.id != own]
 
 
-def _describe(summary: Summary) -> str:
-    least = "≥" if summary.unpriced else ""
-    return f"{summary.last[:16].replace('T', ' ')}  {least}{money(summary.usd)}  {summary.id}"
+def _time(at: str) -> str:
+    return at[:16].replace("T", " ")
 
 
 @command(complete=lambda context: [(one.id, one.title) for one in _earlier(context)])
@@ -56,27 +65,69 @@ async def resume(context: CommandContext, session: str = "") -> None:
     Name it by its id or the beginning of it, or choose from a list.
     """
     settings = context.settings
+    if context.turn.locked():
+        raise UsageError("A turn is in progress: interrupt it first (Esc).")
     if session:
         path = await asyncio.to_thread(find, settings.state_dir, session, settings.cwd)
     else:
-        found = await asyncio.to_thread(_earlier, context)
-        if not found:
-            raise UsageError(f"There is no earlier session of {settings.cwd}.")
-        chosen = await context.pick("Which session?", [Option(one.path, one.title, _describe(one)) for one in found])
-        if chosen is None:
-            return
-        path = chosen
-    context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False))
+        path = await choose_session(context)
+    if path is not None:
+        context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
+
+
+async def choose_session(context: CommandContext) -> Path | None:
+    """Have the person choose an earlier session of this directory. Raises UsageError where there is none."""
+    cwd = context.settings.cwd
+    found = await asyncio.to_thread(_earlier, context)
+    if not found:
+        raise UsageError(f"There is no earlier session of {cwd}; `sagent sessions list --all` has those of all.")
+    options = [Option(one.path, one.title, _time(one.last), also=one.id) for one in found]
+    lookup = Lookup(partial(_search, [one.path for one in found]), partial(_describe, cwd))
+    return await context.pick("Which session?", options, lookup)
+
+
+def _search(paths: Sequence[Path], words: str, stop: Stop) -> Mapping[Path, str]:
+    from sagent.session.search import search
+
+    found: dict[Path, str] = {}
+    for path in paths if len(words.strip()) > 1 else ():
+        if stop():
+            break
+        if (said := next(search((path,), words.split()), None)) is not None:
+            found[path] = said.excerpt
+    return found
+
+
+def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
+    from sagent.session.preview import preview
+
+    seen = preview(path, stop)
+    files = [quote_path(file.removeprefix(f"{cwd}/")) for file in seen.files]
+    facts = [_time(seen.last), f"{'≥' if seen.unpriced else ''}{money(seen.usd)}", seen.model.partition("/")[2]]
+    facts += [counted(len(files), "file")] if files else []
+    with suppress(OSError):
+        facts += ["open elsewhere"] if in_use(path) else []
+    rows = [("damage", seen.problem), ("used", " · ".join(filter(None, facts)))]
+    rows += [("said", seen.said), ("asked", seen.asked), ("files", ", ".join(files[-20:]))]
+    return [row for row in rows if row[1]]
 
 
 @command(name="sessions")
 async def list_sessions(context: CommandContext) -> None:
-    """List the sessions of this directory; ● is this one."""
-    found = await asyncio.to_thread(_all, context)
-    own = context.opened.agent.log.session_id
-    marks = {own: ("class:done", "●")}
-    rows = [[marks.get(one.id, ("", " ")), ("class:dim", _describe(one)), ("", one.title)] for one in found[:50]]
-    context.write(table(rows or [[("class:dim", f"no sessions of {context.settings.cwd} yet")]]))
+    """List the sessions of this directory: this one (●), then the last used."""
+    agent = context.opened.agent
+    spent, log = agent.cost(), agent.log
+    now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not kept)"
+    told = _told(now, spent.total, log.session_id + kept, least=bool(spent.unpriced))
+    rows = [[("class:done", "●"), ("class:dim", told), ("", title(log.contents()) or "(nothing was said yet)")]]
+    for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in _earlier(context)[:_MOST_SESSIONS]]):
+        told = _told(one.last, one.usd, one.id, least=bool(one.unpriced))
+        rows.append([("", " "), ("class:dim", told), ("", one.title)])
+    context.write(table(rows))
+
+
+def _told(at: str, usd: Decimal, session: str, *, least: bool) -> str:
+    return f"{_time(at)}  {'≥' if least else ''}{money(usd)}  {session}"
 
 
 @command()
@@ -114,20 +165,26 @@ async def status(context: CommandContext) -> None:
 
 
 @command()
-async def cost(context: CommandContext) -> None:
-    """Show what this session has cost.
+async def cost(context: CommandContext, cap: str = "") -> None:
+    """Show what this session has cost, or change its cap.
 
-    By role, model and agent, with the cache's share, and what compactions have saved.
+    By role, model and agent, with the cache's share, and what compactions have saved. A cap is in USD, for all of the
+    session, and as long as it is open.
     """
     ledger = context.opened.agent.ledger
+    if cap:
+        context.require_person("--max-budget-usd")
+        if ledger.cap is None:
+            raise UsageError("This session has no cap. Go on with one: sagent --continue --max-budget-usd N.")
+        ledger.cap = _usd(cap)
     totals, spent = ledger.totals(), ledger.cost()
     whole = totals.whole.usage
     least = "≥ " if spent.unpriced else ""
-    cap = f" of {money(ledger.cap)}" if ledger.cap is not None else ""
+    most = f" of {money(ledger.cap)}" if ledger.cap is not None else ""
     read = f"{count(whole.total_input)} tokens read, {_cached(whole, '0%')} of them from the cache"
     tokens = f"  {read}; {count(whole.output)} written"
     rows = [*_rows("role", totals.by_role), *_rows("model", totals.by_model), *_rows("agent", totals.by_agent)]
-    heading: Line = (("class:heading", f"{least}{money(spent.total)}{cap}"), ("class:dim", tokens))
+    heading: Line = (("class:heading", f"{least}{money(spent.total)}{most}"), ("class:dim", tokens))
     lines = [heading, *table(rows, right=(1, 2, 3, 4))]
     if spent.unpriced:
         lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
@@ -136,6 +193,15 @@ async def cost(context: CommandContext) -> None:
     if ledger.held:
         lines.append((("class:dim", f"{money(ledger.held)} are reserved by calls in flight"),))
     context.write([*lines, *await saved(context), *_on_the_advisor_alone(context, totals)])
+
+
+def _usd(text: str) -> Decimal:
+    from sagent.config.values import RefusedError, usd
+
+    try:
+        return usd(text)
+    except RefusedError as error:
+        raise UsageError(f"{text!r} is no cap: {error}.") from error
 
 
 def _cached(usage: Usage, nothing: str) -> str:
@@ -173,24 +239,48 @@ async def export(
     session = context.opened.agent.log.path
     if not session:
         raise UsageError("This session is not kept, so there is nothing to export.")
-    suffix = {"": "html", "bundle": "tar"}.get(form, form)
-    path = context.settings.cwd / Path(file or f"{Path(session).name}.{suffix}").expanduser()
-    done = await asyncio.to_thread(_write, Path(session), path, form or "html")
+    form = form or "html"
+    usual = f"{Path(session).name}.{'tar' if form == 'bundle' else form}"
+    path = context.settings.cwd / Path(file or usual).expanduser()
+    path = (path / usual if path.is_dir() else path).absolute()
+    if file and path.exists() and not await _replaces(context, path):
+        context.say("Nothing was exported.")
+        return
+    done = await asyncio.to_thread(_write, Path(session), path, form)
     note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
-    context.say(f"Exported to {path}; {note}: look before you share it.")
-    if context.has_person and path.suffix == ".html":
-        show_page(path)
+    context.say(f"Exported; {note}: look before you share it.")
+    context.write([((f"class:link [{path.as_uri()}]", str(path)),)])
     for problem in done.problems[:10]:
         context.say(problem)
+    if context.has_person and form == "html":
+        context.say(await asyncio.to_thread(show_page, path))
 
 
-def show_page(page: Path) -> None:
-    """Open a page in the desktop's browser, where there is a desktop."""
+async def _replaces(context: CommandContext, path: Path) -> bool:
+    """Whether the person wants a file replaced. Raises UsageError where there is nobody to ask."""
+    if not context.has_person:
+        raise UsageError(f"{path} is there already: remove it first, or name another file.")
+    options = [Option("keep", "No, keep it"), Option("replace", "Yes, replace it")]
+    return await context.pick(f"{path.name} is there already. Replace it?", options) == "replace"
+
+
+def show_page(page: Path) -> str:
+    """Open a page in the desktop's browser, where there is a desktop before the person: what came of it, in words."""
     mac = sys.platform == "darwin"
-    program = shutil.which("open" if mac else "xdg-open")
-    if program and (mac or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ):
-        line = '"$0" "$1" </dev/null >/dev/null 2>&1 &'  # a browser may run on after us
-        subprocess.run(["/bin/sh", "-c", line, program, page.resolve().as_uri()], start_new_session=True, check=False)
+    name = "open" if mac else "xdg-open"
+    if "SSH_CONNECTION" in os.environ or "SSH_TTY" in os.environ:
+        return "It is not opened in a browser: the terminal is on another machine (ssh)."
+    if not (mac or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "It is not opened in a browser: there is no desktop here."
+    if (program := shutil.which(name)) is None:
+        return f"It is not opened in a browser: there is no {name} here."
+    # a browser may run on after us: what has not failed by then has opened it
+    line = '"$0" "$1" & for i in 1 2 3 4 5; do sleep 0.2; kill -0 $! 2>&- || { wait $!; exit; }; done'
+    argv, null = ["/bin/sh", "-c", line, program, page.as_uri()], subprocess.DEVNULL
+    done = subprocess.run(argv, stdin=null, stdout=null, stderr=null, start_new_session=True, check=False)
+    if done.returncode:
+        return f"It could not be opened in a browser ({name}: exit {done.returncode})."
+    return "It is open in your browser."
 
 
 def _write(session: Path, path: Path, form: Literal["html", "md", "jsonl", "bundle"]) -> "Exported":

@@ -1,7 +1,7 @@
 """What a person may answer to a call that is put to them, and what becomes of the rules that they allow."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_REMEDY = 4_000  # characters of what names rules
 MOST_OTHERS = 3  # calls that are named
+MOST_LOOKED_AT = 1_000  # of a session's calls, the last ones
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 
@@ -50,10 +51,13 @@ def approval_options(rules: Sequence[str]) -> list[Option[Answer]]:
     return [Option("once", "Yes, once", key="y", short="once"), *(longer if rules else ()), no]
 
 
-def also_allowed(rules: Sequence[str], call: ToolCall, calls: Iterable[ToolCall]) -> list[str]:
-    """What else of a session's calls, in words and each once, rules would have allowed or had a part in allowing."""
+def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall]) -> list[str]:
+    """What else of a session's last calls, in words and each once, rules would have allowed or had a part in
+    allowing."""
     parsed = [Rule.parse(rule) for rule in rules]
-    found = (essence(one, 60) or one.name for one in calls if any(_names(rule, one) for rule in parsed))
+    found = (
+        essence(one, 60) or one.name for one in calls[-MOST_LOOKED_AT:] if any(_names(rule, one) for rule in parsed)
+    )
     return list(dict.fromkeys(text for text in found if text != essence(call, 60)))
 
 
@@ -71,11 +75,12 @@ def _names(rule: Rule, call: ToolCall) -> bool:
     return here and rule.matches_path(path, (), "", anywhere=True)
 
 
-def told_rules(rules: Sequence[str], others: Sequence[str]) -> str:
-    """The rules that `s` and `a` write, and what else they would have allowed in this session."""
+def told_rules(rules: Sequence[str], others: Sequence[str], made: int = 0) -> str:
+    """The rules that `s` and `a` write, and what else they would have allowed of the calls `made` in this session."""
     more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
     today = f"also {', '.join(others[:MOST_OTHERS])}{more}" if others else "no other"
-    return f"{', '.join(map(spelled, rules))} · of this session's calls {today}"
+    last = f"last {MOST_LOOKED_AT:,} " if made > MOST_LOOKED_AT else ""
+    return f"{', '.join(map(spelled, rules))} · of this session's {last}calls {today}"
 
 
 def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:

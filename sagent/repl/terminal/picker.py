@@ -1,16 +1,20 @@
 """A list to choose from, drawn between the panel and the input: narrowed by typing, or with a key for each choice."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import field
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Generic, TypeAlias, TypeVar
 
 from sagent.lib.dataclass import dataclass
 from sagent.repl.terminal.menu import render_menu
 from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, wrap
 
 T = TypeVar("T")
+Stop: TypeAlias = Callable[[], bool]
+Shown: TypeAlias = Callable[[int], Sequence[Line]]
+"""What is to be read, in lines of a width, before something is chosen."""
 MOST_ROWS = 10
+MOST_ABOUT = 7  # rows about the option at hand
 _IN_HINT = 1_000  # worse than any match of a name
 
 
@@ -25,6 +29,15 @@ class Option(Generic[T]):
     key: str = ""
     short: str = ""
     also: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Generic[T]):
+    """What is found out in a thread while a list is open, until `stop` says that nobody waits for it: the options in
+    which words are, each with what stands around them there; and what there is to say of one, each with a name."""
+
+    search: Callable[[str, Stop], Mapping[T, str]]
+    describe: Callable[[T, Stop], Sequence[tuple[str, str]]]
 
 
 def matches(query: str, text: str) -> int | None:
@@ -67,9 +80,12 @@ class Picker(Generic[T]):
     text is an answer, and one that is `held` takes no keys yet, says so, and shows no choices. Where several may be
     chosen, `ticked` is a set to begin with: letters and space tick, and in the end it has the numbers of all that are
     chosen.
+
+    With a `lookup` every word must be in a name or a hint, or all of them in what is looked up, which was `found` for
+    the words `sought`; and it knows what there is to say `about` an option.
     """
 
-    title: Sequence[Line] | Callable[[int], Sequence[Line]]
+    title: Sequence[Line] | Shown
     options: Sequence[Option[T]]
     keys: bool = False
     ticked: set[int] | None = None
@@ -79,6 +95,10 @@ class Picker(Generic[T]):
     query: str = ""
     at: int = -1
     scroll: int = 0
+    lookup: Lookup[T] | None = None
+    sought: str = ""
+    found: Mapping[T, str] = field(default_factory=dict[T, str])
+    about: dict[T, Sequence[tuple[str, str]]] = field(default_factory=dict[T, Sequence[tuple[str, str]]])
     chosen: "asyncio.Future[T | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def __post_init__(self) -> None:
@@ -86,10 +106,43 @@ class Picker(Generic[T]):
 
     @property
     def shown(self) -> list[Option[T]]:
-        return list(self.options) if self.keys else narrowed(self.options, self.query)
+        if self.keys:
+            return list(self.options)
+        if self.lookup is None:
+            return narrowed(self.options, self.query)
+        words = self.query.lower().split()
+        named = [one for one in self.options if all(word in f"{one.label} {one.hint}".lower() for word in words)]
+        known = {one.value for one in named}
+        rest = (one for one in self.options if self.excerpt(one) and one.value not in known)
+        return [*named, *(replace(one, hint=f"{one.hint}  {self.excerpt(one)}") for one in rest)]
+
+    def excerpt(self, option: Option[T]) -> str:
+        """What stands around the words that were typed, where they were found; "" where they were not."""
+        return self.found.get(option.value, "") if self.sought == self.query else ""
+
+    @property
+    def at_hand(self) -> Option[T] | None:
+        """The option that Enter takes."""
+        shown = self.shown
+        return shown[min(self.at, len(shown) - 1)] if shown and self.at >= 0 else None
 
     def title_for(self, width: int) -> Sequence[Line]:
-        return self.title(width) if callable(self.title) else self.title
+        title = self.title(width) if callable(self.title) else self.title
+        return title if self.lookup is None else [*title, *self.preview(width, 1000)]
+
+    def preview(self, width: int, room: int) -> list[Line]:
+        """What is known of the option at hand, in at most so many rows; where there are few, each is cut."""
+        if (option := self.at_hand) is None:
+            return []
+        about = self.about.get(option.value, (("", "…"),))
+        if said := self.excerpt(option):
+            about = (*about[:1], ("found", said), *about[1:])
+        rows: list[Line] = []
+        for name, text in about:
+            line: Line = (("class:dim", f"  {name:7}"), ("", one_line(text)))
+            most = 2 if len(about) < room <= MOST_ABOUT else room
+            rows += [cut_line(line, width)] if room <= len(about) else wrap(line[1:], width, line[:1])[:most]
+        return rows[:room]
 
     def move(self, step: int) -> None:
         """Select another option, wrapping around at the ends."""
@@ -118,8 +171,8 @@ class Picker(Generic[T]):
             self.at = number
             self.ticked ^= {number}
 
-    def rub(self) -> None:
-        self.query, self.at = self.query[:-1], 0
+    def rub(self, count: int = 1) -> None:
+        self.query, self.at = self.query[:-count], 0
 
     def enter(self) -> None:
         if (shown := self.shown) and (self.at >= 0 or self.ticked):
@@ -140,8 +193,13 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     query: list[Line] = []
     if not picker.keys:
         found = f"  {len(picker.shown)} of {len(picker.options)}"
-        query.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
+        if picker.lookup is not None:
+            seeking = " …" if picker.sought != picker.query else ""
+            found += seeking if picker.query else ": type words of its name, or of what was said"
+        query.append(cut_line((("class:mark", "  / "), ("", picker.query), ("class:dim", found)), width))
     room = max(height - len(rows) - len(query), 1)
+    if picker.lookup is not None:
+        return [*_previewed(picker, width, height), *query, *rows]
     title = [cut_line(line, width) for line in picker.title_for(width)]
     if len(title) > room:
         head, body, room = title[: room > 3], title[room > 3 :], max(room - (room > 3) - 1, 0)
@@ -155,11 +213,26 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     return [*title, *query, *rows]
 
 
+def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:
+    """The title, where there is room for it, and what is known of the option at hand in always as many rows."""
+    room = height - _most_options(height) - 1
+    title = picker.title(width) if callable(picker.title) else picker.title
+    head = [cut_line(line, width) for line in title[: room > 3]]
+    room = max(min(room - len(head), MOST_ABOUT), 0)
+    about = picker.preview(width, room)
+    return [*head, *about, *[()] * (room - len(about))]
+
+
+def _most_options(height: int) -> int:
+    """The options shown below a preview."""
+    return max(min(MOST_ROWS, (height - 1) // 2), 1)
+
+
 def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
     """The options, one a line; where the terminal is low, all those with keys on as few lines as they fit on."""
     shown = picker.shown
     if not (picker.keys or picker.held):
-        most = max(min(MOST_ROWS, height - 3), 1)
+        most = max(min(MOST_ROWS, height - 3), 1) if picker.lookup is None else _most_options(height)
         return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
     lines = [cut_line(_option(picker, option, number), width) for number, option in enumerate(shown)]
     if shown and all(option.key for option in shown) and len(shown) + 4 > height:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
 from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, rules_for, told_rules
-from sagent.repl.terminal.picker import Option, Picker
+from sagent.repl.terminal.picker import Lookup, Option, Picker, Shown, Stop
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PAUSE = 0.4  # seconds without another key after which a letter is a choice
+REST = 0.15  # seconds without a key before something is looked up
 QUIET = 0.7  # seconds without a key, and of being seen, before a question takes keys
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
@@ -250,12 +251,49 @@ class Questions:
 
     # -- lists and lines
 
-    async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        """Have the person choose; None for nothing."""
-        picker = Picker([(("class:ask", f"? {title}"),)], options)
+    async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
+        """Have the person choose: from a list, for which something may be looked up meanwhile, or by a key below what
+        is shown. None for nothing."""
+        if isinstance(title, str):
+            picker = Picker([(("class:ask", f"? {title}"),)], options, lookup=lookup)
+        else:
+            picker = Picker(title, options, keys=True, leaving="leaves it")
         late = self.asks or bool(self._screen.buffer.text)  # something else is typed by now
-        await (self._put(picker) if late else self._open(picker))
+        looking = None if lookup is None else asyncio.create_task(self._look_up(picker, lookup))
+        try:
+            await (self._put(picker) if late else self._open(picker))
+        finally:
+            if looking is not None:
+                looking.cancel()
         return picker.chosen.result()
+
+    async def _look_up(self, picker: Picker[T], lookup: Lookup[T]) -> None:
+        """Look up what the list lacks whenever no key was pressed for a moment; the next one ends that."""
+        while True:
+            typed = asyncio.create_task(self._presence.until_typed())
+            try:
+                if not (await asyncio.wait([typed], timeout=REST))[0]:
+                    await self._describe(picker, lookup, typed.done)
+                    await self._search(picker, lookup, typed.done)
+                    await self._describe(picker, lookup, typed.done)
+                await typed
+            finally:
+                typed.cancel()
+
+    async def _describe(self, picker: Picker[T], lookup: Lookup[T], stop: Stop) -> None:
+        if (option := picker.at_hand) is not None and option.value not in picker.about and not stop():
+            about = await asyncio.to_thread(lookup.describe, option.value, stop)
+            if not stop():
+                picker.about[option.value] = about
+                self._screen.redraw()
+
+    async def _search(self, picker: Picker[T], lookup: Lookup[T], stop: Stop) -> None:
+        query = picker.query
+        if query != picker.sought and not stop():
+            found = await asyncio.to_thread(lookup.search, query, stop)
+            if not stop():
+                picker.sought, picker.found = query, found
+                self._screen.redraw()
 
     async def choose(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose by a key; None for nothing."""
@@ -351,14 +389,15 @@ class Questions:
         from sagent.repl.view.calls import read_text, render_approval
 
         rules, waiting = rules_for(ask), self._waiting - 1
-        options, others = approval_options(rules), also_allowed(rules, call, self._made())
+        options, made = approval_options(rules), self._made()
+        others = await asyncio.to_thread(also_allowed, rules, call, made)
         read = cache(partial(read_text, self._cwd()))  # what is shown does not change while it is read
 
         @cache
         def title(width: int) -> Sequence[Line]:
             lines = render_approval(call, ask, read, width, waiting)
             if rules:
-                told = told_rules(rules, others)
+                told = told_rules(rules, others, len(made))
                 lines[1:1] = wrap([("class:tool", told)], width, (("class:dim", "  s and a allow: "),))
             return lines
 

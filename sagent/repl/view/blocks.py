@@ -13,7 +13,7 @@ from sagent.lib.figures import count, duration, money
 from sagent.lib.json import json_dump
 from sagent.messages import Message, Text
 from sagent.repl.view.calls import counts, essence, render_diff
-from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
+from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, wrap
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
 Level: TypeAlias = Literal["info", "warning", "error"]
@@ -118,10 +118,12 @@ def render_block(block: Block, width: int) -> list[Line]:
 
 def _fitted(line: Line, width: int) -> list[Line]:
     """A line of a page. One that is too long continues below its second column; where the first takes more than half
-    of the width, below the first."""
+    of the width, below the first. A link alone stays one line for who copies it."""
     size = line_width(line[:1])
     if line_width(line) <= width or not line:
         return [line]
+    if len(line) == 1 and line[0][0].startswith("class:link"):
+        return list(fold(line, width + 1, joined=True))
     if len(line) == 1 or size > width:
         spans, indent = _without_indent(line)
         return wrap(spans, width, (("", indent),) if indent else ())
@@ -223,6 +225,12 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
         summary = f"+{added} -{removed}"
     style = "class:failed" if block.result.is_error else "class:outcome"
     room = max(width - 2 - len(who) - len(block.call.name) - len(took) - 3, 10)
+    below, most = _outcome(block), MOST_FAILED if block.result.is_error else MOST_DONE
+    if 0 < len(below) <= most and one_line(below[0])[:199] == summary[:199]:  # one of the two says it
+        if len(summary) > (room // 2 if essence(block.call) else room):
+            summary = "failed" if block.result.is_error else "done"
+        else:
+            below.pop(0)
     short = essence(block.call, max(room - min(len(summary), room // 2) - 2, 8))
     job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
     head: list[Span] = [mark, ("class:news", who + job), ("class:tool", block.call.name)]
@@ -235,21 +243,18 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     line = cut_line(tuple(span for span in head if span[1]), width)
     if block.diff:
         return [line, *render_diff(block.diff, width)]
-    return [line, *_outcome(block, width, told=line_width(tuple(head)) <= width)]
+    return [line, *[row for text in below[-most:] for row in _output(text[: most * width], width)][-most:]]
 
 
-def _outcome(block: ToolFinished, width: int, *, told: bool) -> list[Line]:
-    """The end of what a call brought: of a command, and of one that failed, where its line has not `told` that."""
+def _outcome(block: ToolFinished) -> list[str]:
+    """The lines of what a call brought: of a command, and of one that failed."""
     goes_on = block.job and block.summary.endswith(block.job)
     if goes_on or not (block.result.is_error or "command" in block.call.arguments):
         return []
     lines = [line for line in printable(block.result.text).split("\n") if line.strip()]
     if lines and lines[-1].startswith("[exit code"):
         lines.pop()  # which the line above tells
-    if lines in ([], ["(no output)"]) or (told and one_line(block.summary) == one_line(" ".join(lines))):
-        return []
-    most = MOST_FAILED if block.result.is_error else MOST_DONE
-    return [row for line in lines[-most:] for row in _output(line[: most * width], width)][-most:]
+    return [] if lines == ["(no output)"] else lines
 
 
 def _expanded_call(block: ToolFinished, width: int) -> list[Line]:

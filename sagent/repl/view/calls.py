@@ -94,6 +94,11 @@ def render_diff(diff: str, width: int, *, most: int = MOST_LINES) -> list[Line]:
     return [*shown, (("class:dim", f"     … {left} more lines, Ctrl-O shows them"),)]
 
 
+def render_whole_diff(diff: str, width: int) -> list[Line]:
+    """All of a diff, in which what is not seen or looks like something else is told apart."""
+    return [row for line in _rendered(diff, spelled) for row in wrap(line[1:], width, line[:1])]
+
+
 def counts(diff: str) -> tuple[int, int]:
     """Lines added and removed."""
     body = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
@@ -136,7 +141,7 @@ def render_approval(
     command = as_str(call.arguments.get("command"))
     if diff:
         lines += wrap([("class:argument", spelled(as_str(call.arguments.get("file_path"))))], width, (("", "  "),))
-        lines += (row for line in _rendered(diff, spelled) for row in wrap(line[1:], width, line[:1]))
+        lines += render_whole_diff(diff, width)
     elif command:
         lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
     told = _BESIDE_COMMAND if call.name == "Bash" else ("command",)

@@ -16,10 +16,10 @@ from sagent.lib.json import (
 )
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import count_of, own_price, tier_named
+from sagent.providers.families.billing import own_price, tier_named
 from sagent.providers.handover import excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge, Usage
 
 _ZERO = Decimal(0)
@@ -207,6 +207,7 @@ class MessagesReplyReader(ReplyReader):
     def _start(self, index: int, start: Mapping[str, object], out: list[Delta]) -> _Block:
         block = _Block(as_str(start.get("type")), start)
         self._blocks.append(block)
+        self._bound(self._blocks)
         self._by_index[index] = block
         self.reasoning = block.type != "text" and block.type != "tool_use"
         if block.type == "text":
@@ -233,6 +234,7 @@ class MessagesReplyReader(ReplyReader):
             block.signed.append(as_str(delta.get("signature")))
         elif kind == "citations_delta":
             block.citations.append(delta.get("citation"))
+            self._bound(block.citations)
         else:
             block.absorb(delta)
 

@@ -1,14 +1,15 @@
 """Chat Completions: chunks in. Pure reading of plain JSON, of the many dialects that call themselves compatible."""
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
+from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.wire.faults import Origin, error_in, from_event
-from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": 
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
 _READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+_MOST_CITED = 1_000  # of a kind; each is compared with all of them
 _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
@@ -63,6 +65,8 @@ class ChatReplyReader(ReplyReader):
 
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
+        if "compound" in origin.model:  # Groq's, whose thoughts repeat all that its own tools have found
+            self._summary = sys.maxsize
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._field = ""  # where the reasoning came from
@@ -76,23 +80,30 @@ class ChatReplyReader(ReplyReader):
         self._tier = ""
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        choices = as_array(event.get("choices"))
-        if choices:
-            choice = as_object(choices[0])
-            if not choice.get("index"):  # only one was asked for
-                delta = as_object(choice.get("delta"))
-                if not (delta or self._text or self._thoughts or self._calls):
-                    delta = as_object(choice.get("message"))  # some servers repeat there all they have said
-                self._choice(choice, delta, out)
+        try:
+            self._choices(event, out)
+        finally:  # one that says that the reply broke off may say too what is billed
+            self._price(event, out)
         if not self.response_id:
             self.response_id = as_str(event.get("id"))
         for name in _SOURCES:
             self._cite(name, event.get(name))
-        usage = event.get("usage") or as_object(event.get("x_groq")).get("usage")
-        if usage or "cost" in event:
-            self._price(as_object(usage), event, out)
         if tier := event.get("service_tier"):
             self._tier = as_str(tier)
+
+    def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        if any(map(count_of, _told(event).values())):
+            self._price(event, out)
+
+    def _choices(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        for choice in map(as_object, as_array(event.get("choices"))):
+            delta = as_object(choice.get("delta"))
+            if choice.get("index"):  # only one was asked for
+                self._count(as_str(delta.get("content")))
+            else:
+                if not (delta or self._text or self._thoughts or self._calls):
+                    delta = as_object(choice.get("message"))  # some servers repeat there all they have said
+                self._choice(choice, delta, out)
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
         choices = as_array(body.get("choices"))
@@ -131,8 +142,7 @@ class ChatReplyReader(ReplyReader):
     def charges(self) -> tuple[Charge, ...]:
         if not self._usage:
             return ()
-        usage = _usage(self._usage, spoke=bool(self._text or self._calls))
-        return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
+        return (Charge(self._origin.model, _usage(self._usage), tier_named(self._tier), self._cost),)
 
     def _choice(self, choice: Mapping[str, object], delta: Mapping[str, object], out: list[Delta]) -> None:
         if delta:
@@ -144,10 +154,10 @@ class ChatReplyReader(ReplyReader):
                 self._content(content, out)
             if len(delta) > 1 or "content" not in delta:
                 self._beside(delta, out)
+        if "usage" in choice:  # Moonshot
+            self._price({"usage": choice["usage"]}, out)
         if reason := choice.get("finish_reason"):
             self._finish(as_str(reason), choice)
-        if usage := choice.get("usage"):  # Moonshot
-            self._price(as_object(usage), EMPTY, out)
 
     def _beside(self, delta: Mapping[str, object], out: list[Delta]) -> None:
         """What a chunk holds other than text."""
@@ -168,8 +178,8 @@ class ChatReplyReader(ReplyReader):
     def _cite(self, name: str, cited: object) -> None:
         """Keep citations with the text. Some servers repeat all they have so far in each chunk."""
         before = self._cited.get(name, [])
-        if news := [item for item in as_array(cited) if item not in before]:
-            self._cited[name] = [*before, *news]
+        if news := [item for item in as_array(cited)[:_MOST_CITED] if item not in before]:
+            self._cited[name] = [*before, *news][:_MOST_CITED]
 
     def _say(self, text: str, out: list[Delta]) -> None:
         self.reasoning = False
@@ -225,6 +235,7 @@ class ChatReplyReader(ReplyReader):
         same = last is not None and all(last.get(name) == detail.get(name) for name in ("type", "index", "format"))
         if last is None or not same or detail.get("type") == "reasoning.encrypted":
             self._details.append(dict(detail))
+            self._bound(self._details)
             return
         for name, value in detail.items():
             before = last.get(name)
@@ -272,6 +283,7 @@ class ChatReplyReader(ReplyReader):
     def _new_call(self) -> _Pending:
         pending = _Pending()
         self._calls.append(pending)
+        self._bound(self._calls)
         self.reasoning = False
         return pending
 
@@ -289,13 +301,20 @@ class ChatReplyReader(ReplyReader):
         self._stop = reason
         self.complete = True
 
-    def _price(self, usage: Mapping[str, object], event: Mapping[str, object], out: list[Delta]) -> None:
-        if (usd := own_price(usage, event)) is not None:
-            self._cost = usd
-        self._bill(usage or self._usage, out)
+    def _price(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """What an event says of the bill, if anything."""
+        usage = _told(event)
+        if usage or "cost" in event:
+            if (usd := own_price(usage, event)) is not None:
+                self._cost = usd
+            self._bill(usage or self._usage, out)
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, json_freeze({name: value for name, value in data.items() if value}))
+
+
+def _told(event: Mapping[str, object]) -> Mapping[str, object]:
+    return as_object(event.get("usage") or as_object(event.get("x_groq")).get("usage"))
 
 
 def _texts(value: object) -> list[str]:
@@ -308,8 +327,8 @@ def _texts(value: object) -> list[str]:
     return _texts(fields.get("text") or fields.get("content")) if fields else []
 
 
-def _usage(counts: Mapping[str, object], *, spoke: bool) -> Usage:
-    """Tokens, from the names in use. `spoke` says that the completion is more than reasoning."""
+def _usage(counts: Mapping[str, object]) -> Usage:
+    """Tokens, from the names in use."""
     details = as_object(counts.get("prompt_tokens_details"))
     prompt, completion = count_of(counts.get("prompt_tokens")), count_of(counts.get("completion_tokens"))
     total = count_of(counts.get("total_tokens"))
@@ -318,8 +337,8 @@ def _usage(counts: Mapping[str, object], *, spoke: bool) -> Usage:
     )
     if (heard := count_of(details.get("audio_tokens"))) and total == prompt + completion + heard:
         prompt += heard  # Mistral counts sound apart from the prompt
-    if spoke and reasoning > completion and total == prompt + completion:
-        completion += reasoning  # Vercel's gateway counts Gemini's thoughts apart from all of it, and bills them
+    if "market_cost" in counts and reasoning > completion and total == prompt + completion:
+        completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
     return disjoint(
         prompt,
         completion,

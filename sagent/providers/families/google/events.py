@@ -7,10 +7,9 @@ from typing import cast
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import count_of
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
@@ -70,8 +69,11 @@ class GenerateReplyReader(ReplyReader):
         self._bill(event.get("usageMetadata"), out)
         for item in as_array(event.get("candidates")):
             candidate = as_object(item)
-            if not candidate.get("index"):  # only one was asked for
+            if not candidate.get("index"):
                 self._candidate(candidate, out)
+            else:  # only one was asked for
+                for part in as_array(as_object(candidate.get("content")).get("parts")):
+                    self._count(as_str(as_object(part).get("text")))
         feedback = as_object(event.get("promptFeedback"))
         if reason := as_str(feedback.get("blockReason")):
             self._why = f"the provider blocked the prompt: {_reason(reason, feedback.get('blockReasonMessage'))}"
@@ -115,6 +117,7 @@ class GenerateReplyReader(ReplyReader):
     def _candidate(self, candidate: Mapping[str, object], out: list[Delta]) -> None:
         for part in as_array(as_object(candidate.get("content")).get("parts")):
             self._take(as_object(part), out)
+            self._bound(self._pieces)
         for name in _CITED:
             if found := as_object(candidate.get(name)):
                 self._cited[name] = found

@@ -27,6 +27,15 @@ _PAGE_TOKENS = 4_000  # a PDF page counts as an image
 _OVERHEAD = 500  # what frames contents and tools
 _IMAGES = ("image/png", "image/jpeg", "image/webp")
 _VERSIONS = ("v1", "v1alpha", "v1beta", "v1beta1")
+_SAMPLING = {
+    **{name: name for name in ("temperature", "topP", "topK", "seed", "stopSequences")},
+    "top_p": "topP",
+    "top_k": "topK",
+    "stop_sequences": "stopSequences",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
+"""Options that belong into `generationConfig`, by their names here and elsewhere."""
 _PAGES = 20  # of a listing that are read
 
 
@@ -233,6 +242,7 @@ class GoogleModel(WireModel["Google"]):
         if schema := self._format(request):
             generated |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
         options = {name: value for name, value in request.options.items() if name != "tools"}
+        generated |= {wire: options.pop(name) for name, wire in _SAMPLING.items() if name in options}
         generated |= as_object(options.pop("generationConfig", None))
         members: dict[str, object] = {**options, "generationConfig": generated}
         return self._call(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
+from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.handover import excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
-from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class ResponsesReplyReader(ReplyReader):
         self._tier = ""
         self._tool_usage: Mapping[str, object] = EMPTY
         self._older_search = False
+        self._offered: Sequence[Mapping[str, object]] | None = None  # the tools, where the answer repeats them
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         """Take one event; append what it brings. Raises ModelError when it says that the response failed."""
@@ -98,7 +99,9 @@ class ResponsesReplyReader(ReplyReader):
                 self._close(self._item(event), as_object(event.get("item")), out)
             case "output_text.annotation.added":
                 noted = self._item(event).annotations
-                noted.setdefault(as_int(event.get("content_index")), []).append(event.get("annotation"))
+                cited = noted.setdefault(as_int(event.get("content_index")), [])
+                cited.append(event.get("annotation"))
+                self._bound(cited)
             case "completed" | "incomplete" | "failed" | "cancelled":
                 self._end({"status": kind.removeprefix("response."), **as_object(event.get("response"))}, out)
             case "created" | "in_progress":
@@ -109,6 +112,11 @@ class ResponsesReplyReader(ReplyReader):
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
         if isinstance(body.get("output"), list) and body.get("status") not in _UNFINISHED:
             self._end(body, out)
+
+    def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        told = as_object(event.get("response")) or event
+        self._cost = own_price(as_object(told.get("usage")), told)
+        super().failed(told, out)
 
     def message(self) -> Message:
         """The finished message: its parts in the order of the output items."""
@@ -144,7 +152,7 @@ class ResponsesReplyReader(ReplyReader):
         ran = [item.whole for item in self._items.values() if item.type == "code_interpreter_call"]
         if ran:  # a container is billed once, however often code runs in it
             fees["code_container"] = len({as_str(each.get("container_id")) for each in ran})
-        if searches := as_int(as_object(self._tool_usage.get("web_search")).get("num_requests")):
+        if searches := count_of(as_object(self._tool_usage.get("web_search")).get("num_requests")):
             fees["web_search"] = searches
         if "web_search" in fees and self._older_search and not efforts_of(self._origin.model):
             fees["web_search_preview"] = fees.pop("web_search")
@@ -161,6 +169,7 @@ class ResponsesReplyReader(ReplyReader):
     def _open(self, event: Mapping[str, object]) -> None:
         start = as_object(event.get("item"))
         self._items[self._index(event)] = _Item(start)
+        self._bound(self._items)
         self.reasoning = start.get("type") not in ("message", "function_call", "custom_tool_call")
 
     def _item(self, event: Mapping[str, object]) -> _Item:
@@ -224,8 +233,10 @@ class ResponsesReplyReader(ReplyReader):
         self._settle([as_object(final) for final in as_array(response.get("output"))], out)
         self._tier = as_str(response.get("service_tier"))
         self._tool_usage = as_object(response.get("tool_usage"))
-        offered = [as_str(as_object(tool).get("type")) for tool in as_array(response.get("tools"))]
-        self._older_search = any(kind.startswith("web_search_preview") for kind in offered)
+        if response.get("tools") is not None:
+            self._offered = [as_object(tool) for tool in as_array(response["tools"])]
+        kinds = [as_str(tool.get("type")) for tool in self._offered or ()]
+        self._older_search = any(kind.startswith("web_search_preview") for kind in kinds)
         if usage := as_object(response.get("usage")):
             self._cost = own_price(usage, response)
             self._bill(usage, out)
@@ -260,7 +271,9 @@ class ResponsesReplyReader(ReplyReader):
                 kept = _reasoning_kept(item.whole) if item.said else None
                 if thought or kept:
                     yield Thinking(thought, self._private(kept) if kept else None)
-            case "function_call" | "custom_tool_call":
+            case "function_call":
+                yield self._call(item)
+            case "custom_tool_call" if self._is_ours(item):
                 yield self._call(item)
             case "":
                 pass
@@ -268,6 +281,13 @@ class ResponsesReplyReader(ReplyReader):
                 if item.said:
                     data = {name: value for name, value in item.whole.items() if name != "created_by"}
                     yield Opaque(_excerpt(data), self._private(data))
+
+    def _is_ours(self, item: _Item) -> bool:
+        """Whether a custom tool was offered by us: xAI shows so what its own tools have run, by names of their own."""
+        name = item.whole.get("name")
+        return self._offered is None or any(
+            tool.get("type") == "custom" and tool.get("name") == name for tool in self._offered
+        )
 
     def _texts(self, item: _Item) -> Iterator[Text]:
         """One part for each part of the message, with what it takes to put the message together again."""

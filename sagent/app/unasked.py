@@ -1,0 +1,47 @@
+"""An earlier session opened to go back in it: nothing is asked of a model, so that none, and no key, is needed."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sagent.agent import Agent, Resources
+from sagent.config import Settings
+from sagent.errors import ModelError
+from sagent.events import Event
+from sagent.model import Delta, ModelLimits, Reply, Request
+from sagent.rewind.plan import cut_off
+from sagent.rewind.recorder import stands
+from sagent.session.folds import history
+from sagent.session.store import Session
+from sagent.tool import Workspace
+
+
+class _Nobody:
+    """Stands for a model."""
+
+    provider, id, limits = "none", "none", ModelLimits()
+
+    def max_input_tokens(self, request: Request) -> int:
+        del request
+        return 0
+
+    def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        del request
+        raise ModelError("invalid_request", "there is no model here that could be asked", provider=self.provider)
+
+
+@asynccontextmanager
+async def open_unasked(settings: Settings, listener: Callable[[Event], None]) -> AsyncGenerator[Agent]:
+    """The root's agent of the session that is named, without tools; what went on in it when it was left stays as it is.
+    Raises SessionBusy, SessionCorrupt, SessionNotFound and OSError."""
+    with Session.open(settings.session or Path()) as session:
+        log = session.log()
+        agent = Agent(_Nobody(), resources=Resources(log=log, workspace=Workspace(settings.cwd)))
+        agent.listen(listener)
+        try:
+            agent.restore(history(log.contents(), log.blobs.get))
+            for what in cut_off(log.contents().of("touched"), stands):
+                agent.state.journal.record(what)
+            yield agent
+        finally:
+            await agent.aclose()

@@ -1,0 +1,63 @@
+"""What the environment says of proxies: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, or the same in lower case."""
+
+import os
+from contextlib import suppress
+from importlib.util import find_spec
+from ipaddress import ip_address, ip_network
+from urllib.parse import SplitResult, urlsplit
+
+from sagent.providers.wire.disruption import Disrupted
+
+_PORTS = {"http": "80", "https": "443"}
+_INSTEAD = "or except the host with NO_PROXY"
+_SOCKS = "name an http proxy, or go through the SDK with --transport sdk (pip install 'httpx2[socks]')"
+
+
+def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
+    """The proxy for a URL, and the variable that names it; "" is none. The SDKs can use `socks` proxies.
+
+    Raises Disrupted for what cannot be used; it shows no value, for there may be a password in it.
+    """
+    own = _variable(f"{url.scheme.upper()}_PROXY")
+    name, proxy = own if own[1] else _variable("ALL_PROXY")
+    if not proxy or _is_excepted(url):
+        return "", ""
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    scheme = proxy.partition("://")[0].lower()
+    if scheme.startswith("socks"):
+        if socks and find_spec("socksio"):
+            return proxy, name
+        reason = f"{name} names a {scheme} proxy, to which there is no way from here: {_SOCKS}, {_INSTEAD}"
+        raise Disrupted("invalid_request", reason)
+    try:
+        parts = urlsplit(proxy)
+        sound = scheme in _PORTS and bool(parts.hostname) and parts.path in ("", "/") and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise Disrupted("invalid_request", f"{name} is no address of a proxy: say http://HOST:PORT, {_INSTEAD}")
+    return proxy, name
+
+
+def _variable(name: str) -> tuple[str, str]:
+    """A variable's name and value; lower case wins. To a program of a web server's HTTP_PROXY is a header."""
+    for each in (name.lower(), name):
+        if each in os.environ and not (each == "HTTP_PROXY" and "REQUEST_METHOD" in os.environ):
+            return each, os.environ[each].strip()
+    return name, ""
+
+
+def _is_excepted(url: SplitResult) -> bool:
+    """Whether NO_PROXY has the host: its name or the end of it, with its port or without, or a network it is in."""
+    host, port = (url.hostname or "").rstrip("."), str(url.port or _PORTS.get(url.scheme, ""))
+    for entry in _variable("NO_PROXY")[1].lower().replace(",", " ").split():
+        if "/" in entry:
+            with suppress(ValueError):
+                if ip_address(host) in ip_network(entry, strict=False):
+                    return True
+            continue
+        named, colon, only = entry.rpartition(":") if entry.count(":") == 1 or "]:" in entry else (entry, "", "")
+        named = named.strip("[]").removeprefix("*").removeprefix(".")
+        if (not colon or only == port) and (not named or host == named or host.endswith(f".{named}")):
+            return True
+    return False

@@ -1,0 +1,95 @@
+"""One file as it was at an entry of a log and as it stands: what differs, line by line."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+
+from sagent.errors import SessionCorrupt, UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import sha256_hex
+from sagent.rewind.plan import plan, since
+from sagent.rewind.recorder import LARGEST_NAMED, in_thread
+from sagent.rewind.snapshot import Stop, read_state
+from sagent.session.log import Log, read_agent
+from sagent.session.touches import Snapshot
+
+_MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """How a file came from what it `was` to what it is `now`. `diff` is unified and names no file, and "" where no line
+    differs or one of the two is no text; `note` says in words what is to be said besides."""
+
+    path: str
+    was: Snapshot
+    now: Snapshot
+    diff: str = ""
+    note: str = ""
+
+
+async def diff_file(log: Log, entry: str, path: str) -> FileDiff:
+    """What became of a file since an entry. Raises UsageError where nothing has changed it since, or without such an
+    entry."""
+    return await in_thread(lambda stop: _compare(log, entry, path, stop))
+
+
+def _compare(log: Log, entry: str, path: str, stop: Stop) -> FileDiff:
+    try:
+        found = plan(since(partial(read_agent, log), log.agent, entry))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    was = next((item.target for item in found.items if item.path == path), None)
+    if was is None:
+        raise UsageError(f"{path} was not changed in this session.")
+    stop.check()
+    read: list[bytes] = []
+
+    def keep(data: bytes) -> str:
+        read.append(data)
+        return sha256_hex(data)
+
+    now = read_state(os.fsencode(path), keep, LARGEST_NAMED)
+    try:
+        old = log.blobs.get(was.blob) if was.kind == "file" else b""
+    except SessionCorrupt as error:
+        was, old = Snapshot("unknown", why=str(error)), b""
+    new = read[-1] if now.kind == "file" else b""
+    notes = [each.why for each in (was, now) if each.kind == "unknown"]
+    notes += [f"{word} {_thing(each)}" for word, each in (("was", was), ("is", now)) if _thing(each)]
+    if was.kind == now.kind == "file" and was.mode != now.mode:
+        notes.append(f"permissions {was.mode:o}, now {now.mode:o}")
+    if b"\0" in old or b"\0" in new:
+        notes.append(f"no text: {len(old):,} bytes, now {len(new):,}")
+        old = new = b""
+    return FileDiff(path, was, now, unified(_lines(old), _lines(new)), "; ".join(notes))
+
+
+def _thing(state: Snapshot) -> str:
+    return {"link": f"a link to {state.target}", "directory": "a directory"}.get(state.kind, "")
+
+
+def _lines(data: bytes) -> list[str]:
+    """Lines by line feeds alone; a last one without says so in a line of its own, as in a patch."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    last = lines.pop()
+    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+
+
+def unified(old: Sequence[str], new: Sequence[str]) -> str:
+    """A unified diff without names; of texts that are not worth comparing, one replaces the other whole."""
+    if not old or not new or worth_comparing(old, new):
+        from difflib import unified_diff
+
+        return "\n".join(islice(unified_diff(old, new, lineterm=""), 2, None))
+    head = f"@@ -1,{len(old)} +1,{len(new)} @@"
+    return "\n".join((head, *(f"-{line}" for line in old), *(f"+{line}" for line in new)))
+
+
+def worth_comparing(old: Sequence[str] | Sequence[bytes], new: Sequence[str] | Sequence[bytes]) -> bool:
+    """Whether two texts have lines in common, and not so many in so many places that comparing them would take long."""
+    before, after = Counter[str | bytes](old), Counter[str | bytes](new)
+    pairs = sum(count * after[line] for line, count in before.items())
+    return 0 < pairs * min(len(old), len(new)) <= _MOST_COMPARED

@@ -1,0 +1,193 @@
+"""Request options: who sends them, to whom, and that a cap holds with them."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sagent.advisor.advisor import parse_advisor
+from sagent.agent import Agent, Resources
+from sagent.app.assembly import open_agent
+from sagent.config import load
+from sagent.config.settings import Settings
+from sagent.config.teams import read_team
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import ConfigError, UsageError
+from sagent.lab.replay import replay
+from sagent.lab.rerun import read_asked
+from sagent.patterns import Role, Team
+from sagent.peer import SpawnRequest, Switch
+from sagent.providers.registry import provider_named
+from sagent.session.contents import Opened
+from sagent.session.store import Session
+from sagent.testing import ScriptedModel
+from sagent.testing.server import FakeProviderServer, Turn
+from tests.lab.recorded_story import FAMILIES, PATHS, agent_for, staged
+
+PRICES = {"scripted/scripted": {"input": "1", "output": "1"}}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_every_family_sends_them(family: str) -> None:
+    name, _, model = FAMILIES[family].partition("/")
+    async with FakeProviderServer([Turn(text="Hi.")]) as server:
+        provider = provider_named(name, key="k", base_url=server.url + PATHS.get(name, ""))
+        agent = Agent(provider.model(model), options={"temperature": 0.25, "top_p": 0.5})
+        await agent.run("hello")
+        await agent.aclose()
+        await provider.aclose()
+    body = json.loads(server.requests[0].body)
+    where, top_p = (body["generationConfig"], "topP") if family == "google" else (body, "top_p")
+    assert (where["temperature"], where[top_p]) == (0.25, 0.5)
+    assert family != "google" or {"temperature", "top_p"}.isdisjoint(body)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_replay_makes_the_same_bytes_and_a_rerun_asks_with_them(family: str, tmp_path: Path) -> None:
+    async with staged([Turn(text="One."), Turn(text="Two.")]) as stage:
+        with Session.create(tmp_path, tmp_path) as session:
+            session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+            given = {"options": {"temperature": 0.25, "top_p": 0.5}, "effort": "high", "advised": False}
+            agent = agent_for(stage, session.log(), tmp_path, FAMILIES[family], **given)
+            await agent.run("a")
+            await agent.run("b")
+            await agent.aclose()
+    done = await replay(session.path)
+    assert done.is_exact
+    asked = read_asked(session.path, load({"cwd": str(tmp_path)}))
+    assert asked.effort is not None
+    assert asked.options == ("temperature=0.25", "top_p=0.5")
+
+
+@pytest.mark.parametrize(
+    ("options", "capped", "said"),
+    [
+        ({"max_tokens": 5}, False, "'max_tokens' cannot be set: set by max_response_tokens"),
+        ({"generationConfig": {"candidateCount": 2}}, False, "'candidateCount' cannot be set"),
+        ({"n": 8}, False, "'n' cannot be set: always one answer"),
+        ({"temperature": 0.2, "service_tier": "priority"}, True, "'service_tier' might change what a call costs"),
+        ({"generationConfig": {"thinkingConfig": {}}}, True, "'thinkingConfig' might change"),
+        ({"temperature": {1, 2}}, False, "not a JSON value"),
+        ({"temperature": float("nan")}, False, "options: "),
+    ],
+)
+def test_what_would_not_hold_is_refused(options: dict, capped: bool, said: str) -> None:
+    resources = Resources(ledger=Ledger(Decimal(1) if capped else None, PriceBook(PRICES)))
+    with pytest.raises(UsageError, match=said):
+        Agent(ScriptedModel(), options=options, resources=resources)
+
+
+async def test_a_child_has_its_parents_with_the_same_provider_and_none_with_another() -> None:
+    other = ScriptedModel(provider="other")
+    resources = Resources(
+        ledger=Ledger(None, PriceBook(PRICES)),
+        resolve=lambda name: other if name.startswith("other") else ScriptedModel(),
+    )
+    agent = Agent(ScriptedModel(), options={"temperature": 0.2, "service_tier": "flex"}, resources=resources)
+    orders = (
+        SpawnRequest("x"),
+        SpawnRequest("x", model="other/m"),
+        SpawnRequest("x", options={"top_k": 3}),
+        SpawnRequest("x", options={}),
+    )
+    children = [await agent.spawn(order) for order in orders]
+    sent = [child.state.context.request().options for child in children]
+    assert sent == [{"temperature": 0.2, "service_tier": "flex"}, {}, {"top_k": 3}, {}]
+    with pytest.raises(UsageError, match="'service_tier' might change what a call costs"):
+        await agent.spawn(SpawnRequest("x", budget_usd=Decimal(1)))
+    agent.apply(Switch(model="other/m"))
+    assert agent.state.context.request().options == {}
+    agent.apply(Switch(model="scripted/scripted"))
+    assert agent.state.context.request().options["temperature"] == 0.2
+    await agent.aclose()
+
+
+async def test_roles_of_a_team_and_advisors_have_their_own(tmp_path: Path) -> None:
+    (tmp_path / "team.toml").write_text(
+        """name = "t"
+[[roles]]
+name = "first"
+prompt = "p"
+temperature = 0.1
+[[roles]]
+name = "second"
+prompt = "p"
+options = { top_p = 0.3, stop_sequences = ["X"] }
+"""
+    )
+    roles = read_team(tmp_path / "team.toml").roles
+    assert [role.options for role in roles] == [{"temperature": 0.1}, {"top_p": 0.3, "stop_sequences": ["X"]}]
+    model = ScriptedModel("done", "done", "done")
+    lead = Agent(model, options={"temperature": 0.9})
+    await Team(lead, (*roles, Role("third", "p"))).run("go")
+    assert [request.options for request in model.requests] == [
+        {"temperature": 0.1},
+        {"top_p": 0.3, "stop_sequences": ("X",)},
+        {"temperature": 0.9},
+    ]
+    await lead.aclose()
+
+
+async def test_an_advisor_has_a_temperature_of_its_own() -> None:
+    spec = "critic=scripted/wise,temperature=0.4,max_calls=2"
+    assert str(parse_advisor(spec)) == "critic=scripted/wise,temperature=0.4,max_calls=2"
+    for wrong in ("hot", "-1", "nan", "inf"):
+        with pytest.raises(UsageError, match="give a number, at least 0"):
+            parse_advisor(f"critic=scripted/wise,temperature={wrong}")
+
+
+async def test_a_child_that_lives_on_has_them_again(tmp_path: Path) -> None:
+    def begin(session: Session) -> Agent:
+        return Agent(ScriptedModel("ok"), resources=Resources(log=session.log()))
+
+    with Session.create_at(tmp_path / "s") as session:
+        session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+        agent = begin(session)
+        child = await agent.spawn(SpawnRequest("x", "a", persistent=True, options={"top_k": 3}))
+        await child.wait()
+        await agent.aclose()
+    with Session.open(tmp_path / "s") as session:
+        agent = begin(session)
+        await agent.resume()
+        (again,) = agent.peers("a")
+        assert again.state.context.request().options == {"top_k": 3}
+        await agent.aclose()
+
+
+async def test_they_are_set_by_flag_variable_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.toml").write_text('[options]\ntop_p = 0.5\nmetadata = { user_id = "u" }\n')
+    monkeypatch.setenv("SAGENT_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("SAGENT_OPTIONS", "seed=7")
+    async with FakeProviderServer([Turn(text="Hi.")]) as server:
+        flags = {"cwd": str(tmp_path), "model": "m", "base_url": f"{server.url}/v1", "ephemeral": True}
+        settings: Settings = load({**flags, "option": ["temperature=0.2", "stop=END", "top_p=0.6"]})
+        async with open_agent(settings, lambda _: None) as agent:
+            await agent.run("hello")
+    body = json.loads(server.requests[0].body)
+    expected = {"top_p": 0.6, "metadata": {"user_id": "u"}, "seed": 7, "temperature": 0.2, "stop": "END"}
+    assert {name: body.get(name) for name in expected} == expected
+    for wrong in ("temperature", "=3"):
+        with pytest.raises(ConfigError, match="give NAME=VALUE, as in temperature="):
+            load({**flags, "option": [wrong]})
+
+
+@pytest.mark.parametrize(
+    ("body", "cap", "said"),
+    [
+        ('{ service_tier = "priority" }', "1", "body.service_tier in .providers.acme. cannot be set: a cap reckons"),
+        ("{ n = 4 }", None, "body.n in .providers.acme. cannot be set: always one answer"),
+        ("{ tools = [] }", None, "body.tools in .providers.acme. cannot be set: set by tools"),
+    ],
+)
+async def test_neither_does_a_row_of_the_persons_own_say_what_sagent_says(
+    body: str, cap: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = f'[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "k"\nbody = {body}\n'
+    (tmp_path / "config.toml").write_text(f'{row}[prices."acme/m"]\ninput = 1\noutput = 1\n')
+    monkeypatch.setenv("SAGENT_CONFIG", str(tmp_path / "config.toml"))
+    settings = load({"cwd": str(tmp_path), "model": "acme/m", "max_budget_usd": cap, "ephemeral": True})
+    with pytest.raises(UsageError, match=said):
+        async with open_agent(settings, lambda _: None):
+            pass

@@ -1,0 +1,219 @@
+"""Servers that say what cannot be, or never end: a bill stays a bound, and memory too."""
+
+import gzip
+import json
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sagent.errors import ModelError
+from sagent.lib.json import as_array, as_object
+from sagent.messages import Text, user
+from sagent.model import Request
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts
+from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.google.events import GenerateReplyReader
+from sagent.providers.families.responses.events import ResponsesReplyReader
+from sagent.providers.wire import exchange, reply
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import ReplyReader
+from sagent.providers.wire.transport import inflated
+from sagent.usage import Usage
+
+ORIGIN = Origin("p", "m", "", "")
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n%s\r\n"
+PROVIDERS = (Anthropic, OpenAI, OpenAICompatible, Google)
+
+
+def anthropic(read: object, wrote: object) -> ReplyReader:
+    reader = MessagesReplyReader(ORIGIN)
+    usage = {"input_tokens": read, "output_tokens": wrote}
+    reader.whole({"type": "message", "content": [{"type": "text", "text": "word " * 8}], "usage": usage}, [])
+    return reader
+
+
+def chat(read: object, wrote: object, **more: object) -> ReplyReader:
+    reader = ChatReplyReader(ORIGIN, "chat")
+    usage = {"prompt_tokens": read, "completion_tokens": wrote, **more}
+    reader.whole({"choices": [{"message": {"content": "word " * 8}}], "usage": usage}, [])
+    return reader
+
+
+def google(read: object, wrote: object) -> ReplyReader:
+    reader = GenerateReplyReader(ORIGIN)
+    usage = {"promptTokenCount": read, "candidatesTokenCount": wrote}
+    candidate = {"content": {"parts": [{"text": "word " * 8}]}, "finishReason": "STOP"}
+    reader.whole({"candidates": [candidate], "usageMetadata": usage}, [])
+    return reader
+
+
+def responses(read: object, wrote: object) -> ReplyReader:
+    reader = ResponsesReplyReader(ORIGIN, "responses")
+    item = {"type": "message", "content": [{"type": "output_text", "text": "word " * 8}]}
+    reader.whole({"output": [item], "usage": {"input_tokens": read, "output_tokens": wrote}}, [])
+    return reader
+
+
+FAMILIES = pytest.mark.parametrize("family", [anthropic, chat, google, responses])
+IMPOSSIBLE = (-5, -0.5, "NaN", "Infinity", "many", True, [], {}, None)  # NaN is text by the time it is read
+
+
+@FAMILIES
+@pytest.mark.parametrize("value", IMPOSSIBLE, ids=repr)
+def test_a_count_that_cannot_be_is_no_statement_and_its_half_is_estimated(family, value: object) -> None:
+    for usage, (charge,) in (family(value, 9).bill(400), family(value, value).bill(400)):
+        assert usage.input == 100
+        assert charge.estimated
+    usage, (charge,) = family(30, value).bill(400)
+    assert usage == Usage(input=30, output=10)
+    assert charge.estimated
+
+
+@FAMILIES
+@pytest.mark.parametrize("value", [1e30, 10**4000, "9" * 50], ids=["1e30", "10**4000", "digits"])
+def test_an_absurdly_large_count_is_neither_lost_nor_too_large_to_be_added_and_shown(family, value: object) -> None:
+    for usage, (charge,) in (family(value, 9).bill(400), family(9, value).bill(400)):
+        assert usage.input + usage.output == 10**12 + 9
+        assert not charge.estimated
+
+
+@FAMILIES
+@pytest.mark.parametrize("value", [8, 8.0, "8"], ids=repr)
+def test_a_count_in_any_spelling_is_one(family, value: object) -> None:
+    usage, (charge,) = family(30, value).bill(400)
+    assert usage == Usage(input=30, output=8)
+    assert not charge.estimated
+
+
+@pytest.mark.parametrize("name", ["cost", "cost_in_usd_ticks"])
+def test_a_price_that_cannot_be_is_none(name: str) -> None:
+    for value in (-5, "NaN", "Infinity", True, []):
+        assert chat(30, 8, **{name: value}).charges()[0].usd is None
+    assert chat(30, 8, **{name: 0}).charges()[0].usd is None  # a gateway that knows none
+    (huge,) = chat(30, 8, **{name: 10**4000}).charges()
+    assert huge.usd is not None
+    assert 0 < huge.usd <= 10**18
+
+
+async def asked(model) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        _ = [item async for item in model.stream(Request("c", [user("hi")]))]
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+@pytest.mark.parametrize(
+    "piece", [b"data: " + b"x" * 90 + b"\n", b"x" * 100, b"data:\n" * 9], ids=["lines", "line", "short"]
+)
+async def test_an_event_without_end_is_left_at_its_bound(raw_server, monkeypatch, kind, piece: bytes) -> None:
+    monkeypatch.setattr(exchange, "_WHOLE_BODY", 3_000)
+    pieces = [b"%x\r\n%s\r\n" % (len(piece), piece)] * 60
+    async with raw_server([HEAD % b"", *pieces]) as server:
+        provider = kind.from_key("k", base_url=server.url, timeouts=Timeouts(stall=20, reasoning_stall=20))
+        error = await asked(provider.model("m"))
+        assert (error.kind, error.retryable) == ("protocol", False)
+        assert "3,000 bytes" in str(error)
+        await provider.aclose()
+
+
+EMPTY_PARTS = (
+    (MessagesReplyReader(ORIGIN), {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use"}}),
+    (
+        ChatReplyReader(ORIGIN, "chat"),
+        {"choices": [{"delta": {"tool_calls": [{"id": "A", "function": {"name": "f"}}]}}]},
+    ),
+    (GenerateReplyReader(ORIGIN), {"candidates": [{"content": {"parts": [{"x": 1}] * 5}}]}),
+    (ResponsesReplyReader(ORIGIN, "r"), {"type": "response.output_item.added", "item": {"type": "x"}}),
+)
+
+
+@pytest.mark.parametrize(("reader", "event"), EMPTY_PARTS)
+def test_parts_that_hold_nothing_have_a_bound(monkeypatch, reader: ReplyReader, event: dict) -> None:
+    monkeypatch.setattr(reply, "MOST_PARTS", 20)
+
+    def flood() -> None:
+        for number in range(30):
+            reader.feed(json.loads(json.dumps(event).replace("A", f"call_{number}")), [])
+
+    with pytest.raises(ModelError, match="more than 20 parts"):
+        flood()
+
+
+def test_citations_that_never_repeat_are_kept_up_to_a_bound() -> None:
+    reader = ChatReplyReader(ORIGIN, "chat")
+    for number in range(0, 2_000, 100):
+        cited = [{"n": number + each} for each in range(100)]
+        reader.feed({"choices": [{"delta": {"content": "x", "annotations": cited}}]}, [])
+    (part,) = reader.message().parts
+    assert isinstance(part, Text)
+    assert part.private
+    assert len(as_array(as_object(part.private.data)["annotations"])) == 1_000
+
+
+async def test_few_bytes_that_stand_for_very_many_come_in_pieces() -> None:
+    async def bomb() -> AsyncIterator[bytes]:
+        yield gzip.compress(bytes(20_000_000))
+        yield b"trailing" * 9
+
+    sizes = [len(piece) async for piece in inflated(bomb(), "gzip")]
+    assert sum(sizes) == 20_000_000
+    assert max(sizes) <= 1024 * 1024
+
+
+@pytest.mark.parametrize("kind", [Anthropic, OpenAI, Google])
+async def test_the_sdks_read_no_more_of_an_error_than_we_do(raw_server, kind) -> None:
+    """Whole, an SDK reads it by itself, however long it is."""
+    pytest.importorskip("httpx2")
+    head = b"HTTP/1.1 400 Bad Request\r\nx-should-retry: false\r\ncontent-length: 10000000\r\n\r\n"
+    async with raw_server([head, b"so it is " * 10_000]) as server:  # and then silence
+        provider = kind.from_key("k", base_url=server.url, transport="sdk")
+        error = await asked(provider.model("m"))
+        assert (error.status, error.kind) == (400, "invalid_request")
+        await provider.aclose()
+
+
+@pytest.mark.parametrize("kind", [Anthropic, OpenAI, Google])
+async def test_the_sdks_inflate_nothing_that_we_would_not(raw_server, kind) -> None:
+    pytest.importorskip("httpx2")
+    packed = gzip.compress(zlib.compress(b"data: {}\n\n"))
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate, gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    async with raw_server([head + packed]) as server:
+        provider = kind.from_key("k", base_url=server.url, transport="sdk")
+        error = await asked(provider.model("m"))
+        assert "encoded as 'deflate, gzip'" in str(error)
+        await provider.aclose()
+
+
+def test_what_groqs_own_tools_have_found_is_no_output_of_the_model() -> None:
+    """Its thoughts repeat it, however much it is: the answer is honest."""
+    for model, most in (("groq/compound", 8), ("qwen/qwen3-32b", 100)):
+        reader = ChatReplyReader(Origin("groq", model, "", ""), "chat")
+        found = "<output>" + "word " * 2_000 + "</output>"
+        reader.feed({"choices": [{"delta": {"reasoning": found}}]}, [])
+        reader.feed({"choices": [{"delta": {"content": "It is so."}}]}, [])
+        assert (reader.least_tokens <= most) == (model == "groq/compound")
+
+
+@pytest.mark.parametrize(
+    ("reader", "event"),
+    [
+        (ChatReplyReader(ORIGIN, "chat"), {"choices": [{"index": 1, "delta": {"content": "one two "}}]}),
+        (GenerateReplyReader(ORIGIN), {"candidates": [{"index": 1, "content": {"parts": [{"text": "one two "}]}}]}),
+    ],
+)
+def test_what_nobody_asked_for_counts_towards_the_limit(reader: ReplyReader, event: dict) -> None:
+    for _ in range(10):
+        reader.feed(event, [])
+    assert reader.least_tokens == 20
+    assert reader.message().content == ""
+
+
+@pytest.mark.parametrize(("said", "counted"), [(b"true", None), (b"-5", None), (b"NaN", None), (b"100", 358)])
+async def test_a_count_asked_for_is_read_no_otherwise(raw_server, said: bytes, counted: int | None) -> None:
+    body = b'{"input_tokens": %s}' % said
+    async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body]) as server:
+        provider = Anthropic.from_key("k", base_url=server.url)
+        assert await provider.model("m").count_tokens(Request("c", [user("hi")])) == counted
+        await provider.aclose()
