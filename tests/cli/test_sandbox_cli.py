@@ -32,7 +32,8 @@ def nothing(shell: Shell) -> Callable[[], None]:
 
 def logged(shell: Shell) -> list[str]:
     (root,) = Path(shell.environment["HOME"]).rglob("root.jsonl")
-    return [entry.content.sandbox for entry in read_log(root) if isinstance(entry.content, Environment)]
+    found = [entry.content for entry in read_log(root) if isinstance(entry.content, Environment)]
+    return [content.sandbox for content in found if content.sandbox]
 
 
 @pytest.mark.needs("bwrap")

@@ -470,7 +470,7 @@ def test_where_it_ran_is_in_the_log(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, "crew.toml", *MODEL, "The task.", "--output-format", "json")
     logged = [json.loads(line) for line in (sessions(shell)[0] / "root.jsonl").read_text().splitlines()]
-    found = next(entry["body"] for entry in logged if entry["kind"] == "environment")
+    found = next(entry["body"] for entry in logged if "git_commit" in entry["body"])
     assert re.fullmatch(r"[0-9a-f]{40}", found["git_commit"]) and found["git_dirty"] is False
     assert logged[-1]["id"] == done.json["head"]
 
