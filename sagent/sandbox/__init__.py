@@ -173,9 +173,7 @@ class Sandbox:
         guarded = profile.protected
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         if self._sweeping is None:
-            from sagent.sandbox.scratch import sweep
-
-            self._sweeping = asyncio.create_task(asyncio.to_thread(sweep))
+            self._sweeping = asyncio.create_task(self._sweep())
         environment, token, box = self._environment(), "", None
         match name:
             case "bubblewrap":
@@ -205,6 +203,17 @@ class Sandbox:
         finish = partial(self._finish, self._watch(() if lasting else profile.protected, held, granted), token, box)
         attend = partial(self._attend, profile.protected, held, granted)
         return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
+
+    async def _sweep(self) -> None:
+        """Remove what killed sessions left, and tell the person what could not be undone any more."""
+        from sagent.sandbox.guard import changed
+        from sagent.sandbox.scratch import sweep
+
+        if found := await asyncio.to_thread(sweep, changed):
+            self.warn(
+                f"{', '.join(dict.fromkeys(found))} was changed while a command of a session ran that was then killed:"
+                " look at what it says, for such files run by themselves"
+            )
 
     async def _reach(
         self, domains: tuple[str, ...], box: "Box | None", *, once: bool

@@ -8,12 +8,12 @@ import os
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Container, Generator, Iterable
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
-from sagent.sandbox.scratch import missing_for_others, tell_missing
+from sagent.sandbox.scratch import COPY, Before, before_for_others, tell_before
 
 _MOST = 1000  # entries of one protected directory
 _LARGEST = 1 << 22  # bytes of one
@@ -38,7 +38,7 @@ class Watch:
 class Guard:
     """Looks at protected paths before a command, now and then while it or what it left runs, and when all that has
     ended, and puts those back that are not as they were. What commands of another session in the same files have made
-    was not there before ours either.
+    of them was not there before ours either.
 
     Who changed something cannot be told where several run at the same time: what was there before the first of them
     began is what is put back, and one that has ended is told, once. What a command has made is moved to `aside`, a
@@ -47,7 +47,7 @@ class Guard:
 
     def __init__(self, aside: Path) -> None:
         self._aside = aside
-        self._told = frozenset[str]()  # what was not there, as other sessions know it
+        self._told: dict[str, Before] = {}  # what was there, as other sessions know it
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
         self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
@@ -62,15 +62,18 @@ class Guard:
         watch, links = Watch(tuple(protected), tuple(granted)), dict[str, bool]()
         self._granted.update(watch.granted)
         self._watched.update(watch.paths)
-        missing = self._missing_for_others(watch)
+        others = before_for_others(self._aside.parent) if watch.paths else {}
         self._loosen()
         for path in watch.paths:
             if not self._before.get(path):
-                self._before[path] = self._noted(path, held, links, missing)
+                self._before[path] = self._noted(path, held, links, others)
         self._tell()
-        for path in {*self._missing_for_others(watch)} - missing:  # of one that has just begun
+        later = before_for_others(self._aside.parent) if watch.paths else {}
+        for path in later.keys() - others.keys():  # of one that has just begun
             for noted in self._before.values():
-                noted.update({path: (None, None)} if path in noted else {})
+                if path in noted and (adopted := self._adopted(path, later[path], links)) is not None:
+                    _drop(noted[path][1])
+                    noted[path] = adopted
         return watch
 
     def put_back(self) -> list[str]:
@@ -120,10 +123,10 @@ class Guard:
     def leave(self, watch: Watch) -> None:
         """Look at the paths no longer on behalf of one command."""
         self._watched -= Counter(watch.paths)
-        for path in watch.paths:
-            if path not in self._watched:
-                self._forget(path)
+        left = [copy for path in watch.paths if path not in self._watched for copy in self._forget(path)]
         self._tell()
+        for copy in left:  # which others may be reading for as long as they are told of it
+            _drop(copy)
 
     def close(self) -> None:
         """Put back what has changed, and look no more. Raises OSError."""
@@ -132,15 +135,12 @@ class Guard:
         self._held.clear()
         self._tell()
 
-    def _missing_for_others(self, watch: Watch) -> frozenset[str]:
-        return missing_for_others(self._aside.parent) if watch.paths else frozenset()
-
     def _tell(self) -> None:
         states = (each for noted in self._before.values() for each in noted.items())
-        missing = frozenset(real for real, (state, _) in states if state is None)
-        if missing != self._told:
-            self._told = missing
-            tell_missing(self._aside.parent, missing)
+        told = {real: Before(state.link if state else "", copy) for real, (state, copy) in states}
+        if told != self._told:
+            self._told = told
+            tell_before(self._aside.parent, told)
 
     def _settle(self, granted: Iterable[str]) -> None:
         """What only one command was granted stays as it is now."""
@@ -151,21 +151,24 @@ class Guard:
         self._tell()
 
     def _settle_one(self, path: str) -> None:
-        self._forget(path)
-        self._before[path] = self._noted(path, (), {})
+        for copy in self._forget(path):
+            _drop(copy)
+        self._before[path] = self._noted(path, (), {}, {})
 
     def _noted(
-        self, path: str, held: Container[str], links: dict[str, bool], missing: Container[str] = ()
+        self, path: str, held: Container[str], links: dict[str, bool], others: Mapping[str, Before]
     ) -> dict[str, tuple[_State | None, Path | None]]:
-        """What lies at a path, and at the first link on the way to it."""
+        """What lies at a path, and at the first link on the way to it; or what did before commands of `others`."""
+        if path in others and (adopted := self._adopted(path, others[path], links)) is not None:
+            return {path: adopted}  # whatever links are on the way by now
         noted: dict[str, tuple[_State | None, Path | None]] = {}
         if link := _link_above(path, links):
-            noted[link] = _look(link), None
+            adopted = self._adopted(link, others[link], links) if link in others else None
+            noted[link] = adopted or (_look(link), None)
         above, _, name = path.rpartition("/")
         real = os.path.join(os.path.realpath(above), name) if link else path  # noqa: PTH118 -- hundreds, before each
-        if real in missing:
-            noted[real] = None, None
-            return noted
+        if real != path and real in others and (adopted := self._adopted(real, others[real], links)) is not None:
+            return {**noted, real: adopted}
         if real in held:
             self._held[path] = real, _identity(real)
             return noted
@@ -174,8 +177,23 @@ class Guard:
         state = _look(real)
         (self._closed.add if _is_closed(real) else self._closed.discard)(real)
         if _is_small(state):
-            noted[real] = state, self._copied(real) if state and not state.link else None
+            noted[real] = state, _copied(real, self._aside / os.urandom(8).hex()) if state and not state.link else None
         return noted
+
+    def _adopted(self, path: str, before: Before, links: dict[str, bool]) -> tuple[_State | None, Path | None] | None:
+        """What another session says was there; None where that is there now, or the other is done with it."""
+        if before.copy is None:
+            return _State(before.link) if before.link else None, None
+        with contextlib.suppress(OSError):
+            if not _link_above(path, links) and _contents(path) == _contents(str(before.copy)):
+                return None
+        own = self._aside / os.urandom(8).hex()
+        with contextlib.suppress(OSError):  # shutil.Error is one
+            copy = _copied(str(before.copy), own)
+            if before_for_others(self._aside.parent).get(path) == before:
+                return _look(str(copy)), copy
+        shutil.rmtree(own, ignore_errors=True)
+        return None
 
     def _restored(self, path: str, state: _State | None, copy: Path | None, links: dict[str, bool]) -> bool:
         """Whether a path had changed. Of a directory that is gone nothing is put back."""
@@ -211,17 +229,30 @@ class Guard:
                 place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)  # a command may have closed it
                 place.rename(place.with_name(name))
 
-    def _forget(self, path: str) -> None:
+    def _forget(self, path: str) -> list[Path]:
+        """The copies that nobody needs any more."""
         self._held.pop(path, None)
-        for _, copy in self._before.pop(path, {}).values():
-            if copy is not None:
-                shutil.rmtree(copy.parent, ignore_errors=True)
+        return [copy for _, copy in self._before.pop(path, {}).values() if copy is not None]
 
-    def _copied(self, path: str) -> Path:
-        place = self._aside / os.urandom(8).hex()
-        place.mkdir(mode=0o700, parents=True)
-        _copy(Path(path), place / "copy")
-        return place / "copy"
+
+def changed(states: Mapping[str, Before]) -> Iterator[str]:
+    """The paths that are not as they were said to be before."""
+    for path, before in states.items():
+        with contextlib.suppress(OSError):
+            state = _State(before.link) if before.link else _look(str(before.copy)) if before.copy else None
+            if not _is_same(path, state, before.copy):
+                yield path
+
+
+def _copied(path: str, place: Path) -> Path:
+    place.mkdir(mode=0o700, parents=True)
+    _copy(Path(path), place / COPY)
+    return place / COPY
+
+
+def _drop(copy: Path | None) -> None:
+    if copy is not None:
+        shutil.rmtree(copy.parent, ignore_errors=True)
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -9,15 +9,17 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from sagent.lib.process import system_path
 
 PREFIX = "sagent-tmp-"
 ASIDE = "put-back"  # where the guard puts what it takes away
-_MISSING = "missing"  # what was not there when the commands began that run now, by path
+COPY = "copy"  # of what is protected, in a directory of its own there
+_BEFORE = "before"  # what was there when the commands began that run now, by path
 _STAYS = "stays"  # is in one that something uses which holds no lock
 _PATIENCE = 10.0  # seconds for one's own to be removed
 _LONGEST = 1.0  # seconds for those that others left
@@ -26,6 +28,13 @@ _FRESH = 60.0  # seconds in which one may be made and not locked yet
 _KEPT = 30 * 24 * 3600.0  # seconds for the person to find what the guard has put there
 # Commands make trees that are deeper than our recursion goes, and directories that let nobody in.
 _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
+
+
+class Before(NamedTuple):
+    """What lay at a path before commands: where a link led, or a copy of it. Neither: there was nothing."""
+
+    link: str = ""
+    copy: Path | None = None
 
 
 class Scratch:
@@ -49,46 +58,57 @@ class Scratch:
             os.close(self.lock)
 
 
-def sweep() -> None:
-    """Remove what sessions of this user left, as much as a moment is enough for."""
+def sweep(changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda states: ()) -> list[str]:
+    """Remove what sessions of this user left, as much as a moment is enough for. What `changed` says of what was there
+    before commands that were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
         for path in islice(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"), _MOST):
             if (lock := _locked(path)) is not None:
                 left[path] = lock
         old = time.time() - _FRESH
-        _remove(
-            [path for path, lock in left.items() if os.fstat(lock).st_mtime < old and not (path / _STAYS).exists()],
-            _LONGEST,
-        )
+        ready = (path for path, lock in left.items() if (path / _BEFORE).exists() or os.fstat(lock).st_mtime < old)
+        going = [path for path in ready if not (path / _STAYS).exists()]
+        found = [each for path in going for each in changed(_told_in(path))]
+        _remove(going, _LONGEST)
+        return found
     finally:
         for lock in left.values():
             os.close(lock)
 
 
-def tell_missing(directory: Path, paths: Iterable[str]) -> None:
-    """Let other sessions know what is not theirs to keep: it was not there before the commands of this one began."""
+def tell_before(directory: Path, states: Mapping[str, Before]) -> None:
+    """Let other sessions know what was there before the commands of this one began: what these make of it is not theirs
+    to keep. Copies lie in ASIDE, each in a directory of its own."""
     with contextlib.suppress(OSError):
-        new = directory / f"{_MISSING}.new"
-        new.write_bytes(os.fsencode("\0".join(paths)))
-        new.replace(directory / _MISSING)
+        new = directory / f"{_BEFORE}.new"
+        new.write_bytes(os.fsencode("\0".join(chain.from_iterable(_told(*each) for each in states.items()))))
+        new.replace(directory / _BEFORE)
 
 
-def missing_for_others(own: Path) -> frozenset[str]:
-    """What was not there when commands of other sessions of this user began that run now."""
-    found = set[str]()
+def before_for_others(own: Path) -> dict[str, Before]:
+    """What was there when commands of other sessions of this user began that run now."""
+    found: dict[str, Before] = {}
     with contextlib.suppress(OSError):
         for entry in os.scandir(own.parent):
             if entry.name.startswith(PREFIX) and entry.name != own.name:
-                found.update(_missing_in(Path(entry.path)))
-    return frozenset(found)
+                place = Path(entry.path)
+                with contextlib.suppress(OSError):
+                    found.update(_told_in(place) if _lives(place) else {})
+    return found
 
 
-def _missing_in(directory: Path) -> Iterable[str]:
+def _told(path: str, state: Before) -> tuple[str, str, str]:
+    return path, state.link, state.copy.parent.name if state.copy else ""
+
+
+def _told_in(directory: Path) -> dict[str, Before]:
     with contextlib.suppress(OSError):
-        if (told := (directory / _MISSING).read_bytes()) and _lives(directory):
-            return os.fsdecode(told).split("\0")
-    return ()
+        if told := (directory / _BEFORE).read_bytes():
+            words = os.fsdecode(told).split("\0")
+            copies = (directory / ASIDE / name / COPY if name else None for name in words[2::3])
+            return dict(zip(words[::3], map(Before, words[1::3], copies), strict=False))
+    return {}
 
 
 def _lives(path: Path) -> bool:

@@ -163,6 +163,76 @@ def test_what_a_command_of_another_session_has_planted_was_not_there_before(
         sessions[1].remove()
 
 
+@pytest.mark.parametrize("way", ["write", "rename", "mode", "link", "directory", "gone", "link above"])
+def test_what_a_command_of_another_session_has_changed_is_not_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Whichever of both ends first, and however often the other looks meanwhile."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (git := tmp_path / "work/.git").mkdir(parents=True)
+    (evil := tmp_path / "work/evil").mkdir()
+    (evil / "config").write_text("old")  # the same as yet
+    config = git / "config"
+    lines = {
+        "write": "echo evil > .git/config", "rename": "echo evil > x; mv x .git/config",
+        "mode": "chmod 777 .git/config", "link": "ln -sf ../evil/config .git/config", "directory": "rm .git/config; mkdir .git/config",
+        "gone": "rm .git/config", "link above": "mv .git away; ln -s evil .git",
+    }  # fmt: skip
+    sessions = [Scratch(), Scratch()]
+    one, other = (Guard(scratch.path / "put-back") for scratch in sessions)
+    try:
+        for first_ends in (True, False):
+            config.write_text("old")
+            config.chmod(0o644)
+            first = one.begin([str(config)])
+            subprocess.run(["bash", "-c", lines[way]], cwd=tmp_path / "work", check=True)
+            second = other.begin([str(config)])
+            told = [one.end(first)] if first_ends else []
+            told += [other.put_back(), other.end(second)]
+            told += [] if first_ends else [one.end(first)]
+            assert any(told), told
+            if way == "link above":
+                assert not git.is_symlink()
+                (tmp_path / "work/away").rename(git)
+            assert config.read_text() == "old"
+            assert config.stat().st_mode & 0o777 == 0o644
+            assert other.end(other.begin([str(config)])) == []
+        config.write_text("by the person")  # while nothing runs
+        assert other.end(other.begin([str(config)])) == []
+        assert config.read_text() == "by the person"
+    finally:
+        for scratch in sessions:
+            scratch.remove()
+
+
+async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    work = tmp_path.resolve() / "work"
+    work.mkdir()
+    for name in (".envrc", "unchanged", ".exrc"):
+        (work / name).write_text("old")
+    scratch = Scratch()
+    paths = tuple(f"{work}/{name}" for name in (".envrc", "unchanged", ".exrc", ".mcp.json", "missing"))
+    Guard(scratch.path / "put-back").begin(paths)
+    (work / ".envrc").write_text("planted")
+    (work / ".exrc").unlink()
+    (work / ".mcp.json").write_text("planted")
+    scratch.close()  # as when it is killed
+    warned: list[str] = []
+    sandbox = Sandbox()
+    sandbox.warn = warned.append
+    try:
+        (await sandbox.confine(["true"], Profile(writable=(str(work),)), work)).finish()
+        await until(lambda: warned)
+    finally:
+        await sandbox.aclose()
+    assert [name in warned[0] for name in paths] == [True, False, True, True, False]
+    assert not scratch.path.exists()
+
+
 def test_a_file_that_the_person_replaces_is_held_by_no_mount_and_looked_at_from_then_on(tmp_path: Path) -> None:
     (config := tmp_path / "config").write_text("old")
     guard = Guard(tmp_path / "aside")
