@@ -174,10 +174,14 @@ def test_what_a_command_of_another_session_has_changed_is_not_taken_as_it_is(
     (evil / "config").write_text("old")  # the same as yet
     config = git / "config"
     lines = {
-        "write": "echo evil > .git/config", "rename": "echo evil > x; mv x .git/config",
-        "mode": "chmod 777 .git/config", "link": "ln -sf ../evil/config .git/config", "directory": "rm .git/config; mkdir .git/config",
-        "gone": "rm .git/config", "link above": "mv .git away; ln -s evil .git",
-    }  # fmt: skip
+        "write": "echo evil > .git/config",
+        "rename": "echo evil > x; mv x .git/config",
+        "mode": "chmod 777 .git/config",
+        "link": "ln -sf ../evil/config .git/config",
+        "directory": "rm .git/config; mkdir .git/config",
+        "gone": "rm .git/config",
+        "link above": "mv .git away; ln -s evil .git",
+    }
     sessions = [Scratch(), Scratch()]
     one, other = (Guard(scratch.path / "put-back") for scratch in sessions)
     try:
