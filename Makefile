@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-weights test-all attack check bench prices format clean
+.PHONY: demo test test-weights test-all attack check bench prices docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -47,6 +47,11 @@ check: $(VENV)/.developed
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-tests.json
 	@$(BIN)/python scripts/reading.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# The documentation as a site, in site/.
+docs: $(VENV)/.developed
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/.developed
 	@$(BIN)/python -m tests.benchmarks

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from sagent.testing.server import FakeProviderServer, Received, Step, Turn
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)  # a tab's are indented
 RUNNABLE = {"python", "sh", "toml", "json", "text"}
 
 
@@ -42,7 +43,7 @@ def snippets(page: Path) -> Iterator[Snippet]:
     """The fenced blocks of a page."""
     text = page.read_text("utf-8")
     for match in FENCE.finditer(text):
-        yield Snippet(match[1], match[2], text.count("\n", 0, match.start()) + 1)
+        yield Snippet(match[2], textwrap.dedent(match[3]), text.count("\n", 0, match.start()) + 1)
 
 
 def answer(request: Received) -> Step:
@@ -91,7 +92,7 @@ def run_page(page: Path, namespace: dict[str, object], place: dict[str, str], tm
         assert snippet.language in RUNNABLE, f"{where}: fence it as one of {sorted(RUNNABLE)}"
         match snippet.language:
             case "python":
-                asyncio.run(run_python(snippet.text, where, namespace))
+                run_python(snippet.text, where, namespace)
             case "sh":
                 for command, code in commands(snippet.text):
                     run_shell(command, code, where, place)
@@ -103,12 +104,13 @@ def run_page(page: Path, namespace: dict[str, object], place: dict[str, str], tm
                 pass
 
 
-async def run_python(source: str, where: str, namespace: dict[str, object]) -> None:
+def run_python(source: str, where: str, namespace: dict[str, object]) -> None:
     """A block, with `await` allowed at its top."""
     code = compile(source, where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    outcome = eval(code, namespace)
-    if inspect.isawaitable(outcome):
-        await outcome
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(eval(code, namespace))
+    else:
+        exec(code, namespace)
 
 
 def commands(block: str) -> Iterator[tuple[str, int]]:
