@@ -352,6 +352,25 @@ async def open_writer(descriptor: int) -> asyncio.StreamWriter:
     return asyncio.StreamWriter(transport, protocol, None, loop)
 
 
+def stop_job() -> None:
+    """Stop this process, and whoever shares its job of the shell (a pipe, a script that runs it), until it goes on.
+
+    Not the processes that it is starting, where the system says which they are: one that is stopped before it has left
+    the job holds up the thread that starts it, and so the whole of this process, which the shell then waits for.
+    """
+    own, job, listed = os.getpid(), os.getpgrp(), Path("/proc")
+    if not (listed / "self" / "stat").exists():
+        os.kill(0, signal.SIGTSTP)
+        return
+    for entry in listed.iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                parent, group = (entry / "stat").read_bytes().rpartition(b")")[2].split()[1:3]
+                if int(group) == job and own not in (int(parent), int(entry.name)):
+                    os.kill(int(entry.name), signal.SIGTSTP)
+    os.kill(own, signal.SIGTSTP)
+
+
 async def _ended(process: "subprocess.Popen[bytes]") -> None:
     while process.returncode is None and not await _await_exit(process.pid):
         if process.poll() is not None:

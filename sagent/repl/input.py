@@ -5,7 +5,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 
 from sagent.errors import SagentError
+from sagent.lib.process import stop_job
 from sagent.messages import Image, Part, user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.project import add_note, attach, image_at, instructions_file
@@ -387,20 +389,20 @@ class InputActions:
         if not hasattr(signal, "SIGTSTP"):
             return
         if self._screen.app._running_in_terminal:  # noqa: SLF001 -- an editor has the terminal, and stops with us
-            self._stop()
+            self._stop(lambda: os.kill(0, signal.SIGTSTP))
             return
         self._painter.paint()
         self._screen.surface.freeze()
 
         async def stop() -> None:
-            await run_in_terminal(self._stop)
+            await run_in_terminal(partial(self._stop, stop_job))
 
         self._tasks.spawn(stop())
 
-    def _stop(self) -> None:
+    def _stop(self, stop: Callable[[], None]) -> None:
         """Do what the signal does to programs that do not handle it."""
         loop = asyncio.get_running_loop()
         loop.remove_signal_handler(signal.SIGTSTP)
-        os.kill(0, signal.SIGTSTP)
+        stop()
         loop.add_signal_handler(signal.SIGTSTP, self.suspend)
         self._screen.app.key_processor.after_key_press.fire()  # whoever brought it back has typed that

@@ -1,0 +1,53 @@
+"""A process that stops with its job of the shell, as Ctrl-Z wants it."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.waiting import wait_until
+
+BUSY = """
+import subprocess, threading, time
+from sagent.lib.process import stop_job
+
+def start() -> None:
+    while True:
+        subprocess.run(["true"], start_new_session=True)
+
+for _ in range(3):
+    threading.Thread(target=start, daemon=True).start()
+while True:
+    time.sleep(0.02)
+    stop_job()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say who is in a job")
+def test_one_that_starts_others_meanwhile_is_stopped_at_once() -> None:
+    """One that is stopped before it is its own would hold up the thread that starts it, and so all of the program."""
+    child = subprocess.Popen([sys.executable, "-c", BUSY], process_group=0)
+    try:
+        for _ in range(30):
+            wait_until(lambda: os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED)[0], "stopped")
+            os.killpg(child.pid, signal.SIGCONT)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def test_whoever_runs_it_in_the_same_job_stops_too() -> None:
+    code = "from sagent.lib.process import stop_job; stop_job(); print('on', flush=True)"
+    script = f"{shlex.join([sys.executable, '-c', code])}; echo after"
+    child = subprocess.Popen(["bash", "-c", script], process_group=0, stdout=subprocess.PIPE)
+    try:
+        wait_until(lambda: os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED)[0], "stopped")
+        os.killpg(child.pid, signal.SIGCONT)
+        assert child.communicate(timeout=30)[0] == b"on\nafter\n"
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
