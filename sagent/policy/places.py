@@ -38,10 +38,11 @@ class Places:
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        from sagent.sandbox.places import known_places, really_below
+        from sagent.sandbox.places import known_places, named, really_below
 
         known = known_places()
-        absolute = (*known.secret_files, *map(str, self._private))
+        elsewhere = (place for place in named(known.secret_variables, os.environ) if not is_inside(self.home, place))
+        absolute = (*known.secret_files, *map(str, self._private), *elsewhere)
         return really_below(self.home, known.secrets) | {*absolute, *map(os.path.realpath, absolute)}
 
     @cached_property

@@ -26,6 +26,7 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.process import system_path
 from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks
+from sagent.sandbox.places import listening
 from sagent.sandbox.profile import Profile, is_below
 from sagent.sandbox.scratch import PREFIX, Scratch
 
@@ -207,7 +208,8 @@ class Boxes:
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch, self._lock = scratch.path, scratch.lock
-        self._boxes: dict[tuple[bool, object, object], Box] = {}
+        self._boxes: dict[tuple[object, ...], Box] = {}
+        self._seen: set[str] = set()  # of the host's temporary files
         self._opening = asyncio.Lock()
         self._under_way: asyncio.Task[Box | str] | None = None
         own = scratch.path
@@ -227,7 +229,8 @@ class Boxes:
             for tried in range(_TRIES):  # a path may vanish between a look and a mount
                 await asyncio.sleep(tried * _PAUSE)
                 mounts = tuple(self._mounts(profile))
-                key = apart, mounts, tuple(map(_identity, mounts))  # a file that was replaced has lost its mount
+                listen = tuple(sorted(path for path in listening(()) if is_below(path, self._seen)))
+                key = apart, mounts, tuple(map(_identity, mounts)), listen  # a replaced file has lost its mount
                 if (box := self._boxes.get(key)) is not None:
                     if (stood := box.stands) and not box.is_full:
                         return box
@@ -245,7 +248,7 @@ class Boxes:
             f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
         )
 
-    async def _open(self, key: tuple[bool, object, object], mounts: Sequence[str]) -> Box | str:
+    async def _open(self, key: tuple[object, ...], mounts: Sequence[str]) -> Box | str:
         """A new box among the others, where nobody waits for it any more too: who else would close it?"""
         opened = await asyncio.to_thread(self.open, mounts)
         if isinstance(opened, Box):
@@ -332,6 +335,7 @@ class Boxes:
         for place, directory in self.private.items():
             yield from ("--bind", str(directory), place, "--bind", str(directory), str(directory))
             for entry in _shown(place):
+                self._seen.add(entry)
                 if _fits(entry, directory / entry.removeprefix(f"{place}/")):
                     yield from ("--ro-bind-try", entry, entry)  # they come and go
         # Memory that no limit counts, and what a command must not change for the next one.
@@ -369,6 +373,11 @@ class Boxes:
                 yield from ("--ro-bind", str(self._empty), place)
         for place in emptied:
             yield from ("--remount-ro", place)
+        needed = [path for place in self.private for path in _needed(place)]
+        for place in sorted(listening(())):
+            others = not is_below(place, (*profile.writable, *profile.exposed)) and profile.can_read(place)
+            if others and is_below(place, needed):
+                yield from ("--ro-bind", str(self._empty), place)
 
 
 def _pinned(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
@@ -405,18 +414,20 @@ def _shown(place: str) -> Iterator[str]:
                     entries.append((-entry.stat().st_mtime_ns, entry.path))
     ours = f"{place}/{PREFIX}"
     newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(ours)]
+    yield from (*newest, *(path for path in _needed(place) if not is_below(path, newest)))
+
+
+def _needed(place: str) -> list[str]:
+    """What lies there, and commands need."""
     needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix)}
-    further = {path for path in needed if is_below(path, [place]) and not is_below(path, newest) and path != place}
-    yield from (*newest, *sorted(path for path in further if _exists(path)))
+    return sorted(path for path in needed if is_below(path, [place]) and path != place and _exists(path))
 
 
 def _sockets(place: str) -> Iterator[str]:
-    """The entries of a directory that are, or hold, sockets where something listens. See proc_net(5)."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines():
-            _, slash, path = line.partition(f" {place}/")
-            if slash:
-                yield f"{place}/{path.partition('/')[0]}"
+    """The entries of a directory that are, or hold, sockets where something listens."""
+    for path in listening(()):
+        if is_below(path, [place]):
+            yield f"{place}/{path.removeprefix(f'{place}/').partition('/')[0]}"
 
 
 def _program(name: str) -> str:

@@ -2,11 +2,15 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
-from functools import cache
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+
+_NAMED = re.compile(r"/[^\s,;:=]+")  # in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +18,13 @@ class KnownPlaces:
     """What places.toml lists, which says what each is for. Each is a file or a directory with all that is below it.
 
     `secrets`, `run_by_themselves` and `caches` are relative to the home directory; `secret_files` are absolute;
-    `protected` and `repositories` are relative to any directory of a workspace. None needs to exist.
+    `protected` and `repositories` are relative to any directory of a workspace. `secret_variables` name further places
+    of keys, or lead to them ("VARIABLE/name"). None needs to exist.
     """
 
     secrets: tuple[str, ...]
     secret_files: tuple[str, ...]
+    secret_variables: tuple[str, ...]
     run_by_themselves: tuple[str, ...]
     repositories: tuple[str, ...]
     protected: tuple[str, ...]
@@ -50,16 +56,59 @@ def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def named(variables: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """The absolute paths that variables name, several with colons between them, some after "FILE:"."""
+    for variable in variables:
+        name, _, below = variable.partition("/")
+        for place in environment.get(name, "").split(":"):
+            if place.strip("/") and place.startswith("/"):
+                yield os.path.normpath(f"{place}/{below}")
+
+
 def listening(roots: Sequence[str]) -> frozenset[str]:
     """Sockets in the file system that programs of this machine listen at: a read-only mount does not keep from them.
 
-    One that was opened by a relative name is looked for in `roots`. Those of commands, in a network of their own, are
-    not among them. See proc_net(5).
+    One that was opened by a relative name is looked for in `roots`, and where whoever listens works or was started.
+    Those of commands, in a network of their own, are not among them. One that listens in another network is seen where
+    the environment names it (SSH_AUTH_SOCK, DOCKER_HOST). See proc_net(5).
     """
-    found = set[str]()
+    found = {path for value in os.environ.values() for path in _NAMED.findall(value) if _is_socket(path)}
+    relative: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
-            path = line.split(maxsplit=7)[7:]
-            if path and path[0][0] != "@":
-                found.update(os.path.join(root, path[0]) for root in roots)  # noqa: PTH118 -- an absolute one stays
+            words = line.split(maxsplit=7)
+            path = words[7] if len(words) == 8 else "@"
+            if path.startswith("/"):
+                found.add(path)
+            elif not path.startswith("@"):
+                relative[words[6]] = path
+    starts = (*roots, *_places_of(frozenset(relative))) if relative else ()
+    found.update(f"{start}/{path}" for path in {*relative.values()} for start in starts)
     return frozenset(os.path.realpath(path) for path in found if os.path.lexists(path))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 -- of all that the environment names
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=4)  # before each command, and going through all descriptors takes some 10 ms
+def _places_of(sockets: frozenset[str]) -> frozenset[str]:
+    """Where the processes work, and were started, that have one of these sockets by its number."""
+    found = set[str]()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # of others, or gone
+            if any(_number(each) in sockets for each in (process / "fd").iterdir()):
+                found.add(str((process / "cwd").readlink()))
+                started = (process / "environ").read_bytes().split(b"\0")
+                found.update(os.fsdecode(each[4:]) for each in started if each.startswith(b"PWD="))
+    return frozenset(found)
+
+
+def _number(descriptor: Path) -> str:
+    try:
+        return str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]")
+    except OSError:
+        return ""

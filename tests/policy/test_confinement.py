@@ -1,11 +1,13 @@
 """What commands in a sandbox may touch, by what lies in a workspace."""
 
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 import sagent
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.sandbox import Sandbox
+from sagent.sandbox import Sandbox, places
 from sagent.tool import Workspace
 
 CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('connected')"
@@ -55,6 +57,72 @@ async def test_no_command_connects_to_a_socket_of_the_workspace(work: Path, list
             confined.finish()
     finally:
         await sandbox.aclose()
+
+
+LISTEN = (
+    "import os, socket, sys; server = socket.socket(socket.AF_UNIX); server.bind(sys.argv[1]); server.listen();"
+    "os.chdir(sys.argv[2]); print('listens', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("temporary", [True, False])
+@pytest.mark.parametrize(
+    "way", ["stays", "goes away", "another network, SSH_AUTH_SOCK", "another network, DOCKER_HOST"]
+)
+async def test_no_command_connects_to_a_socket_that_a_program_opened_elsewhere_by_a_relative_name(
+    work: Path, monkeypatch: pytest.MonkeyPatch, way: str, temporary: bool
+) -> None:
+    sandbox, policy = Sandbox(), PermissionPolicy("edit")
+    if sandbox.means.name != "bubblewrap":
+        pytest.skip(sandbox.means.why)
+    scratch = tempfile.TemporaryDirectory(prefix="sockets-", dir=None if temporary else sys.prefix)
+    place = Path(scratch.name)
+    apart = ["unshare", "-rn", "--"] if "network" in way else []
+    if apart:
+        monkeypatch.setenv(way.rpartition(" ")[2], f"{'unix://' if 'DOCKER' in way else ''}{place}/a.sock")
+    argv = [*apart, sys.executable, "-c", LISTEN, "./a.sock", "." if way == "stays" else "/"]
+    pipe, environment = subprocess.PIPE, {**os.environ, "PWD": str(place)}
+    with subprocess.Popen(argv, cwd=place, env=environment, stdin=pipe, stdout=pipe) as server:
+        assert server.stdout is not None
+        try:
+            assert server.stdout.readline() == b"listens\n"
+            line = ["/usr/bin/env", "python3", "-c", CONNECT, f"{place}/a.sock"]
+            confined = await sandbox.confine(line, policy.profile(Workspace(work)), work)
+            ended = subprocess.run([*confined.wall, *confined.argv], cwd=work, capture_output=True, check=False)
+            assert b"connected" not in ended.stdout
+            assert re.search(rb"Errno (2|13|111)\b", ended.stderr)
+            confined.finish()
+        finally:
+            server.kill()
+            scratch.cleanup()
+            await sandbox.aclose()
+
+
+@pytest.mark.parametrize("value", ["{0}", "unix:path={0},guid=1", "unix://{0}", "{0},123,0", "a:{0}:b", "  {0};x"])
+def test_a_socket_that_the_environment_names_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{tmp_path}/a")
+        (tmp_path / "a").rename(tmp_path / "b")  # as a program does that wants it to appear when it listens
+        monkeypatch.setenv("SOME_SOCKET", value.format(tmp_path / "b"))
+        assert f"{tmp_path}/b" in places.listening(())
+
+
+def test_keys_are_known_where_variables_say_that_they_lie(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/k8s/one:{tmp_path}/k8s/two:relative:")
+    monkeypatch.setenv("GNUPGHOME", f"{tmp_path}/keys/../gpg/")
+    monkeypatch.setenv("CODEX_HOME", f"{tmp_path}/codex")
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/ticket")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))  # in which the home directory lies: all would be hidden
+    hidden = PermissionPolicy("edit", home=tmp_path / "home").profile(Workspace(work)).hidden
+    own = sorted(path.removeprefix(f"{tmp_path}/") for path in hidden if path.startswith(f"{tmp_path}/"))
+    assert [path for path in own if not path.startswith("home/")] == ["codex/auth.json", "codex/history.jsonl",
+        "codex/sessions", "gpg", "k8s/one", "k8s/two", "ticket"]  # fmt: skip
+    assert str(tmp_path) not in hidden
 
 
 def test_sockets_are_hidden_wherever_commands_see_those_of_the_machine(

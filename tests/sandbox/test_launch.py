@@ -147,6 +147,18 @@ async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(
     assert said == f"{place}:\n\n{boxed.sandbox.scratch}:\n{place}-new"
 
 
+async def test_what_begins_to_listen_in_the_host_s_tmp_is_not_reached_by_the_next_command(boxed: Boxed) -> None:
+    line = "import socket; socket.socket(socket.AF_UNIX).connect('{0}/socket'); print('connected')"
+    with tempfile.TemporaryDirectory(prefix="a-") as place, socket.socket(socket.AF_UNIX) as server:
+        Path(place, "file").touch()
+        assert "file" in await boxed.run(f"ls {place}")
+        server.bind(f"{place}/socket")
+        server.listen()
+        said = await boxed.run(f'python3 -c "{line.format(place)}"')
+    assert "connected" not in said
+    assert "No such file" in said
+
+
 async def test_what_could_be_written_is_named_as_it_is(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"only {boxed.work}, /tmp can be written" in await boxed.run("touch /etc/x")
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
