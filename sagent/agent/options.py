@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 
 from sagent.errors import UsageError
-from sagent.lib.json import JsonObject, as_object, json_freeze_object, wire_bytes
+from sagent.lib.json import JsonObject, as_int, as_object, json_freeze_object, wire_bytes
 
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _OURS = {
     **dict.fromkeys(("model", "fallbacks", "models"), "set by model"),
     **dict.fromkeys(("messages", "input", "contents", "prompt"), "the conversation"),
     **dict.fromkeys(("system", "instructions", "systemInstruction"), "set by system"),
     **dict.fromkeys(("tools", "betas"), "set by tools; a provider's own tools cannot be asked for yet"),
     **dict.fromkeys(("stream", "stream_options", "background"), "always a stream"),
-    **dict.fromkeys(
-        ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"), "set by max_response_tokens"
-    ),
+    **dict.fromkeys(_LIMITS, "set by max_response_tokens"),
     **dict.fromkeys(("n", "best_of", "candidateCount", "candidate_count"), "always one answer"),
 }
 SAMPLING = {
@@ -53,6 +52,13 @@ def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> No
         dearer = "a cap reckons with list prices; leave it out, or the cap" if capped and name in _DEARER else ""
         if why := _OURS.get(name, dearer):
             raise UsageError(f"body.{name} in [providers.{provider}] cannot be set: {why}")
+
+
+def output_limit(parameters: Mapping[str, object]) -> int | None:
+    """The most tokens that a request with these parameters asked for; None where it named no limit."""
+    inner = as_object(parameters.get("generationConfig"))
+    found = (as_int(place.get(name)) for place in (parameters, inner) for name in _LIMITS)
+    return next((limit for limit in found if limit), None)
 
 
 def _names(members: Mapping[str, object]) -> list[str]:

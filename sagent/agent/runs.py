@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.agent.handoffs import answer_of
+from sagent.agent.options import output_limit
 from sagent.agent.output import output_of
 from sagent.agent.structured import Output, take_structured_turn
 from sagent.agent.tree import Tree
@@ -23,7 +24,7 @@ from sagent.events import Failure, Finished, Result, SessionOpened
 from sagent.lib.money import EXACT, ZERO
 from sagent.messages import Message, user
 from sagent.model import full_name
-from sagent.session.contents import FailedEntry
+from sagent.session.contents import FailedEntry, RequestSent
 from sagent.session.names import log_file
 from sagent.usage import Saving
 
@@ -35,7 +36,7 @@ LIMIT_REASONS = {
     "max_turns": "the limit of {turns} turns is reached; raise max_turns (--max-turns)",
     "max_tool_call_rounds": "the limit of {rounds} tool call rounds is reached; raise max_tool_call_rounds "
     "(--max-tool-call-rounds)",
-    "max_tokens": "the answer was cut at its length limit; raise max_response_tokens (--max-response-tokens)",
+    "max_tokens": "the reply ended at its output limit{limit}ask it to go on",
     "context_overflow": "the model's context window is full",
     "max_exchanges": "its agents or jobs went on without end and without you; raise max_exchanges (--max-exchanges)",
     "refusal": "the model refused to go on",
@@ -70,6 +71,21 @@ def warn_of_own_ledger(own: "Ledger") -> None:
             f"A tool of {state.path} runs an agent of its own: what that spends is beyond the cap of ${cap:.2f}. "
             "run.caller.spawn() and agent.as_tool() stay within it.",
         )
+
+
+def _output_limit(state: AgentState) -> str:
+    """How many tokens the last request asked for at most, by the log, and what sets that."""
+    sent = (entry.content for entry in state.log.contents().of("request"))
+    asked = [output_limit(own.parameters) for own in sent if isinstance(own, RequestSent) and not own.role]
+    if not asked or asked[-1] is None:
+        return ": "
+    limit, wanted, most = asked[-1], state.limits.max_response_tokens, state.model_limits.max_output
+    told = f" of {limit:,} tokens"
+    if most is not None and limit >= most:
+        return f"{told}, the most that {full_name(state.model)} writes in one: "
+    if (wanted is None or limit < wanted) and state.ledger.cap_of(state.path) is not None:
+        return f"{told}, for the cap or the window left room for no more: raise max_budget_usd (--max-budget-usd), or "
+    return f"{told}: raise max_response_tokens (--max-response-tokens), or "
 
 
 class Runner:
@@ -164,7 +180,8 @@ class Runner:
             else:
                 reason, data, wrong = await take_structured_turn(state, output)
             if wrong is None and reason in LIMIT_REASONS:
-                words = LIMIT_REASONS[reason].format(turns=state.run.turns, rounds=state.run.rounds)
+                limit = _output_limit(state) if reason == "max_tokens" else ""
+                words = LIMIT_REASONS[reason].format(turns=state.run.turns, rounds=state.run.rounds, limit=limit)
                 wrong = Failure(reason, words)
         except (ModelError, BudgetExceeded) as error:
             reason = "budget" if isinstance(error, BudgetExceeded) else "error"

@@ -49,7 +49,8 @@ EPILOG = """commands:
 `sagent COMMAND --help` says more. To send a prompt that is a command's name: sagent -- models
 
 exit codes:
-  0 done   1 failed   2 usage   3 budget   4 turn or round limit   130, 143 interrupted"""
+  0 done   1 failed   2 usage   3 budget   4 turn or round limit   5 reply cut at its output limit
+  130, 143 interrupted"""
 
 
 SESSION = "a session by its path, its id or the beginning of one; the last one if left out"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
 
 T = TypeVar("T")
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT = 0, 1, 2, 3, 4
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT, EXIT_CUT = 0, 1, 2, 3, 4, 5
 EXIT_BY_KIND = {
     "usage": EXIT_USAGE,
     "config": EXIT_USAGE,
@@ -32,6 +32,7 @@ EXIT_BY_KIND = {
     "max_turns": EXIT_LIMIT,
     "max_tool_call_rounds": EXIT_LIMIT,
     "max_exchanges": EXIT_LIMIT,
+    "max_tokens": EXIT_CUT,
 }
 FIRST_BYTE = 3.0  # seconds to wait for piped input when there is a prompt as well: the pipe may be nobody's
 

@@ -11,13 +11,14 @@ from functools import cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from sagent import tools
+from sagent.agent.options import SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
 from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
 from sagent.lab.recording import Prompt, read_prompt
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Json, JsonObject, as_array, as_int, as_object, canonical_bytes, json_freeze
+from sagent.lib.json import Json, JsonObject, as_array, as_object, canonical_bytes, json_freeze
 from sagent.messages import Message, assistant, user
 from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpec
 from sagent.providers.registry import provider_named, row_named
@@ -28,7 +29,6 @@ from sagent.session.entries import Entry
 from sagent.session.folds import history
 
 NOWHERE = "http://127.0.0.1:9/v1"  # an address for providers that have none of their own; nothing is ever sent
-_LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "maxOutputTokens")
 _ASIDE = ("background", "delay")  # what our engine adds to a tool's own parameters, at the end
 _ORDER = ("$schema", "type", "title", "description", "properties", "required")  # as people write schemas
 
@@ -201,20 +201,12 @@ class Rebuilder:
 
 def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
     """The options that a request had, by the names that most providers give them."""
-    from sagent.agent.options import SAMPLING
-
     found: dict[str, Json] = {}
     for name, value in {**parameters, **as_object(parameters.get("generationConfig"))}.items():
         plain = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
         if name in SAMPLING and name != "generationConfig":
             found[plain if plain in SAMPLING else name] = json_freeze(value)
     return JsonObject(found)
-
-
-def output_limit(parameters: Mapping[str, object]) -> int | None:
-    inner = as_object(parameters.get("generationConfig"))
-    found = (as_int(place.get(name)) for place in (parameters, inner) for name in _LIMITS)
-    return next((limit for limit in found if limit), None)
 
 
 # -- the keys of schemas -----------------------------------------------------------------------------------------------

@@ -272,6 +272,28 @@ def test_limits_exit_4(shell: Shell) -> None:
         assert flag in done.json["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--max-response-tokens", "40"), "its output limit of 40 tokens: raise max_response_tokens"),
+        (("--max-budget-usd", "0.05"), "tokens, for the cap or the window left room for no more: raise max_budget_usd"),
+        ((), "its output limit of 32,000 tokens: raise max_response_tokens"),
+        (("--model", "anthropic/claude-3-haiku-20240307"), "the most that anthropic/claude-3-haiku-20240307 writes"),
+    ],
+)
+def test_a_reply_that_ends_at_its_output_limit_exits_5_and_says_what_set_it(
+    shell: Shell, flags: tuple[str, ...], told: str
+) -> None:
+    shell.serve([Turn(text="It begins, and", stop="max_tokens"), Turn(text=" goes on.")])
+    done = shell.run(*flags, "--output-format", "json", "go")
+    assert (done.code, done.json["result"], done.json["stop_reason"]) == (5, "It begins, and", "max_tokens")
+    assert done.json["error"]["kind"] == "max_tokens"
+    assert told in done.json["error"]["message"]
+    assert done.json["error"]["message"].endswith("ask it to go on")
+    assert shell.run("--continue", "go on", model="").out == " goes on.\n"
+    assert "5 reply cut at its output limit" in shell.run("--help").out
+
+
 def test_the_budget_exits_3_and_is_not_overshot(shell: Shell) -> None:
     (shell.cwd / "a.txt").write_text("hello\n")
     server = shell.serve([READ] * 99, bill="worst")

@@ -210,3 +210,12 @@ def test_a_terminal_of_forty_columns_and_one_that_changes_while_an_answer_comes(
     console.type("again")
     screen = console.until("Done.")
     assert screen.count("› again") == 1
+
+
+def test_a_reply_that_ends_at_its_output_limit_says_which_and_what_to_do(console: Console) -> None:
+    console.serve([Turn(text="It begins, and", stop="max_tokens"), Turn(text="goes on.")])
+    console.start("--max-response-tokens", "40")
+    console.type("tell me")
+    console.until("It begins, and", "its output limit of 40 tokens", "ask it to go on")
+    console.type("go on")
+    console.until("goes on.")
