@@ -20,6 +20,7 @@ from sagent.policy import Ask, Policy
 from sagent.repl.input import InputBuffer
 from sagent.repl.status import StatusCommand, StatusDisplay
 from sagent.repl.tasks import Tasks
+from sagent.repl.terminal.approval import approval_options
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import Lookup, Option, Picker, Stop, render_picker
@@ -198,6 +199,19 @@ async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(widt
         assert first + last + len(shown) == 100
         seen |= set(shown)
     assert len(seen) == 100
+
+
+async def test_what_is_approved_is_seen_before_what_a_rule_would_allow_and_both_where_there_is_room() -> None:
+    title = [(("", f"line {number}"),) for number in range(9)]
+    foot = (("", "s and a allow: "), ("", ", ".join(f"Edit(/{number})" for number in range(9))))
+    picker = Picker(title, approval_options(["Edit"]), foot=foot, keys=True)
+    assert plain(render_picker(picker, 40, 5)).split("\n")[:4] == [
+        *("line 0", "line 1", "  ↑0 ↓12 lines · PgUp PgDn Ctrl-O", "s and a allow: Edit(/0), Edit(/1), Edit…")
+    ]
+    assert plain(render_picker(picker, 40, 3)).split("\n")[:2] == ["line 1", "  ↑1 ↓12 lines · PgUp PgDn Ctrl-O"]
+    picker.scroll = 99
+    assert "Edit(/8)" in plain(render_picker(picker, 40, 5)).split("\n")[1]  # all of it can be read
+    assert len(picker.title_for(40)) == 9 + 5
 
 
 async def test_where_there_is_room_for_two_rows_no_more_are_drawn() -> None:

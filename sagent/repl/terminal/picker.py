@@ -7,7 +7,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from sagent.lib.dataclass import dataclass
 from sagent.repl.terminal.menu import render_menu
-from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, wrap
+from sagent.repl.view.lines import Line, Span, cut_line, one_line, width_of, wrap
 
 T = TypeVar("T")
 Stop: TypeAlias = Callable[[], bool]
@@ -74,7 +74,8 @@ def _score(option: Option[T], word: str) -> int | None:
 @dataclass(slots=True)
 class Picker(Generic[T]):
     """A list that is open. Its future has the choice, or None when it was left without one. Its title is lines, or what
-    gives them for a width; where there is no room for all of it, it begins at `scroll`. `leaving` is what Esc does.
+    gives them for a width; where there is no room for all of it, it begins at `scroll`. Its `foot` stays in sight, if
+    only the beginning of it. `leaving` is what Esc does.
 
     With `keys` letters choose at once, else they narrow; nothing is selected then at first, `words` says that any other
     text is an answer, and one that is `held` takes no keys yet, says so, and shows no choices. Where several may be
@@ -87,6 +88,7 @@ class Picker(Generic[T]):
 
     title: Sequence[Line] | Shown
     options: Sequence[Option[T]]
+    foot: Line = ()  # its first span stands before all of its rows
     keys: bool = False
     ticked: set[int] | None = None
     words: bool = False
@@ -127,8 +129,11 @@ class Picker(Generic[T]):
         return shown[min(self.at, len(shown) - 1)] if shown and self.at >= 0 else None
 
     def title_for(self, width: int) -> Sequence[Line]:
-        title = self.title(width) if callable(self.title) else self.title
+        title = [*(self.title(width) if callable(self.title) else self.title), *self.foot_for(width)]
         return title if self.lookup is None else [*title, *self.preview(width, 1000)]
+
+    def foot_for(self, width: int) -> list[Line]:
+        return wrap(self.foot[1:], width, self.foot[:1]) if self.foot else []
 
     def preview(self, width: int, room: int) -> list[Line]:
         """What is known of the option at hand, in at most so many rows; where there are few, each is cut."""
@@ -202,15 +207,28 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
         return [*_previewed(picker, width, height), *query, *rows]
     title = [cut_line(line, width) for line in picker.title_for(width)]
     if len(title) > room:
-        head, body, room = title[: room > 3], title[room > 3 :], max(room - (room > 3) - 1, 0)
-        picker.scroll = first = max(min(picker.scroll, len(body) - room), 0)
-        counted = f"  ↑ {first} more lines · ↓ {len(body) - room - first} more lines · PgUp PgDn, Ctrl-O shows all"
-        if line_width((("", counted),)) > width:
-            counted = f"  ↑{first} ↓{len(body) - room - first} lines · PgUp PgDn Ctrl-O"
-        if line_width((("", counted),)) > width:
-            counted = f" ↑{first} ↓{len(body) - room - first} · Ctrl-O"
-        title = [*head, *body[first : first + room], cut_line((("class:warning", counted),), width)]
+        title = _scrolled(picker, title, width, room)
     return [*title, *query, *rows]
+
+
+def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -> list[Line]:
+    """As much of a title as there is room for: its first line, what is scrolled, how much is not seen, its foot. Where
+    there are three rows or less, what it is about comes before who asks."""
+    foot = picker.foot_for(width)
+    head, body = title[:1] if room > 3 else (), title[1 : len(title) - len(foot)]
+    if len(foot) > max((room - 2) // 3, 1):  # all of it is at the end of what is scrolled
+        body, foot = [*body, *foot], [cut_line(picker.foot, width)]
+    foot = foot if room > 3 else []
+    room = max(room - len(head) - len(foot) - 1, 0)
+    picker.scroll = first = max(min(picker.scroll, len(body) - room), 0)
+    above, left = first + (not head and room > 0), len(body) - room - first + (not head and not room)
+    ways = (
+        f"  ↑ {above} more lines · ↓ {left} more lines · PgUp PgDn, Ctrl-O shows all",
+        f"  ↑{above} ↓{left} lines · PgUp PgDn Ctrl-O",
+        f" ↑{above} ↓{left} · Ctrl-O",
+    )
+    counted = next((way for way in ways if width_of(way) <= width), ways[-1])
+    return [*head, *body[first : first + room], cut_line((("class:warning", counted),), width), *foot]
 
 
 def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:

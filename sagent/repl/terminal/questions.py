@@ -395,13 +395,11 @@ class Questions:
 
         @cache
         def title(width: int) -> Sequence[Line]:
-            lines = render_approval(call, ask, read, width, waiting)
-            if rules:
-                told = told_rules(rules, others, len(made))
-                lines[1:1] = wrap([("class:tool", told)], width, (("class:dim", "  s and a allow: "),))
-            return lines
+            return render_approval(call, ask, read, width, waiting)
 
-        picker: Picker[Answer] = Picker(title, options, keys=True, leaving="says no")
+        told = (("class:dim", "  s and a allow: "), ("class:tool", told_rules(rules, others, len(made))))
+        foot: Line = told if rules else ()
+        picker: Picker[Answer] = Picker(title, options, foot=foot, keys=True, leaving="says no")
         await self._put(picker)
         answer = picker.chosen.result()
         if answer in ("once", "session", "always"):

@@ -219,7 +219,9 @@ class Screen:
     @property
     def panel_rows(self) -> int:
         """The rows that the panel may have."""
-        return max(self.rows - min(self.buffer.document.line_count, max(self.rows // 3, 1)) - 4 - (self.rows > LOW), 2)
+        return max(
+            self.rows - min(self.buffer.document.line_count, max(self.rows // 3, 1)) - 3 - 2 * (self.rows > LOW), 2
+        )
 
     def _panel_text(self) -> "StyleAndTextTuples":
         """The panel between empty rows, without a line end after the last."""
