@@ -77,9 +77,9 @@ def _start_relay(box: "Box") -> int:
     """The port on which a relay listens in a box; it ends with the box. Raises OSError or ValueError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
-    relay = subprocess.Popen(
-        box.entering(argv, "/", memory=_MEMORY), stdin=null, stdout=subprocess.PIPE, stderr=null, start_new_session=True
-    )
+    argv = box.entering(argv, "/", memory=_MEMORY)
+    # Commands see what its environment holds: nothing of ours.
+    relay = subprocess.Popen(argv, env={}, stdin=null, stdout=subprocess.PIPE, stderr=null, start_new_session=True)
     assert relay.stdout is not None
     with contextlib.closing(relay.stdout) as output:
         port = int(output.readline() or b"no port was named")
