@@ -64,6 +64,11 @@ class Confined:
         return [*self.wall, *env, *self.argv], {**outside, **self.environment}
 
 
+def _reached(profile: "Profile") -> tuple[str, ...]:
+    """By what commands share a box: in one they see each other's passes to hosts, and could use them."""
+    return tuple(sorted(profile.domains))
+
+
 class Sandbox:
     """Runs commands within profiles. One serves all agents of a session; `aclose` ends what still runs in it.
 
@@ -148,7 +153,7 @@ class Sandbox:
     async def prepare(self, profile: "Profile") -> None:
         """Have ready what the next command within a profile needs and what takes time. Raises ToolError."""
         if self.means.name == "bubblewrap":
-            await self._open_boxes().box(profile)
+            await self._open_boxes().box(profile, _reached(profile))
 
     async def confine(
         self,
@@ -170,14 +175,14 @@ class Sandbox:
             return Confined(argv)
         if any(need.kind == "all" for need in needs):
             return Confined(argv, finish=partial(self._finish, self._watch((), granted=profile.protected)))
-        guarded = profile.protected
+        guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep())
         environment, token, box = self._environment(), "", None
         match name:
             case "bubblewrap":
-                box = await self._open_boxes().box(profile, apart=lasting)
+                box = await self._open_boxes().box(profile, whose, apart=lasting)
                 if profile.domains:
                     token, found, _ = await self._reach(profile.domains, box, once=once)
                     environment |= found

@@ -74,6 +74,7 @@ class Box:
     def __init__(self, process: "subprocess.Popen[bytes]", pid: int, held: frozenset[str]) -> None:
         """`held` are the places that no command can replace. Raises OSError where it is gone already."""
         self.held = held
+        self.relay: subprocess.Popen[bytes] | None = None  # what leads to the proxy, once it is needed
         self._process = process
         self._pid = pid
         self._stays = False
@@ -88,7 +89,12 @@ class Box:
     @property
     def at_work(self) -> bool:
         """Whether a command runs in it, or something that one has left."""
-        return self._tasks() > 1
+        return self._tasks() > (2 if self.has_relay else 1)
+
+    @property
+    def has_relay(self) -> bool:
+        """Whether what leads to the proxy runs; commands can end it."""
+        return self.relay is not None and self.relay.poll() is None
 
     @property
     def is_full(self) -> bool:
@@ -140,9 +146,17 @@ class Box:
                 self._process.stdin.write(b"stay\n")
                 self._process.stdin.flush()
 
+    def end_relay(self) -> None:
+        """End what leads to the proxy."""
+        if self.relay is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.relay.communicate(timeout=PATIENCE)  # it ends with its standard input
+            self.relay = None
+
     def close(self) -> None:
         """End it and whatever runs in it, unless it was let go."""
         os.close(self._user)
+        self.end_relay()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -201,7 +215,7 @@ def _explained(said: str) -> str:
 
 
 class Boxes:
-    """The boxes of one agent's commands, one for each way in which things are mounted.
+    """The boxes of a session's commands, one for each way in which things are mounted, and for who may see each other.
 
     `scratch` holds what boxes have in place of /tmp. They inherit its lock.
     """
@@ -221,8 +235,9 @@ class Boxes:
         self._empty = own / "empty"  # in place of a hidden file: programs are content with one that says nothing
         self._empty.touch(0o444)
 
-    async def box(self, profile: Profile, *, apart: bool = False) -> Box:
-        """The box for a profile, `apart` from those of commands. Raises ToolError where none can be made."""
+    async def box(self, profile: Profile, whose: tuple[str, ...] = (), *, apart: bool = False) -> Box:
+        """The box for a profile, shared with nobody but `whose` it is, and `apart` from those of commands. Raises
+        ToolError where none can be made."""
         opened: Box | str = ""
         async with self._opening:
             await self._settled()
@@ -230,7 +245,7 @@ class Boxes:
                 await asyncio.sleep(tried * _PAUSE)
                 mounts = tuple(self._mounts(profile))
                 listen = tuple(sorted(path for path in listening(()) if is_below(path, self._seen)))
-                key = apart, mounts, tuple(map(_identity, mounts)), listen  # a replaced file has lost its mount
+                key = apart, whose, mounts, tuple(map(_identity, mounts)), listen  # a replaced file has lost its mount
                 if (box := self._boxes.get(key)) is not None:
                     if (stood := box.stands) and not box.is_full:
                         return box

@@ -68,20 +68,26 @@ class Network:
             await self._proxy.listen(self._directory)
             shutil.copy(Path(__file__).with_name("relay.py"), self._directory)  # where boxes see it, wherever we lie
             self._open = True
-        if box not in self._ports:
-            self._ports[box] = await asyncio.to_thread(_start_relay, box)
+        if not box.has_relay:
+            box.end_relay()
+            box.relay, self._ports[box] = await asyncio.to_thread(_start_relay, box)
         return self._ports[box]
 
 
-def _start_relay(box: "Box") -> int:
-    """The port on which a relay listens in a box; it ends with the box. Raises OSError or ValueError."""
+def _start_relay(box: "Box") -> "tuple[subprocess.Popen[bytes], int]":
+    """A relay, and the port on which it listens in a box. Raises OSError or ValueError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
     argv = box.entering(argv, "/", memory=_MEMORY)
     # Commands see what its environment holds: nothing of ours.
-    relay = subprocess.Popen(argv, env={}, stdin=null, stdout=subprocess.PIPE, stderr=null, start_new_session=True)
+    relay = subprocess.Popen(
+        argv, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=null, start_new_session=True
+    )
     assert relay.stdout is not None
     with contextlib.closing(relay.stdout) as output:
-        port = int(output.readline() or b"no port was named")
-    relay.returncode = 0  # nobody waits for it
-    return port
+        try:
+            return relay, int(output.readline() or b"no port was named")
+        except ValueError:
+            relay.kill()
+            relay.wait()
+            raise

@@ -1,7 +1,8 @@
 """Joins connections to a port of loopback with a Unix socket: `python -I -S relay.py SOCKET PORT`.
 
 It runs where there is no network, and the socket leads to the proxy. Once it listens it prints its port, which is a
-free one where PORT is 0. Somebody waits for that, and asyncio takes four times as long to import as these modules.
+free one where PORT is 0. Somebody waits for that, and asyncio takes four times as long to import as these modules. It
+ends with its standard input.
 """
 
 import select
@@ -39,7 +40,7 @@ class Flow:
 
 
 def main(path: str, port: int) -> None:
-    """Relay until the process is ended."""
+    """Relay until standard input ends."""
     listener = socket.create_server(("127.0.0.1", port), backlog=MOST)
     print(listener.getsockname()[1], flush=True)
     flows: list[Flow] = []
@@ -47,14 +48,17 @@ def main(path: str, port: int) -> None:
         reading = {flow.source: flow for flow in flows if not flow.waiting and not flow.ended}
         writing = {flow.sink: flow for flow in flows if flow.waiting}
         door = [listener] if len(flows) < 2 * MOST else []
-        readable, writable, _ = select.select([*reading, *door], writing, [])
+        readable, writable, _ = select.select([*reading, *door, 0], writing, [])
+        ready = {*readable}
+        if 0 in ready:
+            return
         for flow in [
-            *(reading[each] for each in readable if each is not listener),
+            *(flow for source, flow in reading.items() if source in ready),
             *map(writing.__getitem__, writable),
         ]:
             flow.advance()
         flows = [flow for flow in flows if flow.source.fileno() >= 0]
-        if listener in readable:
+        if listener in ready:
             flows += accept(listener, path)
 
 

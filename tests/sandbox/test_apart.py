@@ -11,8 +11,10 @@ import pytest
 
 from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Need, Profile
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("bwrap")
+SHOW = r"cat /proc/[0-9]*/environ | tr '\0' '\n' | grep -c '^MARK=mine\|^HTTP_PROXY=http'"
 
 
 class Rig:
@@ -56,8 +58,54 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
             process.communicate()
 
 
+@pytest.mark.parametrize("child", [(), ("one.example",), ("one.example", "two.example:8080")])
+async def test_an_agent_that_may_reach_less_sees_no_command_of_one_that_may_reach_more(
+    rig: Rig, child: tuple[str, ...]
+) -> None:
+    parent = await rig.start("echo there; read", "one.example", "two.example")
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    assert await rig.run(SHOW, "two.example", "one.example") == "2"  # those who may reach the same are one
+    assert await rig.run(SHOW, *child) == "0"
+
+
+async def test_programs_of_the_persons_do_not_see_each_other(rig: Rig) -> None:
+    server = await rig.start("echo there; read", lasting=True)
+    assert server.stdout is not None
+    server.stdout.readline()
+    other = await rig.start(f"unset MARK; exec env -u MARK bash -c {shlex.quote(SHOW)}", lasting=True)
+    assert (await asyncio.to_thread(other.communicate))[0] == b"0\n"
+    assert await rig.run(SHOW) == "0"
+
+
+async def test_who_ends_the_way_out_of_a_box_closes_it_for_nobody_after(rig: Rig) -> None:
+    ask = r"exec 3<>/dev/tcp/127.0.0.1/${P##*:} && printf 'GET / HTTP/1.1\r\nHost: a\r\n\r\n' >&3 && head -1 <&3"
+    assert "407" in await rig.run(ask, "one.example")
+    assert await rig.run("grep -l relay /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs kill -9", "one.example") == ""
+    for _ in range(100):  # what had started it hears of its end a moment later
+        if "407" in (said := await rig.run(ask, "one.example")):
+            break
+    assert "407" in said
+
+
 async def test_what_leads_out_of_a_box_has_nothing_of_our_environment(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "key-of-ours")
     assert "key-of-ours" not in await rig.run("cat /proc/[0-9]*/environ | tr '\\0' '\\n'", "one.example")
+
+
+async def test_what_leads_out_of_a_box_does_not_keep_one_that_was_let_go(rig: Rig) -> None:
+    (place := rig.work / "ns").touch()
+    assert await rig.run("readlink /proc/self/ns/pid > ns", "one.example") == ""
+    profile = Profile(writable=(str(rig.work),), domains=("one.example",))
+    (await rig.sandbox.confine(["true"], profile, rig.work)).let_go()
+    await rig.sandbox.aclose()
+    await until(lambda: not any(namespace(each) == place.read_text().strip() for each in os.listdir("/proc")))
+
+
+def namespace(pid: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""

@@ -5,6 +5,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -379,7 +380,11 @@ async def test_what_a_tool_of_ours_writes_meanwhile_stays(session: Session, tmp_
         (session.work / "end").touch()
 
 
-async def test_where_nothing_is_left_running_nobody_looks(session: Session) -> None:
+@pytest.mark.parametrize("domains", [(), ("example.org",)])
+async def test_where_nothing_is_left_running_nobody_looks(session: Session, domains: tuple[str, ...]) -> None:
+    session.profile = replace(session.profile, domains=domains)
+    assert not await session.run("true")  # a proxy is there from now on, and what leads to it
+    await until(lambda: not any("Sandbox._look" in repr(task) for task in asyncio.all_tasks()))
     before = asyncio.all_tasks()
     assert not await session.run("(until [ -e end ]; do sleep 0.05; done) &")
     (session.work / "end").touch()

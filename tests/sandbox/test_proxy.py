@@ -89,7 +89,7 @@ async def digest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 @contextmanager
 def relayed(path: Path) -> Iterator[int]:
     """The relay in a process of its own; its port."""
-    with subprocess.Popen([*RELAY, str(path), "0"], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([*RELAY, str(path), "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             yield int(process.stdout.readline())
@@ -510,7 +510,7 @@ async def test_a_namespace_without_network_has_this_way_out_alone(tmp_path: Path
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
     code = (
         "import os, subprocess, sys, urllib.error, urllib.request\n"
-        "first = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)\n"
+        "first = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "assert first.stdout.readline() == b'3128\\n'\n"
         "for way in (None, urllib.request.ProxyHandler({})):\n"
         "    try: print(urllib.request.build_opener(*[way] if way else []).open(sys.argv[1]).read())\n"
