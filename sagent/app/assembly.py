@@ -55,8 +55,7 @@ class Past:
     messages: tuple[Message, ...] = ()
     charges: Iterable[Charge] = ()  # read from the logs as they are asked for
     system: str | None = None
-    model: str = ""  # that answered last
-    last_model: str = ""  # the same, or one that was switched to since
+    model: str = ""  # that answered last, or that was switched to since
     agents: tuple[str, ...] = ()
     sandbox: str = ""  # what held commands
     address: str = ""  # where its model was asked, if not at its provider's own address
@@ -126,7 +125,7 @@ async def open_agent(
         aside.address = lambda: choice.address(agent.model.provider)
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         await _beside(lambda: _restore(agent, past), long=past.resumed)
-        if past.last_model not in ("", full_name(agent.model)):
+        if past.model not in ("", full_name(agent.model)):
             log_switch(agent.state)
         if advised:
             agent.state.journal.record(SwitchedEntry(advisor=advised))
@@ -348,8 +347,7 @@ def _read_past(log: FileLog, session: Path) -> Past:
         address=next((at for at in map(_address_in, contents.latest("environment")) if at is not None), ""),
         advisors=tuple(text for text in map(_advisor_in, contents.latest("switched")) if text)[::-1],
         system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
-        model=next((name for name in map(_model_in, contents.latest("message")) if name), ""),
-        last_model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
+        model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
     )
 
 

@@ -153,6 +153,13 @@ def test_switching_the_provider_there_and_back_with_a_fork_between(console: Cons
     console.type("fourth")
     console.until("Four.")
     assert [request.family for request in server.requests] == ["anthropic", "responses", "responses", "anthropic"]
+    console.type("/model openai/gpt-5.5")
+    console.until("gpt-5.5 │")
+    console.keys("C-d")
+    console.until("To go on:  sagent --continue")
+    console.leave()
+    del console.environment["SAGENT_MODEL"]
+    console.start("--continue", ready="gpt-5.5 │")  # which has not answered since, and was chosen
 
 
 def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Console) -> None:
