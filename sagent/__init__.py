@@ -8,7 +8,7 @@ def __getattr__(name: str) -> object:
     match name:
         case "Agent" | "Resources" | "RunLimits":
             from sagent import agent as home
-        case "load_config" | "run_task":
+        case "load_config" | "open_agent" | "run_task":
             from sagent.app import task as home
         case "BudgetExceeded" | "ModelError" | "SagentError" | "ToolError" | "UsageError":
             from sagent import errors as home

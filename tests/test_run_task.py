@@ -12,6 +12,8 @@ import pytest
 import sagent
 from sagent.agent import Agent, Resources
 from sagent.app.task import RoleUsage, TaskResult
+from sagent.config.fields import ALIASES, FIELDS
+from sagent.config.overrides import Overrides
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, ModelError, UsageError
@@ -113,7 +115,7 @@ def test_what_is_wrong_is_raised(place: Path) -> None:
     with pytest.raises(ConfigError, match=r"--config: there is no file .*gone\.yaml"):
         sagent.load_config("gone.yaml")
     with pytest.raises(ConfigError, match="Did you mean max_turns"):
-        sagent.load_config(max_turn=3)
+        sagent.load_config(max_turn=3)  # pyright: ignore[reportCallIssue]
     with pytest.raises(UsageError, match="The task is empty"):
         sagent.run_task(" ")
 
@@ -122,6 +124,55 @@ def test_what_is_wrong_is_raised(place: Path) -> None:
 
     with pytest.raises(UsageError, match=r"running event loop: await Agent\.run\(\)"):
         asyncio.run(inside())
+
+
+async def test_an_agent_as_the_command_line_has_it_with_a_tool_more(served: FakeProviderServer, place: Path) -> None:
+    def area(width: float, height: float) -> float:
+        """The area of a rectangle."""
+        return width * height
+
+    config = sagent.load_config(place.parent / "config.yaml", executor="anthropic/claude-haiku-4-5", max_turns=5)
+    events: list[Event] = []
+    async with sagent.open_agent(config, tools=[area], on_event=events.append) as agent:
+        result = await agent.run("What is here?")
+        assert (result.content, result.model) == ("Nothing is here.", "anthropic/claude-haiku-4-5")
+        assert {"area", "Read", "Bash"} <= {tool.name for tool in agent.tools}
+    assert sum(isinstance(event, ReplyFinished) for event in events) == 2
+    assert served.requests[0].json["model"] == "claude-haiku-4-5"
+    with pytest.raises(UsageError, match="There is no provider 'nosuch'"):
+        async with sagent.open_agent(sagent.load_config(executor="nosuch/x")):
+            pass
+
+
+def test_settings_of_a_program_win_and_take_values_of_python(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGENT_MODEL", "openai/gpt-5.5")
+    (place / "more").mkdir()
+    config = sagent.load_config(
+        executor="anthropic/claude-haiku-4-5",
+        advisor=["openai/gpt-5.5", "critic=anthropic/claude-opus-4-6"],
+        max_budget_usd=0.5,
+        tools=["Read"],
+        options={"temperature": 0.2},
+        cwd=place.parent,
+        add_dirs=[place, "more"],
+        state_dir=place / "state",
+        session=place / "session",
+        effort=None,
+    )
+    assert config.model == "anthropic/claude-haiku-4-5"
+    assert [advisor.name for advisor in config.advisors] == ["advisor", "critic"]
+    assert (config.max_budget_usd, config.tools, config.options) == (Decimal("0.5"), ("Read",), ("temperature=0.2",))
+    assert (config.cwd, config.state_dir, config.session) == (place.parent, place / "state", place / "session")
+    assert config.add_dirs == (place, place / "more")
+    assert sagent.load_config().model == "openai/gpt-5.5"
+    with pytest.raises(ConfigError, match="name the same: give one of them"):
+        sagent.load_config(executor="openai/gpt-5.5", model="openai/gpt-5.5")
+
+
+def test_type_checkers_know_every_setting() -> None:
+    names = {name for field in FIELDS for name in (field.flag_name.replace("-", "_"), field.name)} - {"continue"}
+    own = {"executor_api_base", "advisor_api_base", "trust_project"}
+    assert {*Overrides.__annotations__} == names | {*ALIASES} | own
 
 
 def test_names_come_when_they_are_asked_for() -> None:

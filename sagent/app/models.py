@@ -268,12 +268,12 @@ def _named(choice: Choice, name: str) -> Model:
 async def _default_of(choice: Choice) -> Model:
     """The provider's usual model; of a server nobody knows, the first it lists."""
     settings = choice.settings
-    name = settings.provider or "openai-compatible"
-    choice.home = (row_named(name, choice.rows).name, settings.base_url or "")
+    row = row_named(settings.provider or "openai-compatible", choice.rows)
+    name = row.name
+    choice.home = (name, settings.base_url or "")
     provider = choice.provider(name)
-    default = row_named(name, choice.rows).default
-    if default and not settings.base_url:
-        return provider.model(default)
+    if row.default and not settings.base_url:
+        return provider.model(row.default)
     try:
         listed = await provider.models()
     except ModelError as error:

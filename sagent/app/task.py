@@ -1,17 +1,20 @@
-"""One task in one call, for code that is not async: settings in, an answer and what it cost out."""
+"""The person's own settings for programs: an agent as the command line has it, or one task in one call."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
+from typing import Unpack
 
-from sagent.agent import Agent
+from sagent.agent import Agent, Asker
+from sagent.agent.resources import GivenTool, tools_of
 from sagent.agent.runs import warn_of_own_ledger
-from sagent.app.assembly import open_agent
+from sagent.app import assembly
 from sagent.config import Settings, load
+from sagent.config.overrides import Overrides
 from sagent.errors import UsageError
 from sagent.events import Event, Result
 from sagent.lib.dataclass import dataclass
@@ -42,10 +45,33 @@ class TaskResult:
     usage_summary: Mapping[str, RoleUsage] = field(default_factory=dict[str, RoleUsage])
 
 
-def load_config(path: str | Path | None = None, **settings: object) -> Settings:
+def load_config(path: str | Path | None = None, **settings: Unpack[Overrides]) -> Settings:
     """The settings in force, from a file (TOML, or YAML by its ending) or else the person's own, with the project's and
-    the environment's. `settings` come last, as on the command line: `max_turns=5`. Raises ConfigError."""
-    return load(settings, file=path)
+    the environment's. `settings` come last, as on the command line, and are read the same way:
+    `load_config(executor="openai/gpt-5.5", advisor="anthropic/claude-opus-4-8", max_budget_usd=0.5)`.
+
+    Nothing is opened, and nobody asked: that a model can be had is found out by `open_agent` and `run_task`. Raises
+    ConfigError, which names the place, and for an unknown name the nearest one.
+    """
+    return load({**settings}, file=path)
+
+
+@asynccontextmanager
+async def open_agent(
+    config: Settings | None = None,
+    *,
+    tools: Sequence[GivenTool] = (),
+    on_event: Callable[[Event], None] | None = None,
+    ask: Asker | None = None,
+) -> AsyncGenerator[Agent]:
+    """The agent that the command line would have: its model and advisors, session, instructions, tools, policy and cap
+    as `config` says, by default that of `load_config()`. `tools` are added to it; `ask` decides what its policy leaves
+    to a person, and without it that is denied. In the end it is closed.
+
+    Raises UsageError for a model, a key or a tool that cannot be had, SessionBusy and SessionCorrupt for a session.
+    """
+    async with assembly.open_agent(config or load(), on_event or _unheard, ask, more=tools_of(tools)) as agent:
+        yield agent
 
 
 def run_task(
@@ -62,13 +88,17 @@ def run_task(
             "run_task waits for its result, so it cannot be called inside a running event loop: await Agent.run() "
             "there (sagent.agent), or await asyncio.to_thread(run_task, ...)."
         )
-    return asyncio.run(_run(task, config or load(), on_event or (lambda _: None)))
+    return asyncio.run(_run(task, config or load(), on_event))
 
 
-async def _run(task: str, config: Settings, on_event: Callable[[Event], None]) -> TaskResult:
+def _unheard(event: Event) -> None:
+    """For whoever listens to nothing."""
+
+
+async def _run(task: str, config: Settings, on_event: Callable[[Event], None] | None) -> TaskResult:
     if not task.strip():
         raise UsageError("The task is empty: say what is to be done.")
-    async with open_agent(config, on_event) as agent:
+    async with open_agent(config, on_event=on_event) as agent:
         warn_of_own_ledger(agent.ledger)
         before = {entry.id for entry in _entries(agent)}
         result = await agent.run(task)

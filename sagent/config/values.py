@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple, TypeAlias, cast
 
 from sagent.lib.money import TOO_MUCH
@@ -245,7 +245,7 @@ def rules(value: object, _: object = None) -> tuple[str, ...]:
 
 
 def path_of(value: object, base: PathBase) -> Path:
-    return base.path(text_of(value))
+    return base.path(str(value) if isinstance(value, PurePath) else text_of(value))
 
 
 def directory(value: object, base: PathBase) -> Path:
@@ -258,7 +258,10 @@ def directory(value: object, base: PathBase) -> Path:
 
 
 def directories(value: object, base: PathBase) -> tuple[Path, ...]:
-    return tuple(directory(item, base) for item in texts(value, "directories"))
+    listed = cast("list[object] | tuple[object, ...]", value if isinstance(value, list | tuple) else (value,))
+    paths = [str(each) if isinstance(each, PurePath) else each for each in listed]
+    given = value if isinstance(value, str) else paths
+    return tuple(directory(item, base) for item in texts(given, "directories"))
 
 
 def triggers(value: object, _: object = None) -> tuple[str, ...]:

@@ -93,12 +93,15 @@ def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatP
 
 
 def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
-    """A row by name, whatever its case, `_` for `-` too; None where there is none."""
+    """A row by name, whatever its case, `_` for `-` too, or by the name of a class of ours (`OpenAISubscription`); None
+    where there is none."""
     wanted = name.strip().lower()
     if (maker := MAKERS.get(wanted)) and wanted not in (rows or {}):
         return maker
     known = {**built_in(), **(rows or {})}
-    return known.get(name) or known.get(wanted) or known.get(wanted.replace("_", "-"))
+    if row := known.get(name) or known.get(wanted) or known.get(wanted.replace("_", "-")):
+        return row
+    return next((row for row in built_in().values() if row.name.replace("-", "") == wanted), None)
 
 
 def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from sagent import providers
 from sagent.errors import ConfigError, UsageError
 from sagent.messages import user
 from sagent.model import ModelLimits, Request
@@ -24,6 +25,7 @@ from sagent.providers import (
 from sagent.providers.families.anthropic.provider import messages_url
 from sagent.providers.families.openai_endpoint import api_root
 from sagent.providers.limits import known_models, limits_of
+from sagent.providers.registry import row_called, row_named
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,22 @@ def test_an_unknown_provider_is_answered_with_the_nearest_names() -> None:
         with pytest.raises(UsageError, match=f"Did you mean {owner}"):
             provider_named(name)
     assert provider_named("OpenAI_Compatible", base_url="http://localhost:1", environ={}).name == "openai-compatible"
+
+
+def test_a_class_names_its_provider() -> None:
+    by_class = {
+        "AnthropicCLI": "anthropic-cli",
+        "OpenAICompatible": "openai-compatible",
+        "OpenAISubscription": "openai-subscription",
+        "VertexAnthropic": "vertex-anthropic",
+    }
+    homes = {"ChatProvider", "ResponsesProvider", "Row", "Timeouts"}  # of no one provider
+    for name in providers.__all__:
+        if isinstance(getattr(providers, name), type) and name not in homes:
+            assert row_named(name).name == by_class.get(name, name.lower())
+    assert row_called("x-ai") is row_called("z-ai") is None  # vendors' names elsewhere
+    own = read_rows({"anthropiccli": {"base_url": "http://127.0.0.1:1"}}, "here")
+    assert row_named("AnthropicCLI", own) is own["anthropiccli"]
 
 
 def test_rows_of_a_user_s_own() -> None:
