@@ -73,6 +73,22 @@ def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
+    """The files that a repository's own configuration includes, and the directory that it has hooks in, absolute and as
+    they really lie."""
+    root = Path(root)
+    for file in _configurations(root):
+        section = ""
+        for line in os.fsdecode(_read(file) or b"").splitlines():
+            if head := re.match(r"\s*\[\s*([\w.-]+)", line):
+                section = head[1].lower()
+            start = {"core hookspath": root, "include path": file.parent, "includeif path": file.parent}
+            if found := re.match(r'\s*(?:\[[^\]]*\])?\s*(\w+)\s*=\s*"?([^"#;]+)', line):
+                place = start.get(f"{section} {found[1].lower()}")
+                if place is not None:
+                    yield os.path.realpath(place / os.path.expanduser(found[2].strip()))  # noqa: PTH111 -- may have no home
+
+
 def git_places(root: Path) -> tuple[Path, Path]:
     """Where git keeps what belongs to a work tree, and what it shares with others (gitrepository-layout(5)): of a
     linked one both are elsewhere."""

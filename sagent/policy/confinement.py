@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from sagent.lib.git import files_named, git_places
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
@@ -23,25 +24,23 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     hidden = {*judge.places.secrets, *_sockets(judge)}
     protected = {f"{root}/{name}" for root in judge.roots for name in known.protected}
     protected |= _own_program(judge.roots)
-    git = [name.removeprefix(".git/") for name in known.protected if name.startswith(".git/")]
     repositories = list(_git_directories(judge.roots))
-    for repository in repositories:
-        trees = (repository, *(str(file.parent) for file in Path(repository, "worktrees").glob("*/gitdir")))
-        protected |= {f"{tree}/{name}" for tree in trees for name in (*git, "gitdir")}
-    protected |= {f"{root}/.git" for root in judge.roots if Path(root, ".git").is_file()}
+    tops = set(judge.roots)
     denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
     counts = partial(_counts, [pattern for _, pattern in denied])
     key = (*judge.roots, *(str(rule) for rule, _ in denied))
     for root in judge.roots:
         for path in judge.places.survey(root, key, counts).look():
             last = path.rpartition("/")[2]
-            if last == ".git" and path != f"{root}/.git":
-                protected |= {f"{path}/{name}" for name in git}
+            if last == ".git":
+                tops.add(path.rpartition("/")[0])
             elif is_env(last):
                 hidden.add(path)
             for rule, pattern in denied:
                 if pattern.fullmatch(path):
                     (hidden if rule.tool == "Read" else protected).add(path)
+    obeyed = {path for top in tops for path in _obeyed_by_git(top)}
+    protected |= {path for path in obeyed if is_below(path, [*judge.roots, *repositories])}
     unread, unwritten = (
         {path for rule, _ in denied if (rule.tool == "Read") is reads for path in _literal(rule, judge)}
         for reads in (True, False)
@@ -111,6 +110,21 @@ def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:
 
 def _pattern(rule: Rule, judge: PathJudge) -> re.Pattern[str]:
     return re.compile("|".join(rule.regexes(judge.roots, judge.places.home, anywhere=True)), re.DOTALL)
+
+
+def _obeyed_by_git(top: str) -> Iterator[str]:
+    """What says which programs git runs in a work tree, wherever that lies, and in those that share its repository."""
+    names = [name.removeprefix(".git/") for name in known_places().protected if name.startswith(".git/")]
+    own, shared = map(os.path.realpath, git_places(Path(top)))
+    if own != f"{top}/.git":
+        yield f"{top}/.git"
+    trees = (str(file.parent) for file in Path(shared, "worktrees").glob("*/gitdir"))
+    for place in {own, shared}:
+        yield from (f"{place}/{name}" for name in (*names, *(["gitdir"] if place != shared else ())))
+    yield from (f"{tree}/{name}" for tree in trees for name in (*names, "gitdir"))
+    for named in files_named(top):
+        if not is_below(top, [named]):
+            yield named
 
 
 def _git_directories(roots: Sequence[str]) -> Iterator[str]:
