@@ -24,6 +24,9 @@ from sagent.sandbox.exchange import CHUNK, HEAD, Refusal, Side, forward, read_he
 from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
 
 MOST_AT_ONCE = 100  # connections of one pass
+MOST_WAITING = (
+    100  # connections that have not shown a pass: of more the oldest ends, for who is honest shows it at once
+)
 MOST_OF_ALL = 250  # connections: each takes two of the process's descriptors, which are 1024 as a rule
 MOST_REFUSED = 100  # that are remembered of one pass
 PATIENCE = 30.0  # seconds for a request's head, for a look-up, and for a connection to be made
@@ -43,6 +46,7 @@ class Proxy:
         self._servers: list[asyncio.Server] = []
         self._sockets: list[Path] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[object], None] = {}  # of them, the oldest first
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,12 +120,20 @@ class Proxy:
         self._resolver.shutdown(wait=False, cancel_futures=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= MOST_OF_ALL or not all(server.is_serving() for server in self._servers):
+        if len(self._tasks) - len(self._waiting) >= MOST_OF_ALL - MOST_WAITING or not all(
+            server.is_serving() for server in self._servers
+        ):
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        if len(self._waiting) >= MOST_WAITING:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.cancel()
         self._tasks.add(task)
+        self._waiting[task] = None
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda task: self._waiting.pop(task, None))
         task.add_done_callback(lambda _: writer.transport.abort())  # cancelled before it began it runs no `finally`
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +156,7 @@ class Proxy:
             raise Refusal(407, "This proxy is for commands of sagent, and this is not the pass of one that runs.")
         if len(admitted.tasks) >= MOST_AT_ONCE:
             raise Refusal(503, f"The sandbox allows a command {MOST_AT_ONCE} connections at once.")
-        admitted.enter()
+        self._waiting.pop(admitted.enter(), None)
         endpoint, path = target(request)
         client.patience.reschedule(None)  # a look-up and a connection have limits of their own
         reader, writer = await _connect(endpoint, await self._judged(endpoint, admitted))
@@ -189,12 +201,13 @@ class _Pass:
     refused: dict[str, None] = field(default_factory=dict[str, None])
     tasks: "set[asyncio.Task[object]]" = field(default_factory=set[asyncio.Task[object]])
 
-    def enter(self) -> None:
-        """Count the task that calls until it is done."""
+    def enter(self) -> "asyncio.Task[object]":
+        """Count the task that calls until it is done; that task."""
         task = asyncio.current_task()
         assert task is not None
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
     def refuse(self, wanted: str, sentence: str) -> Refusal:
         if len(self.refused) < MOST_REFUSED:

@@ -1,6 +1,7 @@
 """The proxy and the relay: who may reach what, and that bytes come through whole."""
 
 import asyncio
+import contextlib
 import gc
 import hashlib
 import json
@@ -404,6 +405,104 @@ async def test_a_silent_connection_ends(tmp_path: Path, monkeypatch: pytest.Monk
         assert await late.read() == b""
         writer.close()
         other.close()
+
+
+async def test_who_sends_a_head_byte_by_byte_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "PATIENCE", 0.3)
+    async with standing(tmp_path) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nX: ")
+        for _ in range(1000):
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"x")
+                await writer.drain()
+            if reader.at_eof() or reader.exception():
+                break
+            await asyncio.sleep(0.02)
+        assert await rest(reader) == b""
+        writer.close()
+
+
+async def test_who_opens_hundreds_of_connections_and_says_nothing_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "MOST_OF_ALL", 40)
+    monkeypatch.setattr(proxy, "MOST_WAITING", 10)
+    async with serving(digest) as origin, standing(tmp_path) as (out, port):
+        place = f"127.0.0.1:{origin}"
+        token = out.admit([place])
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        for _, each in silent[::2]:
+            each.write(b"GET")
+        reader, writer, head = await connect(port, place, token)
+        assert status(head) == 200
+        writer.write_eof()
+        assert len(await reader.read()) == len(BIG) + 32
+        writer.close()
+        for _, each in silent:
+            each.close()
+
+
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: b\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 5\r\nContent-Length: 0",
+        b"Content-Length: 0\r\nContent-Length: 44",
+        b"Content-Length: 0, 44",
+        b"Content-Length: +0",
+        b"Content-Length: 0x0",
+        b"Content-Length : 0",
+        b"Content-Length: 0\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 44",
+        b"Transfer-Encoding: chunked, identity",
+        b"Transfer-Encoding: xchunked\r\nContent-Length: 0",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        b"Transfer-Encoding:\x0bchunked",
+        b"Transfer-Encoding : chunked",
+        b" Transfer-Encoding: chunked",
+        b"X: y\rTransfer-Encoding: chunked",
+        b"X: y\nContent-Length: 44",
+        b"Connection: content-length\r\nContent-Length: 0",
+        b"Connection: transfer-encoding\r\nTransfer-Encoding: chunked",
+        b"Connection: host\r\nHost: evil.example",
+        b"Host: evil.example",
+        b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA",
+        b"Expect: 100-continue\r\nContent-Length: 0",
+    ],
+)
+@pytest.mark.parametrize("body", [SMUGGLED, b"0\r\n\r\n" + SMUGGLED, b"0 ; x\r\n\r\n" + SMUGGLED])
+async def test_no_request_is_read_in_two_ways(tmp_path: Path, head: bytes, body: bytes) -> None:
+    """What the origin gets is one request, for the host that was judged, framed in one way."""
+    got: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        got.append(await reader.read())
+
+    async with serving(hear) as origin, standing(tmp_path) as (out, port):
+        place = f"127.0.0.1:{origin}"
+        line = f"POST http://{place}/ HTTP/1.1\r\nHost: {place}\r\n".encode()
+        answer = await ask(port, line + head, out.admit([place]), body=body)
+    assert not answer or status(answer) in (200, 400, 501)
+    if not got:
+        return
+    names = [each.partition(b":")[0].lower() for each in got[0].split(b"\r\n")[1:] if each]
+    assert names.count(b"host") == 1
+    assert f"\r\nHost: {place}\r\n".lower().encode() in got[0].lower()
+    assert names.count(b"content-length") + names.count(b"transfer-encoding") <= 1
+    assert b"upgrade" not in names
+    assert all(name.strip() == name and name for name in names)
+    length = next((int(each[15:]) for each in got[0].split(b"\r\n") if each.lower().startswith(b"content-length:")), 0)
+    sent = b"".join(got[1:])
+    if b"transfer-encoding" in names:
+        assert sent in (b"", b"0\r\n\r\n")
+    else:
+        assert len(sent) <= length
 
 
 async def test_closing_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
