@@ -3,12 +3,15 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.forks import Forks
 
 pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
 
@@ -111,3 +114,10 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """The program, loaded once."""
+    with closing(Forks()) as found:
+        yield found

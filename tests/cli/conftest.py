@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from program import CHECKOUT, Shell
 
+from tests.forks import Forks
+
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path, forks: Forks) -> Iterator[Shell]:
     """A fresh directory and an environment with nothing of the person's in it."""
     cwd = tmp_path / "work"
     cwd.mkdir()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "PYTHONPATH": str(CHECKOUT)}
     with ExitStack() as stack:
-        shell = Shell(cwd, environment, stack)
+        shell = Shell(cwd, environment, stack, forks)
         yield shell
         for child in shell.children:
             child.kill()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sagent.testing.server import FakeProviderServer, Script
+from tests.forks import Forks
 
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 CHECKOUT = Path(__file__).parents[2]
@@ -39,6 +40,7 @@ class Shell:
     cwd: Path
     environment: dict[str, str]
     stack: ExitStack
+    forks: Forks
     server: FakeProviderServer | None = None
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -50,22 +52,14 @@ class Shell:
         return server
 
     def run(self, *argv: str, stdin: str | bytes = b"", model: str = "anthropic/claude-sonnet-4-6") -> Outcome:
-        """Run it to its end."""
+        """Run it to its end, as a fork of a process that has it loaded."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         flags = ["--model", model] if model else []
-        done = subprocess.run(
-            [*PROGRAM, *flags, *argv],
-            cwd=self.cwd,
-            env=self.environment,
-            input=data,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        done = self.forks.run(*flags, *argv, cwd=self.cwd, environment=self.environment, stdin=data)
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start(self, *argv: str) -> subprocess.Popen[bytes]:
-        """Start it; whatever is left of it ends with the test."""
+        """Start it as a user does; whatever is left of it ends with the test."""
         child = subprocess.Popen(
             [*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", *argv],
             cwd=self.cwd,

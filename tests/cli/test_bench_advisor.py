@@ -1,6 +1,7 @@
 """`sagent bench-advisor`: tasks with and without an advisor, as real runs of the program."""
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -188,10 +189,11 @@ def test_a_run_that_its_budget_ends_is_no_failure_of_the_task(bench: Shell) -> N
 def test_time_limits_end_the_work_and_the_check_has_its_say(
     bench: Shell, processes: Callable[[str], list[int]]
 ) -> None:
+    marker = f"4242.{os.getpid()}"
     bench.serve(lambda request: Stall(Turn(text="Hm."), seconds=float("inf")))
     (bench.cwd / "tasks.toml").write_text(
         "[[tasks]]\nname='a'\nprompt='?'\ncheck='true'\ntimeout=0.3\n"
-        "[[tasks]]\nname='b'\nprompt='?'\ncheck='sleep 4242 & sleep 4242'\ntimeout=0.3\n"
+        f"[[tasks]]\nname='b'\nprompt='?'\ncheck='sleep {marker} & sleep {marker}'\ntimeout=0.3\n"
     )
     done = bench.run(*BENCH, "--out", "out", model="")
     assert done.code == 0, done.err
@@ -199,7 +201,7 @@ def test_time_limits_end_the_work_and_the_check_has_its_say(
     for arm in ("with", "without"):
         assert found["a", arm] == ("solved", "timeout", 0)
         assert found["b", arm] == ("unsolved", "timeout", None)
-    assert processes("sleep\x004242") == []
+    assert processes(f"sleep\0{marker}") == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

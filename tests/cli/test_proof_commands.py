@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,18 +15,8 @@ from sagent.session.contents import ChargeEntry, MessageEntry, Opened
 from sagent.session.store import Session, sessions
 from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
+from tests.forks import CHECKOUT, Forks
 
-ROOT = Path(__file__).parents[2]
-RUN = """
-import sys
-from sagent.errors import SagentError, UsageError
-from sagent.cli.commands.{module} import {function}
-try:
-    sys.exit({function}(sys.argv[1:]))
-except SagentError as error:
-    sys.stderr.write(f"sagent: {{error}}\\n")
-    sys.exit(2 if isinstance(error, UsageError) else 1)
-"""
 SECRET = "sk-ant-abcdefghij0123456789"
 
 
@@ -36,6 +25,7 @@ class Place:
     """A directory to work in, with a state directory of its own."""
 
     home: Path
+    forks: Forks
 
     @property
     def cwd(self) -> Path:
@@ -45,15 +35,13 @@ class Place:
     def state(self) -> Path:
         return self.home / "state"
 
-    def run(self, module: str, *argv: str, code: int = 0) -> tuple[str, str]:
+    def run(self, *argv: str, code: int = 0) -> tuple[str, str]:
         """Run a command; what it said."""
-        function = {"verify": "run_verify", "export": "run_export", "sessions": "run_sessions"}[module]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONPATH": str(CHECKOUT)}
         environment["SAGENT_STATE_DIR"] = str(self.state)
-        program = [sys.executable, "-c", RUN.format(module=module, function=function), *argv]
-        done = subprocess.run(program, cwd=self.cwd, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-        return done.stdout, done.stderr
+        done = self.forks.run(*argv, cwd=self.cwd, environment=environment)
+        assert done.returncode == code, done
+        return done.stdout.decode(), done.stderr.decode()
 
     def session(self, text: str = "hello", days: float = 0) -> Path:
         """A session of this directory."""
@@ -66,9 +54,9 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, forks: Forks) -> Place:
     (tmp_path / "work").mkdir()
-    return Place(tmp_path)
+    return Place(tmp_path, forks)
 
 
 # -- verify ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -270,15 +271,16 @@ def test_an_interrupt_ends_it_and_says_how_to_go_on(sweep: Shell, number: int, c
 
 
 def test_checks_do_not_outlive_a_kill(sweep: Shell, processes: Callable[[str], list[int]]) -> None:
+    marker = f"4343.{os.getpid()}"
     sweep.serve(able)
     (sweep.cwd / "spec.toml").write_text(
-        GRID + '[[task]]\nname = "slow"\nprompt = "?"\ncheck = "sleep 4343 & sleep 4343"\n'
+        GRID + f'[[task]]\nname = "slow"\nprompt = "?"\ncheck = "sleep {marker} & sleep {marker}"\n'
     )
     child = start(sweep, "--output", "out")
-    wait_until(lambda: len(processes("sleep\x004343")) == 2)
+    wait_until(lambda: len(processes(f"sleep\0{marker}")) == 2)
     child.kill()
     child.communicate()
-    wait_until(lambda: processes("sleep\x004343") == [])
+    wait_until(lambda: processes(f"sleep\0{marker}") == [])
 
 
 def test_where_a_provider_is_down_it_stops(sweep: Shell) -> None:

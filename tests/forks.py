@@ -1,0 +1,148 @@
+"""The program as forks of a process that has its modules loaded, for a part of what the start of a Python costs.
+
+The server (`python -m tests.forks FD`) imports, and does nothing else. For each run it forks a process that tells how
+the run ended, and this one forks the program: with the caller's streams, directory, arguments and environment it does
+what `python -m sagent.bin.cli` does, to the end of its interpreter. Nothing of a run is left for the next. Where a
+variable is set that is read when an interpreter starts (`AT_START`), `Forks.run` starts a new one.
+
+Tests of a start itself (imports, signals, closed streams, terminals) start the program as a user does.
+"""
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+CHECKOUT = Path(__file__).parents[1]
+PROGRAM = "sagent.bin.cli"
+PACKAGES = ("app", "cli", "context", "lib", "providers.families", "sandbox", "tools")  # what most runs import
+AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
+PATIENCE = 60.0  # seconds
+
+
+class Forks:
+    """Runs of the program, as forks of one server."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
+                cwd=CHECKOUT, env={"PYTHONPATH": str(CHECKOUT)}, pass_fds=[theirs.fileno()],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,  # streams find out what they are
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """End the server. Raises where it had something to say: it failed."""
+        self._control.close()
+        said = self._server.communicate()
+        assert said == (b"", b""), said
+
+    def run(
+        self, *argv: str, cwd: Path, environment: Mapping[str, str], stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        """What `subprocess.run` tells of the program run with these arguments. Raises TimeoutExpired after a minute."""
+        words = [sys.executable, "-m", PROGRAM, *argv]
+        others = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+        if environment.get("PYTHONPATH") != str(CHECKOUT) or any(name.startswith(AT_START) for name in others):
+            return subprocess.run(
+                words, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=PATIENCE, check=False
+            )
+        (input_, to_stdin), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
+        mine, theirs = socket.socketpair()
+        socket.send_fds(self._control, [b"."], [input_, stdout, stderr, theirs.fileno()])
+        for fd in (input_, stdout, stderr, theirs.detach()):
+            os.close(fd)
+        mine.sendall(json.dumps([argv, str(cwd), others]).encode())
+        mine.shutdown(socket.SHUT_WR)
+        child = int.from_bytes(mine.recv(8))
+        assert child, "the server of forks has ended"
+        said = [_later(_read, fd) for fd in (out, err, mine.detach())]
+        _later(_write, to_stdin, stdin)
+        try:
+            printed, complained, code = (each.result(PATIENCE) for each in said)
+        except TimeoutError:
+            os.kill(child, signal.SIGKILL)
+            raise subprocess.TimeoutExpired(words, PATIENCE) from None
+        return subprocess.CompletedProcess(words, int(code), printed, complained)
+
+
+def _later(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> Future[T]:
+    """What a function returns, from a thread that nobody waits for: who holds a stream open may outlive the program."""
+    result: Future[T] = Future()
+    threading.Thread(target=lambda: result.set_result(function(*args, **options)), daemon=True).start()
+    return result
+
+
+def _read(fd: int) -> bytes:
+    with open(fd, "rb") as file:
+        return file.read()
+
+
+def _write(fd: int, data: bytes) -> None:
+    with suppress(BrokenPipeError), open(fd, "wb") as file:
+        file.write(data)
+
+
+def requests(control: socket.socket) -> list[int]:
+    """Fork for each request: the streams and the socket that came with it, in the fork. Nothing where nobody can ask
+    any more."""
+    for package in PACKAGES:
+        home = importlib.import_module(f"sagent.{package}")
+        for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
+            if "demo_project" not in module.name:
+                importlib.import_module(module.name)
+    gc.freeze()  # a fork that looked for garbage in what is loaded would copy all of it, at its end at the latest
+    assert threading.active_count() == 1, "a module that is imported has started a thread"
+    while fds := socket.recv_fds(control, 1, 4)[1]:
+        if not os.fork():
+            control.close()
+            break
+        for fd in fds:
+            os.close(fd)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+    return fds
+
+
+def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
+    """Run the program as a request says, and tell its process id and then its exit code. Does not return."""
+    with socket.socket(fileno=request) as caller:
+        with caller.makefile("rb") as file:
+            argv, cwd, environment = json.load(file)
+        if child := os.fork():
+            for fd in (stdin, stdout, stderr):
+                os.close(fd)
+            caller.sendall(child.to_bytes(8))
+            caller.sendall(b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            os._exit(0)
+    for number, fd in enumerate((stdin, stdout, stderr)):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.chdir(cwd)
+    os.environ.update(environment)
+    sys.path[0], sys.argv[1:] = os.getcwd(), argv
+    runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    asked: list[int] = []
+    with suppress(KeyboardInterrupt):
+        asked = requests(socket.socket(fileno=int(sys.argv[1])))
+    if asked:
+        answer(*asked)
