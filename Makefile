@@ -34,7 +34,6 @@ test-weights: $(VENV)/.developed
 	else echo "torch cannot be installed here: the tests of local weights are left out"; fi
 
 test-all: $(VENV)/.developed
-	@DEPTH=whole $(BIN)/python scripts/suite.py $$(grep -rl --include='test_*.py' '^from tests.depth' tests)
 	@$(BIN)/python scripts/test_all.py
 
 attack: $(VENV)/.developed

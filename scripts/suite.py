@@ -4,6 +4,7 @@ A test that fails only beside others is a fault too, most often a race that a bu
 But it does not hold up a change that has nothing to do with it.
 """
 
+import os
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ FAILED = 1  # pytest's exit code where tests ran and some failed
 
 def main() -> int:
     """The exit code of pytest."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of four processes would compile every test, each time
     pytest = [sys.executable, "-m", "pytest"]
     code = subprocess.call([*pytest, "-n", "auto", *sys.argv[1:]])
     if code != FAILED:
