@@ -45,6 +45,7 @@ check: $(VENV)/.developed
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-tests.json
+	@$(BIN)/python -m tests.snippets
 	@$(BIN)/python scripts/reading.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
@@ -65,4 +66,4 @@ format: $(VENV)/.developed
 	@$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

@@ -205,7 +205,7 @@ def test_usage_of_a_log_from_before_there_were_fees():
 
 # -- events ------------------------------------------------------------------------------------------------------------
 
-CALL = ToolCall("call_1", "Edit", json_freeze({"file_path": "a", "edits": [{"n": 1}]}), private=Private("x", "secret"))  # pyright: ignore[reportArgumentType]
+CALL = ToolCall("call_1", "Edit", json_freeze({"file_path": "a", "edits": [{"n": 1}]}), private=Private("x", "secret"))
 RESULT = ToolResult("call_1", (Text("done"), Image("image/png", b"1234"), Document("application/pdf", b"5", "a.pdf")))
 OUTCOME = Result(
     "All done.",

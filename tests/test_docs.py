@@ -1,49 +1,25 @@
 """Every snippet of README and docs runs: Python, shell, TOML and JSON, against a provider on loopback.
 
-A page's Python blocks share one namespace, in order. A shell block runs under `bash -e`; a line ending in `# exits N`
-must exit with N. What cannot run (output, grammar) is fenced as `text`.
+A Python block is a file of its own, as an example is; `tests/snippets.py` checks their types. A shell block runs under
+`bash -e`; a line ending in `# exits N` must exit with N. What cannot run (output, grammar) is fenced as `text`.
 """
 
-import ast
-import asyncio
-import gc
-import inspect
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import textwrap
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from sagent.testing.server import FakeProviderServer, Received, Step, Turn
+from tests.snippets import EXAMPLES, PAGES, ROOT, Snippet, snippets
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)  # a tab's are indented
 RUNNABLE = {"python", "sh", "toml", "json", "text"}
-
-
-@dataclass(frozen=True)
-class Snippet:
-    """A fenced block: its language, its text, and the line of the page it begins at."""
-
-    language: str
-    text: str
-    line: int
-
-
-def snippets(page: Path) -> Iterator[Snippet]:
-    """The fenced blocks of a page."""
-    text = page.read_text("utf-8")
-    for match in FENCE.finditer(text):
-        yield Snippet(match[2], textwrap.dedent(match[3]), text.count("\n", 0, match.start()) + 1)
 
 
 def answer(request: Received) -> Step:
@@ -74,25 +50,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         yield environment
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # snippets leave closing to the exit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page: Path, place: dict[str, str], tmp_path: Path) -> None:
-    namespace: dict[str, object] = {"__name__": "docs"}
-    try:
-        run_page(page, namespace, place, tmp_path)
-    finally:
-        namespace.clear()
-        gc.collect()  # here, not in another test
-
-
-def run_page(page: Path, namespace: dict[str, object], place: dict[str, str], tmp_path: Path) -> None:
     """Every block, in order."""
     for snippet in snippets(page):
         where = f"{page.name}:{snippet.line}"
         assert snippet.language in RUNNABLE, f"{where}: fence it as one of {sorted(RUNNABLE)}"
         match snippet.language:
             case "python":
-                run_python(snippet.text, where, namespace)
+                run_python(snippet, where, place, tmp_path)
             case "sh":
                 for command, code in commands(snippet.text):
                     run_shell(command, code, where, place)
@@ -104,13 +70,15 @@ def run_page(page: Path, namespace: dict[str, object], place: dict[str, str], tm
                 pass
 
 
-def run_python(source: str, where: str, namespace: dict[str, object]) -> None:
-    """A block, with `await` allowed at its top."""
-    code = compile(source, where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    if code.co_flags & inspect.CO_COROUTINE:
-        asyncio.run(eval(code, namespace))
-    else:
-        exec(code, namespace)
+def run_python(snippet: Snippet, where: str, environment: dict[str, str], tmp_path: Path) -> None:
+    """A block as a file of its own."""
+    program = tmp_path / "program.py"
+    program.write_text(snippet.as_file, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(program)], env=environment, capture_output=True, text=True, check=False
+    )
+    program.unlink()
+    assert (done.returncode, done.stderr) == (0, ""), f"{where}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
 
 def commands(block: str) -> Iterator[tuple[str, int]]:
@@ -155,7 +123,7 @@ def check_config(text: str, where: str, tmp_path: Path) -> None:
     assert "warning" not in done.stderr, f"{where}: {done.stderr}"
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_example(example: Path, tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, str(example)], env=environment, capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 Json: TypeAlias = "str | int | float | bool | tuple[Json, ...] | JsonObject | None"
 Thawed: TypeAlias = "str | int | float | bool | list[Thawed] | dict[str, Thawed] | None"
@@ -40,6 +40,10 @@ class JsonObject(Mapping[str, Json]):
 EMPTY = JsonObject()
 
 
+@overload
+def json_freeze(value: Mapping[str, object]) -> JsonObject: ...
+@overload
+def json_freeze(value: object) -> Json: ...
 def json_freeze(value: object) -> Json:
     """Copy a JSON-like value into its frozen form: lists and tuples to tuples, mappings to JsonObject.
 
@@ -54,11 +58,11 @@ def json_freeze(value: object) -> Json:
     raise TypeError(f"not a JSON value: {type(value).__name__}")
 
 
-def json_freeze_object(value: Mapping[object, object]) -> JsonObject:
+def json_freeze_object(value: Mapping[str, object]) -> JsonObject:
     """Freeze a mapping whose keys must be strings."""
     items: dict[str, Json] = {}
     for key, item in value.items():
-        if not isinstance(key, str):
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
             raise TypeError(f"a JSON object's key must be a string, not {type(key).__name__}")
         items[key] = json_freeze(item)
     return JsonObject(items)

@@ -20,6 +20,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tools import Read, tool
 from tests.messages import call
+from tests.snippets import check
 
 
 def add(a: int, b: int = 1) -> int:
@@ -119,12 +120,56 @@ def test_names_are_imported_when_they_are_asked_for() -> None:
 
 
 IDIOMS = '''
+import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import assert_type
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Literal, TypedDict, assert_never, assert_type
 
-from sagent import Agent, Result
-from sagent.tools import Read, tool
+from pydantic import BaseModel, TypeAdapter
+
+from sagent import Agent, Resources, Result, RunContext, RunLimits, ToolOutput, load_config, run_task
+from sagent.agent import Tree, TreeLimits
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.events import (
+    Advised,
+    AdviceDelta,
+    Denied,
+    Event,
+    Finished,
+    Notice,
+    Received,
+    ReplyFinished,
+    Retrying,
+    SessionOpened,
+    Switched,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from sagent.lib.json import Json, JsonObject, json_freeze
+from sagent.messages import Message, Text, ToolCall, user
+from sagent.model import Delta, Model, ModelInfo, ModelLimits, Provider, Reply, Request
+from sagent.patterns import Role, Team, loop_until, parallel, sequential
+from sagent.peer import Action, Inject, SpawnRequest, Stop, Switch
+from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.providers import Anthropic, OpenAICompatible
+from sagent.session.log import MemoryLog
+from sagent.testing import ScriptedModel
+from sagent.tool import Effect, Tool, Workspace
+from sagent.tools import Read, agent_tools, coding_tools, tool
+
+assert_type(json_freeze({"a": 1}), JsonObject)
+assert_type(json_freeze([1]), Json)
 
 
 @tool
@@ -133,13 +178,36 @@ async def weather(city: str) -> str:
     return city
 
 
+@tool(name="sum", description="A sum.", effect="none")
+def add(a: int, b: int = 1, *, run: RunContext | None = None) -> int:
+    return a + b
+
+
 def area(width: float, height: float) -> float:
     """The area."""
     return width * height
 
 
+async def survey(run: RunContext) -> ToolOutput:
+    """Who is at work."""
+    run.progress(run.agent)
+    return ToolOutput.of("nobody", summary="looked")
+
+
+class Weekday(Enum):
+    MONDAY = "monday"
+
+
 @dataclass
 class Recipe:
+    name: str
+
+
+class Dish(BaseModel):
+    name: str
+
+
+class Meal(TypedDict):
     name: str
 
 
@@ -149,33 +217,195 @@ class Desk:
         """Look."""
         return str(shelf)
 
+    async def tidy(self, shelf: int) -> None:
+        """Tidy."""
+
+
+class Search:
+    """A tool by what it has, and a plain class."""
+
+    name = "Search"
+    description = "Searches."
+    parameters = json_freeze({"type": "object", "properties": {"query": {"type": "string"}}})
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return Effect("read", (workspace.cwd,))
+
+    async def __call__(self, arguments: JsonObject, run: RunContext, /) -> ToolOutput:
+        return ToolOutput.of(str(arguments["query"]))
+
+
+class Brief:
+    """The shortest: a text is an output, and parameters may have any name."""
+
+    name = "Brief"
+    description = "Says it."
+    parameters = JsonObject({"type": "object"})
+
+    async def __call__(self, args: JsonObject, context: RunContext) -> str:
+        return "it"
+
+
+class Careful:
+    """A policy."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        match effect.kind:
+            case "none" | "read":
+                return Allow()
+            case "write":
+                return Ask("it changes files")
+            case "execute":
+                return Deny(f"{call.name} may do anything")
+
+    async def after_turn(self, turn: Turn) -> list[Action]:
+        return [Inject(user("Go on.")), Switch(effort="low"), Stop()]
+
+
+class Echo:
+    """A model."""
+
+    provider = "own"
+    limits = ModelLimits(window=10_000)
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+    def max_input_tokens(self, request: Request) -> int:
+        return sum(len(message.content) for message in request.messages)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        async for each in ScriptedModel("hello").stream(request):
+            yield each
+
+
+class Own:
+    """A provider."""
+
+    name = "own"
+
+    def model(self, model_id: str) -> Echo:
+        return Echo(model_id)
+
+    async def models(self) -> list[ModelInfo]:
+        return [ModelInfo("echo")]
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Listener:
+    """A listener with a state."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        self.heard.append(event)
+
+
+def show(event: Event) -> str:
+    match event:
+        case TextDelta(agent, text) | ThinkingDelta(agent, text) | AdviceDelta(agent, text=text):
+            return f"{agent}: {text}"
+        case ToolStarted(_, call) | ToolFinished(_, call):
+            return call.name
+        case ReplyFinished(message=message, usage=usage, usd=usd):
+            assert_type(usd, Decimal | None)
+            return f"{message.content} {usage.total_input} {usage.output}"
+        case Finished(_, result):
+            return result.content
+        case SessionOpened() | Received() | Retrying() | ToolProgress() | Advised() | Denied() | Switched() | Notice():
+            return ""
+        case _:
+            assert_never(event)
+
+
+async def ask(call: ToolCall, question: Ask) -> str | None:
+    return None if call.name == "Write" else question.reason
+
+
+each: list[Tool] = [Search(), Brief(), weather, add, Read()]
+policy: Policy = Careful()
+provider: Provider = Own()
+model: Model = Echo("echo")
+adapter = TypeAdapter(Result[Recipe])
+
 
 async def main() -> None:
     async with Agent(
-        "anthropic/claude-sonnet-4-6", tools=[weather, area, Desk().look, Read()], max_budget_usd=0.5
+        "anthropic/claude-sonnet-4-6",
+        system="Be brief.",
+        tools=[weather, add, area, survey, Desk().look, Desk().tidy, Search(), Brief(), Read(), Read],
+        max_budget_usd=0.5,
+        policy=Careful(),
+        limits=RunLimits(max_turns=3),
+        effort="low",
+        options={"temperature": 0.2},
+        resources=Resources(log=MemoryLog(), ask=ask, workspace=Workspace(Path.cwd())),
     ) as agent:
         result = await agent.run("hello")
         assert_type(result, Result)
+        assert_type(result.content, str)
+        assert_type(result.cost.total, Decimal)
+        assert_type(result.run_usd, Decimal)
+        if result.error is not None:
+            assert_type(result.error.kind, str)
         assert_type((await agent.run("one", output=Recipe)).data, Recipe | None)
+        assert_type((await agent.run("one", output=Dish)).data, Dish | None)
+        assert_type((await agent.run("one", output=Meal)).data, Meal | None)
+        assert_type((await agent.run("one", output=Weekday)).data, Weekday | None)
+        assert_type((await agent.run("one", output=list[Recipe])).data, list[Recipe] | None)
         assert_type((await agent.run("one", output={"type": "object"})).data, object | None)
+        assert_type((await agent.run("one", output=Literal["yes", "no"])).data, object | None)
+        assert_type(agent.run_sync("one", output=Recipe), Result[Recipe])
         await agent.run({"prompt": "hello"})
-        async with aclosing(agent.stream("go")) as events:
+        await agent.run(json_freeze({"prompt": "hello"}))
+        await agent.run(user("hello"))
+        await agent.run(Message("user", (Text("hello"),)))
+        listener = Listener()
+        forget = agent.listen(listener)
+        agent.listen(lambda event: print(show(event)))
+        forget()
+        assert_type(agent.stream("go"), AsyncGenerator[Event, None])
+        async with aclosing(agent.stream("go", output=Recipe)) as events:
             async for event in events:
-                print(event)
+                show(event)
+        agent.send("and more")
+        agent.apply(Switch(model="openai/gpt-5.5"))
+        agent.interrupt()
+        child = await agent.spawn(SpawnRequest("Look.", budget_usd=Decimal("0.1")))
+        assert_type(child, Agent)
+        assert_type((await child.wait()).content, str)
+        assert_type(agent.as_tool("ask", "Asks it."), Tool)
+        results = await asyncio.gather(agent.run("a"), agent.run("b"))
+        assert_type(results[0].usage.output, int)
     assert_type(await weather("Rome"), str)
+    assert_type(add(1, b=2), int)
     assert_type(Desk().look(3), str)
+    assert_type(adapter.validate_python({}).data, Recipe | None)
+    ledger = Ledger(Decimal("0.10"), PriceBook())
+    tree = Tree(TreeLimits(max_live=2))
+    one, two = (Agent(Echo("echo"), resources=Resources(ledger=ledger, tree=tree)) for _ in range(2))
+    await sequential(one, two).run("Which?")
+    await parallel(one, two, aggregate=lambda results: results[0].content).run("Which?")
+    await loop_until(one, lambda result: "done" in result.content or "go on").run("Which?")
+    await Team(one, [Role("finder", "Find bugs.")]).run("Look.")
+    try:
+        await one.run("x")
+    except ModelError as error:
+        assert_type(error.status, int | None)
+    except (BudgetExceeded, UsageError) as error:
+        print(error)
+    task = run_task("What?", config=load_config(max_turns=2), on_event=listener)
+    assert_type(task.final_answer, str)
+    assert_type(task.result, Result)
+    assert_type(task.usage_summary["total"].usd, Decimal | None)
+    Agent(Anthropic.from_env().model("claude-sonnet-4-6"), tools=coding_tools())
+    Agent(OpenAICompatible.from_key("k", base_url="http://127.0.0.1:1/v1").model("x"), tools=agent_tools())
+    Agent(provider.model("x"), policy=PermissionPolicy("edit", Rules.parse(["Bash(make)"], [])))
 '''
 
 
-@pytest.mark.parametrize("checker", ["pyright", "mypy"])
-def test_the_idioms_check_strictly_for_who_uses_them(checker: str, tmp_path: Path) -> None:
-    file = tmp_path / "program.py"
-    file.write_text(IDIOMS)
-    if checker == "mypy":
-        pytest.importorskip("mypy")
-        command = [sys.executable, "-m", "mypy", "--strict", str(file)]
-    else:
-        (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "include": ["program.py"]}')
-        command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_idioms_check_strictly_for_who_uses_them() -> None:
+    assert check({"idioms": IDIOMS}) == ""

@@ -398,4 +398,4 @@ def test_a_cloud_cannot_be_reached_directly() -> None:
 def _frozen(value: dict[str, object]):
     from sagent.lib.json import json_freeze_object
 
-    return json_freeze_object(value)  # pyright: ignore[reportArgumentType]
+    return json_freeze_object(value)

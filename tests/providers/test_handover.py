@@ -378,6 +378,6 @@ def test_a_provider_s_own_long_ids_go_back_whole_and_others_are_cut() -> None:
 def test_results_whose_uses_were_renamed_on_the_way_keep_them() -> None:
     use = Opaque("", Private("anthropic", json_freeze_object({"type": "server_tool_use", "id": "srvtoolu_1"})))
     found = {"type": "web_search_tool_result", "tool_use_id": "other", "content": ()}
-    result = Opaque("", Private("anthropic", json_freeze_object(found)))  # pyright: ignore[reportArgumentType]
+    result = Opaque("", Private("anthropic", json_freeze_object(found)))
     turns = fed(user("hi"), Message("assistant", (use, result, Text("x"))))
     assert turns[1] == ModelTurn((use, result, Text("x")))

@@ -39,7 +39,7 @@ def session(tmp_path: Path) -> Path:
         log = made.log()
         log.append(Opened(made.id, "root", "/work", {"python": "3"}))
         log.append(MessageEntry(StoredMessage.of(user("say \u201chello\u201d\n\t\u00e9"), None)))
-        call = ToolCall("1", "Read", json_freeze({"n": [1, 2.5, None, True]}))  # pyright: ignore[reportArgumentType]
+        call = ToolCall("1", "Read", json_freeze({"n": [1, 2.5, None, True]}))
         log.append(MessageEntry(StoredMessage.of(assistant("", call, stop="tool_use"), None)))
         log.append(ChargeEntry(Charge("b", Usage(1, 2), role="executor", provider="a", agent="root")))
     return made.path

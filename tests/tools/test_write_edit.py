@@ -268,8 +268,8 @@ async def test_a_directory_that_becomes_a_link_after_it_was_judged_leads_nowhere
     outside = tmp_path / "outside"
     outside.mkdir()
     (root / "x").mkdir()
-    write: dict[object, object] = {"file_path": "x/f", "content": "new"}
-    edit: dict[object, object] = {"file_path": "x/f", "old_string": "", "new_string": "new"}
+    write: dict[str, object] = {"file_path": "x/f", "content": "new"}
+    edit: dict[str, object] = {"file_path": "x/f", "old_string": "", "new_string": "new"}
     calls = [(tool, json_freeze_object(said)) for tool, said in ((Write(), write), (Edit(), edit))]
     judged = [tool.effect(asked, workspace) for tool, asked in calls]
     (root / "x").rmdir()
