@@ -119,7 +119,7 @@ class InputActions:
         self._pressed_at = self._escaped_at = -HINT  # Ctrl-C, and Esc where nothing was open or ran
         self._before = ""  # what was in the input when the last key was pressed
         screen.app.key_processor.before_key_press += self._note
-        screen.buffer.on_text_changed += self._mend
+        screen.buffer.on_text_changed += self._on_text
         context.prompt, questions.whole = self.send, self.pasted.whole
 
     @property
@@ -136,7 +136,10 @@ class InputActions:
         self._before = self._screen.buffer.text
         self.pasted.begins = self.pasted.begins and bool(self._before)
 
-    def _mend(self, buffer: Buffer) -> None:
+    def _on_text(self, buffer: Buffer) -> None:
+        if max(self._pressed_at, self._escaped_at) > -HINT:  # who types between has not pressed it twice
+            self._pressed_at = self._escaped_at = -HINT
+            self._status.hint("")
         before, self._before = self._before, buffer.text
         if (mended := self.pasted.mended(before, buffer.text)) is not None:
             buffer.document = Document(*mended)

@@ -83,6 +83,7 @@ class StatusDisplay:
     ) -> None:
         self._screen, self._painter, self._questions, self._queued = screen, painter, questions, queued
         self._hint = ""
+        self._hint_end: asyncio.TimerHandle | None = None
         self.figures = Figures(note="starting …")
         self._parts: Sequence[str] = ()
         self._command: StatusCommand | None = None
@@ -122,15 +123,12 @@ class StatusDisplay:
             self.show(replace(self.figures, cost=cost))
 
     def hint(self, text: str) -> None:
-        """Show a text in place of the figures, for a moment."""
+        """Show a text in place of the figures, for a moment; "" shows the figures again."""
+        if self._hint_end is not None:
+            self._hint_end.cancel()
         self._hint = text
         self.redraw()
-
-        def end() -> None:
-            self._hint = ""
-            self.redraw()
-
-        asyncio.get_running_loop().call_later(HINT, end)
+        self._hint_end = asyncio.get_running_loop().call_later(HINT, self.hint, "") if text else None
 
     def _leaving(self) -> str:
         """What Esc does where something is open; what runs is told with what interrupts it."""

@@ -431,6 +431,21 @@ def test_what_is_typed_before_all_is_loaded_is_not_lost(console: Console) -> Non
     assert len(server.requests) == 2
 
 
+def test_who_types_between_has_not_pressed_it_twice(console: Console) -> None:
+    console.serve([Turn(text="Here.")])
+    console.start()
+    console.keys("C-c", "x", "BSpace", "C-c")
+    console.until("Ctrl-C again quits")
+    console.keys("h", "i")
+    console.until("› hi", "│ $0", gone="again")
+    console.keys("Escape")
+    console.until("Esc again clears the input")
+    console.keys("!")
+    console.until("› hi!", gone="again")
+    console.keys("Escape")
+    console.until("› hi!", "Esc again clears the input")
+
+
 def test_a_draft_begun_before_all_is_loaded_is_still_there(console: Console) -> None:
     console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
     console.start(ready="›")
