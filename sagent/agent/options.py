@@ -15,6 +15,7 @@ _OURS = {
     **dict.fromkeys(_LIMITS, "set by max_response_tokens"),
     **dict.fromkeys(("n", "best_of", "candidateCount", "candidate_count"), "always one answer"),
 }
+CACHES = "cache_control"  # its price is the cap's to know: the ledger holds what an hour costs
 SAMPLING = {
     *("temperature", "top_p", "top_k", "top_a", "min_p", "typical_p", "topP", "topK", "do_sample", "seed"),
     *("stop", "stop_sequences", "stopSequences", "frequency_penalty", "presence_penalty", "frequencyPenalty"),
@@ -23,7 +24,8 @@ SAMPLING = {
     *("generationConfig", "chat_template_kwargs"),
 }
 """Members that leave a token's price and the bound of an answer as they are."""
-_DEARER = ("service_tier", "serviceTier", "speed", "plugins", "web_search_options", "server_tools")
+_LIVES = ({"type": "ephemeral"}, *({"type": "ephemeral", "ttl": ttl} for ttl in ("5m", "1h")))
+_DEARER = ("cache_control", "service_tier", "serviceTier", "speed", "plugins", "web_search_options", "server_tools")
 
 
 def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
@@ -32,11 +34,16 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
     for name in _names(given):
         if name in _OURS:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
-        if capped and name not in SAMPLING:
+        if capped and name not in (*SAMPLING, CACHES):
             raise UsageError(
                 f"option {name!r} might change what a call costs, so the cap on spending could not be kept: leave out "
                 "the option, or the cap"
             )
+    if CACHES in given and given[CACHES] not in _LIVES:
+        raise UsageError(
+            f"option {CACHES}={given[CACHES]!r}: caches are kept for five minutes, or for an hour: "
+            'give {"type": "ephemeral", "ttl": "1h"}'
+        )
     try:
         frozen = json_freeze_object({**given})
         wire_bytes(frozen)

@@ -8,9 +8,10 @@ from decimal import Decimal
 from typing import Self, TypeAlias
 
 from sagent.cost.budget import Ask, Budget, refusal_of
-from sagent.cost.prices import PriceBook
+from sagent.cost.prices import PriceBook, keeps_an_hour
 from sagent.errors import BudgetExceeded
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY
 from sagent.lib.money import EXACT, ZERO, show, total
 from sagent.usage import Charge, Cost, Sum, Totals, Usage
 
@@ -162,21 +163,22 @@ class Ledger:
         extra_usd: Decimal = ZERO,
         likely: int = 0,
         count: Callable[[], Awaitable[int | None]] | None = None,
+        options: Mapping[str, object] = EMPTY,
     ) -> Reservation:
         """Hold the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
 
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
-        nothing is looked up. `tier` as in PriceBook.worst; `extra_usd` is what models that the provider runs inside the
-        call may cost, in USD. `count` gives a closer bound of the input, and is asked where `input_bound` would refuse
-        the call, or allow a shorter answer than an input of `likely` tokens would.
+        nothing is looked up. `tier` as in PriceBook.worst, `options` are the request's; `extra_usd` is what models that
+        the provider runs inside the call may cost, in USD. `count` gives a closer bound of the input, and is asked
+        where `input_bound` would refuse the call, or allow a shorter answer than an input of `likely` tokens would.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add(agent)
-        ask.ceiling = self.prices.ceiling(provider, model, tier=tier)
+        ask.ceiling = self.prices.ceiling(provider, model, tier=tier, hour=keeps_an_hour(options))
         if count and ask.ceiling is not None:
             output = self._output(ask, budget, input_bound)
             if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from sagent.lib.json import as_object
 from sagent.lib.money import EXACT, ZERO
 from sagent.usage import Charge, Usage
 
@@ -39,7 +40,7 @@ _MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
 _REGIONS = {"us": Decimal("1.1")}
 STANDARD = ("openai",)
 """Providers of which requests under a cap name the standard tier, as others do without being told."""
-_HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes of an hour; none of our own does
+_HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes of an hour without being told
 # By which a service tier multiplies the price of tokens where the data know nothing of it (ai.google.dev, optimization:
 # half, and "75% to 100% more", of which the dearer stands).
 _GEMINI_TIERS = {"flex": Decimal("0.5"), "priority": Decimal(2)}
@@ -67,7 +68,7 @@ class PriceBook:
         """
         self._own = {key.lower(): _read(key, row) for key, row in (overrides or {}).items()}
         self._free = free
-        self._ceilings: dict[tuple[str, str, str | None], tuple[object, Ceiling | None]] = {}
+        self._ceilings: dict[tuple[str, str, str | None, bool], tuple[object, Ceiling | None]] = {}
 
     def price(
         self, provider: str, model: str, usage: Usage, at: datetime | None = None, tier: str = ""
@@ -122,12 +123,14 @@ class PriceBook:
         ceiling = self.ceiling(provider, model, tier=tier)
         return None if ceiling is None else ceiling.cost(input_tokens, output_tokens)
 
-    def ceiling(self, provider: str, model: str, *, tier: str | None = None) -> "Ceiling | None":
-        """The bound behind `worst`, which also tells the largest output that a sum of money affords."""
+    def ceiling(self, provider: str, model: str, *, tier: str | None = None, hour: bool = False) -> "Ceiling | None":
+        """The bound behind `worst`, which also tells the largest output that a sum of money affords. With `hour` a
+        request may ask for caches that are kept so long."""
         from sagent.cost.tariff import Ceiling, scale
 
         tier = "" if tier is None and provider in STANDARD else tier
-        key = (provider, model, tier if tier is None else _tier(tier)[0])
+        hour = hour or provider in _HOUR
+        key = (provider, model, tier if tier is None else _tier(tier)[0], hour)
         now = datetime.now(UTC)
         day, ceiling = self._ceilings.get(key, (None, None))
         if day != now.date():
@@ -135,7 +138,7 @@ class PriceBook:
             tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, key[2]) if entry else None
             margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
             scaled = [scale(tariff, margin) for tariff in tariffs or ()]
-            ceiling = Ceiling(scaled, hour=provider in _HOUR) if scaled else None
+            ceiling = Ceiling(scaled, hour=hour) if scaled else None
             self._ceilings[key] = (now.date(), ceiling)
         return ceiling
 
@@ -193,6 +196,11 @@ class PriceBook:
             if entry:
                 return entry
         return None
+
+
+def keeps_an_hour(options: Mapping[str, object]) -> bool:
+    """Whether a request's options ask for caches of an hour, by Anthropic's own member."""
+    return as_object(options.get("cache_control")).get("ttl") == "1h"
 
 
 def _tier(name: str) -> tuple[str, Decimal]:

@@ -43,8 +43,9 @@ FREE: Tariff = (Band(-1, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),)
 def build_tariff(rates: Mapping[str, Steps], request: Decimal = ZERO) -> Tariff | None:
     """The tariff of these buckets, or None where the price of input or output is missing.
 
-    A bucket without a rate of its own is billed as the next wider one: a one-hour write as a write, cached tokens as
-    input, reasoning and what follows it as output. `request` is USD per call.
+    A bucket without a rate of its own is billed as the next wider one: cached tokens as input, reasoning and what
+    follows it as output; a one-hour write as twice the input where writes are dearer than it, which is Anthropic's
+    rule, else as a write. `request` is USD per call.
     """
     if "input" not in rates or "output" not in rates:
         return None
@@ -57,12 +58,14 @@ def _band(rates: Mapping[str, Steps], over: int, request: Decimal) -> Band:
         steps = next(rates[bucket] for bucket in buckets if bucket in rates)
         return [price for start, price in steps if start <= over][-1].scaleb(-6, EXACT)
 
+    write = rate("cache_write", "input")
+    hour = max(write, 2 * rate("input")) if write > rate("input") else write
     return Band(
         over,
         rate("input"),
         rate("cache_read", "input"),
-        rate("cache_write", "input"),
-        rate("cache_write_1h", "cache_write", "input"),
+        write,
+        rate("cache_write_1h") if "cache_write_1h" in rates else hour,
         rate("output"),
         rate("reasoning", "thinking", "output"),
         rate("thinking", "output"),

@@ -22,8 +22,7 @@ from sagent.usage import Charge, Sum
 
 LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
 LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
-SIDE_RETRIES = 2
-SIDE_WAIT = 15.0  # seconds; a side call that takes longer is done without
+SIDE_RETRIES, SIDE_WAIT = 2, 15.0  # times, seconds; a side call that takes longer is done without
 BYTES = 3  # of a request to a token, about
 _FAR = 1e9  # seconds that a date can be ahead
 
@@ -123,6 +122,7 @@ async def sending(
         least_output=max(LEAST_OUTPUT, least),
         extra_usd=outgoing.extra_usd,
         likely=outgoing.likely,
+        options=request.options,
         count=partial(model.count_tokens, request) if isinstance(model, Counting) else None,
     )
     with reservation:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from sagent import tools
-from sagent.agent.options import SAMPLING, output_limit
+from sagent.agent.options import CACHES, SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
 from sagent.engine.prompts import specs_of
@@ -201,7 +201,7 @@ class Rebuilder:
 
 def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
     """The options that a request had, by the names that most providers give them."""
-    found: dict[str, Json] = {}
+    found: dict[str, Json] = {CACHES: json_freeze(parameters[CACHES])} if CACHES in parameters else {}
     for name, value in {**parameters, **as_object(parameters.get("generationConfig"))}.items():
         plain = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
         if name in SAMPLING and name != "generationConfig":

@@ -1,5 +1,6 @@
 """Providers as data: one row each, from providers.toml or from a user's settings."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import cache
@@ -28,6 +29,10 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "structured": STRUCTURES,
 }
 """Members that are one of a few words."""
+_OWN_HEADERS = {
+    *("authorization", "x-api-key", "x-goog-api-key", "anthropic-version", "content-type", "content-length", "host"),
+    *("accept", "accept-encoding", "connection", "transfer-encoding"),
+}
 _SAID: Mapping[type, str] = {str: "string", bool: "true or false", int: "number", list: "list", dict: "table"}
 
 T = TypeVar("T")
@@ -55,6 +60,7 @@ class Quirks:
     images: bool = True
     stream_usage: bool = True  # stream_options.include_usage is understood
     cache_key: bool = False  # prompt_cache_key is understood
+    cache_marks: tuple[str, ...] = ()  # beginnings of ids of models that keep a prefix only where it is marked
     longest_id: int = 40  # of a tool call: OpenAI refuses longer ones
     id_length: int = 0  # of a tool call's id, which is then exactly so many letters and digits
     structured: str = ""  # what holds an answer to a schema (the model reads it in words too), one of STRUCTURES
@@ -79,6 +85,7 @@ class Row:
     default: str = ""  # the model taken when none is named
     free: bool = False  # a server of the user's own: calls cost nothing
     via: str = ""  # the cloud, known to the family's official SDK, that it is reached by
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # sent with every request
     quirks: Quirks = Quirks()
 
 
@@ -176,6 +183,7 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
     usual = {each.name: each.default for each in fields(Quirks)}
     given = {
         "efforts": _knobs(take("efforts", list[object]()), where),
+        "cache_marks": _texts(take("cache_marks", list[object]()), f"{where} cache_marks"),
         "body": JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
     }
     quirks = {member: take(member, default) for member, default in usual.items() if member not in given}
@@ -190,6 +198,7 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         default=take("default", ""),
         free=take("free", False),  # noqa: FBT003 -- a default, like the others
         via=take("via", ""),
+        headers=_headers(take("headers", dict[str, object]()), where),
         quirks=replace(Quirks(), **quirks, **given),
     )
     _check(row, where)
@@ -201,6 +210,15 @@ def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:
     if len(texts) < len(values):
         raise ConfigError(f"{where}: a list of strings is needed, not {list(values)!r}")
     return texts
+
+
+def _headers(given: Mapping[str, object], where: str) -> Mapping[str, str]:
+    for name, value in given.items():
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or name.lower() in _OWN_HEADERS:
+            raise ConfigError(f"{where} headers: {name!r} is set by sagent itself, or is no name of a header")
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+            raise ConfigError(f"{where} headers: {name} needs a text of printable ASCII")  # not shown: it may be a key
+    return {name: str(value) for name, value in given.items()}
 
 
 def _check(row: Row, where: str) -> None:

@@ -101,7 +101,7 @@ class Endpoint(ABC):
         """What every request carries. A server on this machine that wants a key takes any."""
         key = self.access.key or NO_KEY
         own = {"authorization": f"Bearer {key}"} if self.access.bearer else {self._key_header: key}
-        return {} if self.access.delegated else own
+        return {**self.row.headers, **({} if self.access.delegated else own)}
 
     def origin(self, model_id: str) -> Origin:
         return Origin(self.row.name, model_id, self.access.key, self.access.variable)

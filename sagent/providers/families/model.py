@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
+from sagent.cost.prices import keeps_an_hour
 from sagent.errors import ModelError
-from sagent.lib.json import as_int, as_object
+from sagent.lib.json import EMPTY, as_int, as_object
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
@@ -115,18 +116,22 @@ class WireModel(ABC, Generic[E_co]):
         notes: Sequence[str],
         max_output: object,
         headers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, object] = EMPTY,
     ) -> Call:
-        """A call whose body ends with these members, one of which is the output limit."""
+        """A call whose body ends with these members, one of which is the output limit. `parameters` are worth reading
+        too, and are elsewhere in it."""
         origin = self._provider.origin(self.id)
         body = self._conversation(request).write(members, self._overhead(request))
-        parameters = {name: value for name, value in members.items() if name not in self.unrecorded}
+        reader = self.reader(origin, self._provider.encodings.family)
+        reader.hourly = keeps_an_hour(request.options)
+        said = {name: value for name, value in members.items() if name not in self.unrecorded}
         accepted = {"content-type": "application/json", "accept": "text/event-stream"}
         return Call(
             url,
             {**self._provider.headers(), **accepted, **(headers or {})},
             body,
-            RequestDigest(body.sha256, body.size, self.id, frozen(parameters)),
-            self.reader(origin, self._provider.encodings.family),
+            RequestDigest(body.sha256, body.size, self.id, frozen({**said, **parameters})),
+            reader,
             origin,
             self._provider.timeouts,
             tuple(notes),

@@ -107,7 +107,7 @@ class AnthropicCLIModel:
         return talk, notes
 
     def _setup(self, request: Request) -> tuple[Setup, tuple[str, ...]]:
-        left_out = [name for name in ("tools", "betas") if name in request.options]
+        left_out = [name for name in ("tools", "betas", "cache_control") if name in request.options]
         notes = tuple(f"the option {name} cannot be given to the program `claude`: left out" for name in left_out)
         body = JsonObject({name: value for name, value in request.options.items() if name not in left_out})
         most, wanted = self.limits.max_output, request.max_output

@@ -25,6 +25,7 @@ class ReplyReader(ABC):
         self.reasoning = True  # the model reasons, or has not begun
         self.complete = False  # the reply may end here
         self.closed = False  # the reply has ended: nothing more will come that matters
+        self.hourly = False  # caches of an hour were asked for: writes of which no more is told are such
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
         self._words = self._blanks = 0  # words and white space of those

@@ -13,6 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, wire
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
 from sagent.providers.families.model import Counted, WireModel
@@ -26,7 +27,7 @@ _UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobod
 _IMAGE_TOKENS = 5_000  # an image of the largest size kept, 2576 px on the long edge, counts 4,784 (vision guide)
 _PAGE_TOKENS = 5_000  # a PDF page counts as its text, up to 3,000, and as an image (PDF guide)
 _OVERHEAD = 1_000  # the system prompt that the API adds when there are tools, and what frames messages
-_BREAKPOINT = {"type": "ephemeral"}
+_NO_MEMBERS = ("tools", "betas", "cache_control")  # options that go elsewhere
 _THOUGHT = b'{"role":"assistant","content":[{"type":"thinking"'
 _REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
 
@@ -40,6 +41,7 @@ class MessagesDialect(Dialect):
     """How turns are written for the Messages API; `family` labels private data."""
 
     family: str = "anthropic"
+    life: CacheLife = "5m"
 
     @property
     def rules(self) -> Rules:
@@ -54,7 +56,7 @@ class MessagesDialect(Dialect):
         ]
         tools += as_array(request.options.get("tools"))
         system = [{"type": "text", "text": request.system}] if request.system.strip() else []
-        return opened({"tools": _marked(tools), "system": _marked(system)}, "messages")
+        return opened({"tools": self._marked(tools), "system": self._marked(system)}, "messages")
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         return [{"role": "assistant", "content": [_said_block(part) for part in turn.parts]}]
@@ -67,11 +69,11 @@ class MessagesDialect(Dialect):
 
     def mark(self, data: bytes) -> bytes:
         """With a cache breakpoint on the last block."""
-        return data[:-3] + b',"cache_control":' + wire_bytes(_BREAKPOINT) + data[-3:]
+        return data[:-3] + b',"cache_control":' + wire_bytes(breakpoint_of(self.life)) + data[-3:]
 
-
-def _marked(blocks: Sequence[object]) -> Sequence[object]:
-    return [*blocks[:-1], {**as_object(blocks[-1]), "cache_control": _BREAKPOINT}] if blocks else blocks
+    def _marked(self, blocks: Sequence[object]) -> Sequence[object]:
+        last = ({**as_object(block), "cache_control": breakpoint_of(self.life)} for block in blocks[-1:])
+        return [*blocks[:-1], *last]
 
 
 def _said_block(part: Said) -> object:
@@ -269,7 +271,7 @@ class AnthropicModel(WireModel["Anthropic"]):
             **provider.site.members(self.id, betas),
             "max_tokens": max_tokens,
             **thought.members,
-            **{name: value for name, value in request.options.items() if name not in ("tools", "betas")},
+            **{name: value for name, value in request.options.items() if name not in _NO_MEMBERS},
         }
         if schema := self._format(request):
             form = {"type": "json_schema", "schema": schema}
@@ -281,7 +283,11 @@ class AnthropicModel(WireModel["Anthropic"]):
             (*notes, *thought.notes),
             members["max_tokens"],
             {"anthropic-beta": ",".join(betas)} if betas else None,
+            {"cache_control": request.options["cache_control"]} if cache_life(request.options) == "1h" else EMPTY,
         )
+
+    def _encodings(self, request: Request) -> EncodingCache:
+        return self._provider.hourly if cache_life(request.options) == "1h" else self._provider.encodings
 
     def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
         """What a request says of thinking, and its beta features."""
@@ -330,6 +336,7 @@ class Anthropic(Endpoint):
         self.site = _SITES.get(self.row.via, Site())
         label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"
         self.encodings = EncodingCache(MessagesDialect(label))
+        self.hourly = EncodingCache(MessagesDialect(label, "1h"))
 
     def model(self, model_id: str) -> AnthropicModel:
         return AnthropicModel(self, model_id)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
@@ -31,6 +32,7 @@ _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": 
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
 _READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+_LIVES = ("cache_creation_token_details", "cache_creation")  # what of it is kept how long: LiteLLM, Anthropic
 _MOST_CITED = 1_000  # of a kind; each is compared with all of them
 _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
@@ -142,7 +144,10 @@ class ChatReplyReader(ReplyReader):
     def charges(self) -> tuple[Charge, ...]:
         if not self._usage:
             return ()
-        return (Charge(self._origin.model, _usage(self._usage), tier_named(self._tier), self._cost),)
+        usage = _usage(self._usage)
+        if self.hourly and not usage.cache_write_1h:
+            usage = replace(usage, cache_write=0, cache_write_1h=usage.cache_write)
+        return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
 
     def _choice(self, choice: Mapping[str, object], delta: Mapping[str, object], out: list[Delta]) -> None:
         if delta:
@@ -339,13 +344,23 @@ def _usage(counts: Mapping[str, object]) -> Usage:
         prompt += heard  # Mistral counts sound apart from the prompt
     if "market_cost" in counts and reasoning > completion and total == prompt + completion:
         completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
+    read = first_count(details.get("cached_tokens"), *map(counts.get, _READ))
+    written = first_count(*map(details.get, _WRITTEN), counts.get("cache_creation_input_tokens"))
+    if max(read, written) > prompt:  # gateways that pass Anthropic's counts on: what was cached is beside the prompt
+        prompt, total = prompt + read + written, 0
     return disjoint(
         prompt,
         completion,
         total=total,
-        read=first_count(details.get("cached_tokens"), *map(counts.get, _READ)),
-        written=first_count(*map(details.get, _WRITTEN), counts.get("cache_creation_input_tokens")),
-        hour=count_of(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        read=read,
+        written=written,
+        hour=first_count(
+            *(
+                as_object(place.get(name)).get("ephemeral_1h_input_tokens")
+                for place in (details, counts)
+                for name in _LIVES
+            )
+        ),
         reasoning=reasoning,
         fees=source_fees(counts),
     )

@@ -7,9 +7,10 @@ from typing import ClassVar, assert_never
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str, json_dump
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import Request
+from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
 from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
@@ -33,17 +34,29 @@ _BLIND = (
 )
 
 
+# In these, that it takes no marks of caches, or no content in blocks where they would be.
+_UNMARKED = (
+    r"cache[_ ]?control|content\b.{0,40}(must|should) be a( valid)? string|expected a string, got"
+    r"|cannot unmarshal array"
+)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Request out
 
 
 @dataclass(frozen=True, slots=True)
 class ChatDialect(Dialect):
-    """How turns are written for one provider; `own` is what the `model` of its messages begins with."""
+    """How turns are written for one provider; `own` is what the `model` of its messages begins with.
+
+    `life` is how long caches are asked to be kept, "" for no word about them. A cache is marked on a block of content,
+    so that texts are blocks then, wherever the mark is: the bytes before it stay.
+    """
 
     family: str
     own: str
     quirks: Quirks
+    life: CacheLife = ""
 
     @property
     def rules(self) -> Rules:
@@ -59,19 +72,40 @@ class ChatDialect(Dialect):
             }
             for tool in request.tools
         ]
-        system = [{"role": "system", "content": request.system}] if request.system.strip() else ()
+        text = self._text(request.system)
+        if self.life:
+            tools = [*tools[:-1], *({**tool, "cache_control": breakpoint_of(self.life)} for tool in tools[-1:])]
+            text = [{"type": "text", "text": request.system, "cache_control": breakpoint_of(self.life)}]
+        system = [{"role": "system", "content": text}] if request.system.strip() else ()
         return opened({"tools": [*tools, *as_array(request.options.get("tools"))]}, "messages", system)
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         return [self._assistant(turn)]
 
     def shown(self, turn: UserTurn) -> Sequence[object]:
-        messages = [_tool_message(answer) for answer in turn.answers]
+        messages = [self._answer(answer) for answer in turn.answers]
         if user := self._user(turn.answers, turn.parts):
             if turn.answers and self.quirks.bridge:
                 messages.append({"role": "assistant", "content": self.quirks.bridge})
             messages.append({"role": "user", "content": user})
         return messages
+
+    def mark(self, data: bytes) -> bytes | None:
+        """With a mark on the last block, where that is a text: on others it has no place."""
+        if not self.life or not data.endswith(b'"}]}'):
+            return None
+        return data[:-3] + b',"cache_control":' + wire_bytes(breakpoint_of(self.life)) + data[-3:]
+
+    def _text(self, text: str) -> object:
+        """A content that is one text."""
+        return [{"type": "text", "text": text}] if self.life else text
+
+    def _answer(self, answer: Answered) -> Mapping[str, object]:
+        texts = [part.text for part in answer.content if isinstance(part, Text)]
+        media = len(answer.content) - len(texts)
+        text = "\n".join(texts) or f"({media} of image or document, shown in the next message)"
+        text = error_text(text) if answer.is_error else text
+        return {"role": "tool", "tool_call_id": answer.call_id, "content": self._text(text)}
 
     def media_tokens(self, part: Shown) -> int:
         sent = not isinstance(part, Text) and self._block(part)["type"] != "text"
@@ -116,7 +150,8 @@ class ChatDialect(Dialect):
                 blocks += [self._block(part) for part in media]
         blocks += [self._block(part) for part in parts]
         if all(block["type"] == "text" for block in blocks):
-            return "\n\n".join(as_str(block["text"]) for block in blocks)
+            text = "\n\n".join(as_str(block["text"]) for block in blocks)
+            return text and self._text(text)
         return blocks
 
     def _block(self, part: Shown) -> Mapping[str, object]:
@@ -138,13 +173,6 @@ def _has_media(messages: Sequence[Message]) -> bool:
     shown = (part for message in messages for part in message.parts if not isinstance(part, ToolResult))
     found = (part for message in messages for result in message.results for part in result.content)
     return any(isinstance(part, Image | Document) for parts in (shown, found) for part in parts)
-
-
-def _tool_message(answer: Answered) -> Mapping[str, object]:
-    texts = [part.text for part in answer.content if isinstance(part, Text)]
-    media = len(answer.content) - len(texts)
-    text = "\n".join(texts) or f"({media} of image or document, shown in the next message)"
-    return {"role": "tool", "tool_call_id": answer.call_id, "content": error_text(text) if answer.is_error else text}
 
 
 def _call(part: ToolCall) -> object:
@@ -180,17 +208,20 @@ class ChatModel(WireModel["ChatProvider"]):
         members |= response_format(request, quirks.structured, with_tools=quirks.structured_tools)
         if quirks.cache_key:
             members["prompt_cache_key"] = cache_key(request.conversation)
-        members |= {name: value for name, value in request.options.items() if name != "tools"}
+        life = self._provider.life_of(self.id, request)
+        ours = ("tools", "cache_control") if life else ("tools",)
+        members |= {name: value for name, value in request.options.items() if name not in ours}
         return self._call(
             request,
             f"{self._provider.url}/chat/completions",
             members,
             (*clamped, *notes, *self._provider.lessons(self.id, request)),
             members.get(quirks.max_tokens),
+            parameters={"cache_control": request.options["cache_control"]} if life == "1h" else EMPTY,
         )
 
     def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings_for(self.id)
+        return self._provider.encodings_for(self.id, request)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
         return self._provider.learn(error, self.id, request)
@@ -204,22 +235,39 @@ class ChatProvider(OpenAIEndpoint):
     def _set_up(self) -> None:
         super()._set_up()
         self.encodings = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
-        in_words = replace(self.row.quirks, images=False, documents="")
-        self._wordy = EncodingCache(ChatDialect(self.encodings.family, f"{self.name}/", in_words))
+        self._others: dict[tuple[bool, CacheLife], EncodingCache] = {}  # in words, and with marks
         self._blind: set[str] = set()  # models that refused to be shown media
+        self._unmarked: set[str] = set()  # models that refused marks
 
     def model(self, model_id: str) -> ChatModel:
         return ChatModel(self, model_id)
 
-    def encodings_for(self, model_id: str) -> EncodingCache:
+    def life_of(self, model_id: str, request: Request) -> CacheLife:
+        """How long this model's provider is asked to keep what it has read; "" where it does so unasked, or not."""
+        names = (model_id.lower(), model_id.lower().rpartition("/")[2])
+        wants = any(name.startswith(start.lower()) for start in self.row.quirks.cache_marks for name in names)
+        return cache_life(request.options) if wants and model_id not in self._unmarked else ""
+
+    def encodings_for(self, model_id: str, request: Request) -> EncodingCache:
         """Where conversations are kept as this model may be shown them."""
-        return self._wordy if model_id in self._blind else self.encodings
+        kind = model_id in self._blind, self.life_of(model_id, request)
+        if kind == (False, ""):
+            return self.encodings
+        if kind not in self._others:
+            quirks = replace(self.row.quirks, images=False, documents="") if kind[0] else self.row.quirks
+            self._others[kind] = EncodingCache(ChatDialect(self.encodings.family, f"{self.name}/", quirks, kind[1]))
+        return self._others[kind]
 
     def learn(self, error: ModelError, model_id: str, request: Request) -> bool:
-        """Whether an error says that the model cannot be shown media, so that the call may succeed without them.
+        """Whether an error says that the model cannot be shown media, or takes no marks of caches, so that the call may
+        succeed without them.
 
         Media may be in the history since another model had the conversation.
         """
+        marked = error.kind == "invalid_request" and self.life_of(model_id, request)
+        if marked and re.search(_UNMARKED, str(error.args[0]), re.IGNORECASE):
+            self._unmarked.add(model_id)
+            return True
         refused = error.kind in ("invalid_request", "not_found", "server") and re.search(
             _BLIND, str(error.args[0]), re.IGNORECASE
         )
@@ -230,9 +278,14 @@ class ChatProvider(OpenAIEndpoint):
 
     def lessons(self, model_id: str, request: Request) -> tuple[str, ...]:
         """Notes on what is left out."""
+        notes: list[str] = []
         if model_id in self._blind and _has_media(request.messages):
-            return (f"{model_id} cannot be shown images or documents: it reads in words that they were there",)
-        return ()
+            notes.append(f"{model_id} cannot be shown images or documents: it reads in words that they were there")
+        if model_id in self._unmarked:
+            notes.append(
+                f"{self.name} refuses cache_control for {model_id}: what it reads is not kept, and paid in full"
+            )
+        return tuple(notes)
 
 
 class Moonshot(ChatProvider):
