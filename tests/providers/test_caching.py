@@ -1,7 +1,8 @@
 """Caches that must be asked for: where marks go, what becomes of them at gateways, and what the bill says."""
 
 # Parts of JSON are read as what they must be; a wrong one fails the test.
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportOperatorIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 
 import json
 from decimal import Decimal
