@@ -2,6 +2,7 @@
 
 import re
 
+from sagent.providers.families.openai_models import plain_name
 from sagent.providers.rows import Row
 
 # In these words names say that a model makes or takes something else: price lists have those too.
@@ -19,7 +20,10 @@ def converses(model: str) -> bool:
 
 def sees(row: Row, model: str) -> bool | None:
     """Whether a model can be shown images; None where that is not known."""
-    name = model.lower().rpartition("/")[2]
+    able = row.able(model)
+    if able.images is not None:
+        return able.images
+    name = plain_name(able.like or model)
     match row.family:
         case "anthropic" | "google":
             return True
@@ -31,6 +35,10 @@ def sees(row: Row, model: str) -> bool | None:
 
 def reasons(row: Row, model: str) -> bool:
     """Whether it is known that a model thinks before it answers when it is asked to."""
+    able = row.able(model)
+    if able.efforts is not None:
+        return bool(able.efforts)
+    model = able.like or model
     match row.family:
         case "anthropic":
             from sagent.providers.families.anthropic.provider import think

@@ -19,6 +19,12 @@ def limits_of(provider: str, model_id: str) -> ModelLimits:
     return UNKNOWN if best is None else _table(provider)[best]
 
 
+def limits_like(model_id: str) -> ModelLimits:
+    """The sizes of a model by its name alone, whoever makes it."""
+    found = (limits_of(provider, model_id) for provider in _tables())
+    return next((limits for limits in found if limits != UNKNOWN), UNKNOWN)
+
+
 def output_limit(
     model: str, limits: ModelLimits, wanted: int | None, usual: int = USUAL_OUTPUT
 ) -> tuple[int | None, tuple[str, ...]]:
@@ -54,7 +60,12 @@ def known_models(provider: str) -> tuple[ModelInfo, ...]:
 
 
 @cache
-def _table(provider: str) -> dict[str, ModelLimits]:
+def _tables() -> Mapping[str, object]:
     data: object = json.loads(Path(__file__).with_name("limits.json").read_bytes())
-    rows = (as_array(row) for row in as_array(as_object(data).get(provider)))
+    return as_object(data)
+
+
+@cache
+def _table(provider: str) -> dict[str, ModelLimits]:
+    rows = (as_array(row) for row in as_array(_tables().get(provider)))
     return {as_str(name): ModelLimits(as_int(window) or None, as_int(output) or None) for name, window, output in rows}

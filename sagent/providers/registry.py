@@ -139,7 +139,7 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
             for start in row.models
             if wanted.startswith(start.lower())
             and ("/" in start or "/" not in wanted)
-            and (row.name in own or not (":" in wanted or _is_strange(row, at)))
+            and (row.name in own or not ((":" in wanted and ":" not in start) or _is_strange(row, at)))
         ),
         default=None,
     )

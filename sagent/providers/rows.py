@@ -48,6 +48,20 @@ class Knob:
 
 
 @dataclass(frozen=True, slots=True)
+class Abilities:
+    """What models whose ids begin with `of` can do. None is what is known by the model's name, or by that of the one it
+    is `like`; `efforts` are the levels it takes, () of one that does not reason.
+    """
+
+    of: str = ""
+    like: str = ""
+    efforts: tuple[Effort, ...] | None = None
+    images: bool | None = None
+    tools: bool | None = None
+    structured: bool | None = None  # answers are held to a schema, where the provider can do that
+
+
+@dataclass(frozen=True, slots=True)
 class Quirks:
     """How a Chat Completions provider differs from the others. The defaults are what most servers take."""
 
@@ -86,7 +100,13 @@ class Row:
     free: bool = False  # a server of the user's own: calls cost nothing
     via: str = ""  # the cloud, known to the family's official SDK, that it is reached by
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # sent with every request
+    abilities: tuple[Abilities, ...] = ()
     quirks: Quirks = Quirks()
+
+    def able(self, model: str) -> Abilities:
+        """What is said of a model, under the longest beginning of its id; nothing, where nothing is."""
+        fitting = [each for each in self.abilities if model.lower().startswith(each.of.lower())]
+        return max(fitting, key=lambda each: len(each.of), default=Abilities())
 
 
 MAKERS: Mapping[str, Row] = {
@@ -106,7 +126,7 @@ MAKERS: Mapping[str, Row] = {
         base_url="https://api.openai.com/v1",
         key="OPENAI_API_KEY",
         base="OPENAI_BASE_URL",
-        models=("gpt-", "chatgpt-", "codex-", "o1", "o3", "o4"),
+        models=("gpt-", "chatgpt-", "codex-", "ft:", "o1", "o3", "o4", "o5", "o6"),
         default="gpt-5.6-terra",
         quirks=Quirks(  # for those who reach it as openai-compatible
             max_tokens="max_completion_tokens",
@@ -199,6 +219,7 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         free=take("free", False),  # noqa: FBT003 -- a default, like the others
         via=take("via", ""),
         headers=_headers(take("headers", dict[str, object]()), where),
+        abilities=tuple(_abilities(each, where) for each in take("abilities", list[object]())),
         quirks=replace(Quirks(), **quirks, **given),
     )
     _check(row, where)
@@ -233,6 +254,23 @@ def _check(row: Row, where: str) -> None:
     if row.quirks.id_length < 0 or row.quirks.longest_id < 1:
         name = "id_length" if row.quirks.id_length < 0 else "longest_id"
         raise ConfigError(f"{where} {name}: a number of characters is needed, not {getattr(row.quirks, name)}")
+
+
+def _abilities(given: object, where: str) -> Abilities:
+    table = as_object(given)
+    names, levels = {each.name for each in fields(Abilities)}, table.get("efforts")
+    listed: tuple[Effort, ...] = tuple([level for level in EFFORTS if as_array(levels).count(level)])
+    fits = all(
+        isinstance(value, str if name in ("of", "like") else bool if name != "efforts" else list)
+        for name, value in table.items()
+    )
+    if not table or not fits or len(listed) < len(as_array(levels)) or {*table} - names:
+        raise ConfigError(
+            f'{where} abilities: each is {{ of = "prod", like = "gpt-5.6-terra" }}, or says itself what models can do: '
+            f"efforts = [...] of {', '.join(EFFORTS)}; images, tools and structured as true or false"
+        )
+    said = {name: value for name, value in table.items() if name != "efforts"}
+    return replace(Abilities(efforts=None if levels is None else listed), **said)
 
 
 def _knobs(tables: Sequence[object], where: str) -> tuple[Knob, ...]:

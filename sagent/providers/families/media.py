@@ -1,9 +1,11 @@
 """Images and documents on the wire: base64, their tokens, and the words for those that cannot be sent."""
 
 from binascii import b2a_base64
+from dataclasses import replace
+from operator import is_
 from typing import assert_never
 
-from sagent.messages import Document, Image, Text
+from sagent.messages import Document, Image, Message, Part, Text, ToolResult
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
@@ -43,6 +45,22 @@ def in_words(part: Text | Image | Document) -> str:
             return stand_in(part)
         case _:
             assert_never(part)
+
+
+def without_images(message: Message) -> Message:
+    """A message with words in the place of its images; the message itself where it has none."""
+    parts = tuple(map(_worded, message.parts))
+    return message if all(map(is_, parts, message.parts)) else replace(message, parts=parts)
+
+
+def _worded(part: Part) -> Part:
+    if isinstance(part, Image):
+        return Text(stand_in(part))
+    if isinstance(part, ToolResult) and any(isinstance(each, Image) for each in part.content):
+        return replace(
+            part, content=tuple(Text(stand_in(one)) if isinstance(one, Image) else one for one in part.content)
+        )
+    return part
 
 
 def error_text(text: str) -> str:

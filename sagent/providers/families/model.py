@@ -3,14 +3,20 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from operator import is_not
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from sagent.cost.prices import keeps_an_hour
 from sagent.errors import ModelError
 from sagent.lib.json import EMPTY, as_int, as_object
+from sagent.messages import Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
-from sagent.providers.limits import limits_of
+from sagent.providers.families.media import without_images
+from sagent.providers.families.openai_models import nearest
+from sagent.providers.limits import limits_like, limits_of
+from sagent.providers.rows import Abilities
 from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, schema_tokens
 from sagent.providers.wire.exchange import Call, Timeouts, exchange, fetch
 from sagent.providers.wire.reply import ReplyReader, count_of, frozen
@@ -18,6 +24,7 @@ from sagent.providers.wire.reply import ReplyReader, count_of, frozen
 Counted: TypeAlias = tuple[str, Mapping[str, str], Sequence[bytes], str]
 """A URL, headers beyond the provider's, a body, and the member of the answer that is the count."""
 _COUNTING = Timeouts(stall=5.0)
+_BY_NAME = Abilities()
 E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
 
 
@@ -33,7 +40,11 @@ class WireModel(ABC, Generic[E_co]):
     def __init__(self, provider: E_co, model_id: str, *, listed_as: str = "", known_as: str = "") -> None:
         self._provider = provider
         self.provider, self.id = provider.name, model_id
-        self._limits = limits_of(listed_as or provider.name, known_as or model_id)
+        self._able = able = provider.row.able(model_id)
+        self._known = able.like or model_id  # the name that tells what it can do
+        own = limits_of(listed_as or provider.name, known_as or model_id)
+        self._limits = limits_like(able.like) if able.like else own
+        self._worded: dict[int, tuple[Message, Message]] = {}  # messages that it cannot see, and what it reads instead
 
     @property
     def limits(self) -> ModelLimits:
@@ -42,11 +53,52 @@ class WireModel(ABC, Generic[E_co]):
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with images and pages of PDFs as the most they can be."""
-        return self._overhead(request) + self._conversation(request).max_input_tokens()
+        fitting, _ = self._fit(request)
+        return self._overhead(fitting) + self._conversation(fitting).max_input_tokens()
 
-    @abstractmethod
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
+        fitting, notes = self._fit(request)
+        call = self._prepare(fitting)
+        return replace(call, notes=(*notes, *call.notes)) if notes else call
+
+    @abstractmethod
+    def _prepare(self, request: Request) -> Call:
+        """The same of a request that has nothing which the model is said to lack."""
+
+    def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
+        """The request without what the model is said to lack, and notes on what that was."""
+        able, notes = self._able, list[str]()
+        if able == _BY_NAME:
+            return request, ()
+        if able.efforts is not None and request.effort is not None:
+            effort = None
+            if able.efforts:
+                effort, clamped = nearest(self.id, request.effort, able.efforts)
+                notes += clamped
+            elif request.effort != "none":
+                notes.append(f"{self.id} does not reason: effort {request.effort} was left out")
+            request = replace(request, effort=effort)
+        if able.tools is False and request.tools:
+            notes.append(f"{self.id} has no use of tools: none is offered to it")
+            request = replace(request, tools=())
+        if able.structured is False and request.output_schema is not None:
+            request = replace(request, output_schema=None)
+        if able.images is False:
+            messages = [self._in_words(message) for message in request.messages]
+            if any(map(is_not, messages, request.messages)):
+                notes.append(f"{self.id} cannot be shown images: it reads in words that they were there")
+                request = replace(request, messages=messages)
+        return request, tuple(notes)
+
+    def _in_words(self, message: Message) -> Message:
+        """A message without images, the same one each time: what was encoded goes by that."""
+        if id(message) not in self._worded:
+            worded = without_images(message)
+            if worded is message:
+                return message
+            self._worded[id(message)] = message, worded
+        return self._worded[id(message)][1]
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; once more where the provider refuses something that can be left out."""
@@ -68,7 +120,7 @@ class WireModel(ABC, Generic[E_co]):
     async def count_tokens(self, request: Request) -> int | None:
         """The provider's own count, with something on top: Anthropic calls its own an estimate, and it is asked without
         sampling, reasoning and identifiers. Where it gives none it is not asked again, unless that may pass."""
-        provider, asked = self._provider, self._counting(request) if self._provider.counts else None
+        provider, asked = self._provider, self._counting(self._fit(request)[0]) if self._provider.counts else None
         if asked is None:
             return None
         url, headers, body, name = asked

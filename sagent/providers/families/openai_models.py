@@ -1,6 +1,7 @@
 """What OpenAI's models take, whichever endpoint they are asked through: efforts, output limits, sizes of media."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 from sagent.model import EFFORTS, Effort
@@ -11,7 +12,7 @@ PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
 
 def efforts_of(model: str) -> tuple[Effort, ...]:
     """The efforts a model takes; none where it does not reason (developers.openai.com, models, as of 2026-11)."""
-    name = model.rpartition("/")[2]
+    name = plain_name(model)
     version = gpt_version(name)
     if "pro" in name.split("-"):
         return ("high",)
@@ -25,9 +26,20 @@ def efforts_of(model: str) -> tuple[Effort, ...]:
         return ("none", "low", "medium", "high")
     if version >= (5, 0) and "chat" not in name:
         return ("minimal", "low", "medium", "high")
-    if name[:2] in ("o1", "o3", "o4") or name.startswith(("codex-", "gpt-oss")):
+    if re.match(r"o\d", name) or name.startswith(("codex-", "gpt-oss")):
         return ("low", "medium", "high")
     return ()
+
+
+def plain_name(model: str) -> str:
+    """A model's own name, without a vendor's before it, and of a fine-tuned one ("ft:gpt-5.1:acme::b7") its base's."""
+    name = model.lower().rpartition("/")[2]
+    return name.split(":")[1] if name.startswith("ft:") else name
+
+
+def is_openais(model: str) -> bool:
+    """Whether a name is one that OpenAI gives: it tells what the model can do."""
+    return bool(re.match(r"gpt-|chatgpt-|codex-|o\d", plain_name(model)))
 
 
 def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:
@@ -38,7 +50,7 @@ def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Eff
 
 def gpt_version(name: str) -> tuple[int, int]:
     """(5, 6) for "gpt-5.6-terra"; (0, 0) for what is no numbered GPT."""
-    words = name.split("-")
+    words = plain_name(name).split("-")
     if words[0] != "gpt" or len(words) < 2:
         return (0, 0)
     major, _, minor = words[1].partition(".")

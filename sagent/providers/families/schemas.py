@@ -4,12 +4,13 @@ What a provider has no keyword for goes into the description, where the model re
 in any case. A schema that a provider cannot say at all is None here, and is then given to the model in words.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_dump, json_freeze_object
 from sagent.model import Request
-from sagent.providers.families.openai_models import gpt_version
+from sagent.providers.families.openai_models import gpt_version, plain_name
 
 NAME = "answer"
 """What a schema is called where a provider wants a name."""
@@ -95,13 +96,13 @@ def openai_holds(model: str) -> bool:
 
     (developers.openai.com, structured outputs, supported models, as of 2026-11)
     """
-    name = model.rpartition("/")[2].lower()
+    name = plain_name(model)
     words = set(name.split("-"))
     if words & {"audio", "realtime", "search", "transcribe", "tts", "image", "research", "instruct"}:
         return False
     if name.startswith(("gpt-4o", "codex-")):
         return name != "gpt-4o-2024-05-13"
-    if name[:2] in ("o1", "o3", "o4"):
+    if re.match(r"o\d", name):
         return not name.startswith(("o1-mini", "o1-preview"))
     return gpt_version(name) >= (4, 1)
 

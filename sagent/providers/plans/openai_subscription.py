@@ -73,11 +73,11 @@ class OpenAISubscriptionModel(ResponsesModel):
             refused.advise(f"It could not be renewed: {error.args[0]}")
             raise refused from error
 
-    def prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Call:
         """The request as it goes out. The endpoint wants instructions, and takes no output limit."""
         if not request.system.strip():
             request = replace(request, system=_INSTRUCTIONS)
-        call = super().prepare(request)
+        call = super()._prepare(request)
         session = cache_key(request.conversation)
         return replace(call, headers={**call.headers, "session-id": session, "thread-id": session})
 

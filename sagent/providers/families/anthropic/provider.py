@@ -261,9 +261,9 @@ class AnthropicModel(WireModel["Anthropic"]):
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by models from 4.5 on, where the API can express it."""
-        return self._format(request) is not None
+        return self._format(self._fit(request)[0]) is not None
 
-    def prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Call:
         provider = self._provider
         max_tokens, notes = self._max_tokens(request)
         thought, betas = self._thought(request, max_tokens)
@@ -291,7 +291,7 @@ class AnthropicModel(WireModel["Anthropic"]):
 
     def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
         """What a request says of thinking, and its beta features."""
-        thought = think(self.id, request.effort, max_tokens)
+        thought = think(self._known, request.effort, max_tokens)
         budget = "budget_tokens" in as_object(thought.members.get("thinking"))
         if budget and not _may_think(self._conversation(request)):
             thought = Thought(notes=("no thinking in this step: another model began it",))
@@ -309,7 +309,7 @@ class AnthropicModel(WireModel["Anthropic"]):
 
     def _format(self, request: Request) -> JsonObject | None:
         """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
-        if request.output_schema is None or generation(self.id)[1] < (4, 5):
+        if request.output_schema is None or generation(self._known)[1] < (4, 5):
             return None
         from sagent.providers.families.schemas import ANTHROPIC, fitted
 

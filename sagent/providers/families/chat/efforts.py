@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sagent.lib.json import EMPTY
 from sagent.model import EFFORTS, Effort
 from sagent.providers.families.openai_models import efforts_of, gpt_version, nearest
-from sagent.providers.rows import Knob, Quirks
+from sagent.providers.rows import Abilities, Knob, Quirks
 
 Members = tuple[Mapping[str, object], tuple[str, ...]]
 """Body members, and notes on what of the wish could not be met."""
@@ -17,11 +17,14 @@ _USUAL: tuple[Effort, ...] = ("low", "medium", "high")
 _BUDGETS = dict(zip(EFFORTS[1:], (1_024, 4_096, 10_000, 20_000, 32_000, 38_000), strict=True))
 
 
-def effort_members(model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool) -> Members:
+def effort_members(
+    model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool, able: Abilities | None = None
+) -> Members:
     """The body members that say an effort in a provider's way, and notes on what could not be said."""
-    knob = knob_of(model, quirks)
+    name = able.like if able and able.like else model
+    knob = _with_levels(knob_of(name, quirks), able.efforts if able else None)
     if knob.style == "openai":
-        return _openai(model, effort, with_tools=with_tools)
+        return _openai(name, effort, with_tools=with_tools)
     if effort is None:
         return EMPTY, ()
     thinks = effort != "none"
@@ -55,6 +58,13 @@ def knob_of(model: str, quirks: Quirks) -> Knob:
     names = (model.lower(), model.lower().rpartition("/")[2])
     fitting = [knob for knob in quirks.efforts if any(name.startswith(knob.of.lower()) for name in names)]
     return max(fitting, key=lambda knob: len(knob.of), default=Knob("", quirks.effort))
+
+
+def _with_levels(knob: Knob, levels: tuple[Effort, ...] | None) -> Knob:
+    """The knob of a model whose levels a person has told: one that has levels, whatever is known of others."""
+    if not levels:
+        return knob
+    return Knob(knob.of, knob.style if knob.style in ("reasoning", "thinking", "template") else "level", levels)
 
 
 def _level(model: str, effort: Effort, knob: Knob) -> Members:

@@ -195,9 +195,9 @@ class ChatModel(WireModel["ChatProvider"]):
     overhead, reader = _OVERHEAD, ChatReplyReader
     unrecorded = ("model", "stream", "stream_options")
 
-    def prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Call:
         quirks = self._provider.row.quirks
-        effort, notes = effort_members(self.id, quirks, request.effort, with_tools=bool(request.tools))
+        effort, notes = effort_members(self.id, quirks, request.effort, with_tools=bool(request.tools), able=self._able)
         members: dict[str, object] = {"model": self.id, "stream": True}
         if quirks.stream_usage:
             members["stream_options"] = {"include_usage": True}
@@ -205,7 +205,8 @@ class ChatModel(WireModel["ChatProvider"]):
         if limit:
             members[quirks.max_tokens] = limit
         members |= {**effort, **quirks.body}
-        members |= response_format(request, quirks.structured, with_tools=quirks.structured_tools)
+        held = quirks.structured or ("json_schema" if self._able.structured else "")
+        members |= response_format(request, held, with_tools=quirks.structured_tools)
         if quirks.cache_key:
             members["prompt_cache_key"] = cache_key(request.conversation)
         life = self._provider.life_of(self.id, request)

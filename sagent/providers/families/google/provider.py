@@ -227,15 +227,15 @@ class GoogleModel(WireModel["Google"]):
 
     def __init__(self, provider: "Google", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="google")
-        self._cache = provider.encodings if recent(model_id) else provider.older_encodings
+        self._cache = provider.encodings if recent(self._known) else provider.older_encodings
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by Gemini from 2.5 on, together with tools from 3 on."""
-        return self._format(request) is not None
+        return self._format(self._fit(request)[0]) is not None
 
-    def prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Call:
         limit, clamped = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
-        thinking, notes = think(self.id, request.effort)
+        thinking, notes = think(self._known, request.effort)
         generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
         if thinking:
             generated["thinkingConfig"] = thinking
@@ -270,7 +270,7 @@ class GoogleModel(WireModel["Google"]):
             return None
         from sagent.providers.families.schemas import GOOGLE, fitted
 
-        kind, version = generation(self.id)
+        kind, version = generation(self._known)
         tools = bool(request.tools or request.options.get("tools"))
         held = kind in ("pro", "flash", "flash-lite") and version >= ((3, 0) if tools else (2, 5))
         return fitted(request.output_schema, GOOGLE) if held and not speaks(self.id, version) else None

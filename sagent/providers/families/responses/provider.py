@@ -10,11 +10,18 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Request
+from sagent.model import Effort, Request
 from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
 from sagent.providers.families.model import Counted, WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
-from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
+from sagent.providers.families.openai_models import (
+    IMAGE_TOKENS,
+    PAGE_TOKENS,
+    cache_key,
+    efforts_of,
+    is_openais,
+    nearest,
+)
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
 from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
@@ -207,9 +214,9 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by OpenAI's models from GPT-4o on, where strict mode can say it."""
-        return self._format(request) is not None
+        return self._format(self._fit(request)[0]) is not None
 
-    def prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Call:
         provider = self._provider
         limit, clamped = self._limit(request)
         thinking, notes = self._reasoning(request)
@@ -240,7 +247,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         return f"{self._provider.url}/responses/input_tokens", {}, body.parts, "input_tokens"
 
     def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings_for(self.id, request)
+        return self._provider.encodings_for(request, reasons=bool(self._efforts))
 
     def _heard(self) -> None:
         self._provider.proven = True
@@ -255,7 +262,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
         """What `text.format` is to be."""
-        if request.output_schema is None or not openai_holds(self.id):
+        if request.output_schema is None or not (self._able.structured or openai_holds(self._known)):
             return None
         form = openai_form(request.output_schema, CHAT if self._provider.row.via else OPENAI)
         return {"type": "json_schema", **form} if form else None
@@ -266,13 +273,21 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
             return _LEAST_OUTPUT, (f"the least output that can be asked for is {_LEAST_OUTPUT} tokens, not {limit}",)
         return limit, notes
 
+    @property
+    def _efforts(self) -> Sequence[Effort]:
+        """The efforts it takes; none where it does not reason."""
+        return efforts_of(self._known) if self._able.efforts is None else self._able.efforts
+
     def _reasoning(self, request: Request) -> tuple[Mapping[str, object], tuple[str, ...]]:
         """The members about reasoning, which only models that reason accept."""
-        accepted = efforts_of(self.id)
-        effort = request.effort
+        accepted, effort = self._efforts, request.effort
         if not accepted:
-            wanted = effort not in (None, "none")
-            return EMPTY, (f"{self.id} does not reason: effort {effort} was left out",) if wanted else ()
+            if effort in (None, "none"):
+                return EMPTY, ()
+            if is_openais(self._known):
+                return EMPTY, (f"{self.id} does not reason: effort {effort} was left out",)
+            told = f"if it does, say so in [providers.{self.provider}] abilities"
+            return EMPTY, (f"effort {effort} was left out: it is not known whether {self.id} reasons; {told}",)
         members: dict[str, object] = {}
         notes: tuple[str, ...] = ()
         if effort is not None:
@@ -299,11 +314,11 @@ class ResponsesProvider(OpenAIEndpoint):
     def model(self, model_id: str) -> ResponsesModel:
         return ResponsesModel(self, model_id)
 
-    def encodings_for(self, model_id: str, request: Request) -> EncodingCache:
-        """Where the request's conversation is kept as this model may be shown it."""
+    def encodings_for(self, request: Request, *, reasons: bool) -> EncodingCache:
+        """Where the request's conversation is kept as a model may be shown it."""
         if request.conversation in self._strangers:
             return self._bare
-        return self.encodings if efforts_of(model_id) else self._unreasoned
+        return self.encodings if reasons else self._unreasoned
 
     def learn(self, error: ModelError, request: Request) -> bool:
         """Whether an error names something that can be left out, so that the call may succeed when made again.
