@@ -7,6 +7,7 @@ A Python block is a file of its own, as an example is; `tests/snippets.py` check
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from sagent.testing.server import FakeProviderServer, Received, Step, Turn
+from tests.forks import Forks
 from tests.snippets import EXAMPLES, PAGES, ROOT, Snippet, snippets
 
+SHELLS = re.compile(r"[][|&;<>$`*?\\(){}~!]")  # what means something to a shell
 RUNNABLE = {"python", "sh", "toml", "json", "text"}
 
 
@@ -51,7 +54,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page(page: Path, place: dict[str, str], tmp_path: Path) -> None:
+def test_page(page: Path, place: dict[str, str], tmp_path: Path, forks: Forks) -> None:
     """Every block, in order."""
     for snippet in snippets(page):
         where = f"{page.name}:{snippet.line}"
@@ -61,9 +64,9 @@ def test_page(page: Path, place: dict[str, str], tmp_path: Path) -> None:
                 run_python(snippet, where, place, tmp_path)
             case "sh":
                 for command, code in commands(snippet.text):
-                    run_shell(command, code, where, place)
+                    run_shell(command, code, where, place, forks)
             case "toml":
-                check_config(snippet.text, where, tmp_path)
+                check_config(snippet.text, where, place, tmp_path, forks)
             case "json":
                 json.loads(snippet.text)
             case _:
@@ -96,31 +99,31 @@ def commands(block: str) -> Iterator[tuple[str, int]]:
         waiting, end = "", ""
 
 
-def run_shell(command: str, code: int, where: str, environment: dict[str, str]) -> None:
-    """One command. That `make` has its targets is checked; what they run, other tests and CI run."""
+def run_shell(command: str, code: int, where: str, environment: dict[str, str], forks: Forks) -> None:
+    """One command. That `make` has its targets is checked; what they run, other tests and CI run. What a shell would
+    only start is run without one."""
     command = re.sub(r"^make ", f"make -n -C '{ROOT}' ", command)
     if re.match(r"(pipx|uv) ", command):
         return  # tests/test_packaging.py builds and installs the wheel
-    done = subprocess.run(
-        ["bash", "-e", "-c", command],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, f"{where}: {command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    if command.startswith("sagent ") and not SHELLS.search(command):
+        words = shlex.split(command, comments=True)[1:]
+        done = forks.run(*words, cwd=Path.cwd(), environment={**environment, "PYTHONPATH": str(ROOT)})
+    else:
+        line = ["bash", "-e", "-c", command]
+        done = subprocess.run(line, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    said = f"{done.stdout.decode()[-2000:]}\n{done.stderr.decode()[-2000:]}"
+    assert done.returncode == code, f"{where}: {command}\n{said}"
 
 
-def check_config(text: str, where: str, tmp_path: Path) -> None:
+def check_config(text: str, where: str, environment: dict[str, str], tmp_path: Path, forks: Forks) -> None:
     """A TOML block is a user's config file and is accepted without a warning."""
     tomllib.loads(text)
     path = tmp_path / "documented.toml"
     path.write_text(text)
-    environment = {**os.environ, "SAGENT_CONFIG": str(path), "ACME_KEY": "k"}
-    done = subprocess.run(["sagent", "config", "show"], env=environment, capture_output=True, text=True, check=False)
+    environment = {**environment, "SAGENT_CONFIG": str(path), "ACME_KEY": "k", "PYTHONPATH": str(ROOT)}
+    done = forks.run("config", "show", cwd=tmp_path, environment=environment)
     assert done.returncode == 0, f"{where}: {done.stderr}"
-    assert "warning" not in done.stderr, f"{where}: {done.stderr}"
+    assert b"warning" not in done.stderr, f"{where}: {done.stderr}"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
