@@ -71,7 +71,9 @@ class Choice:
             self.listings = Listings(self.settings.state_dir / "listings.json")
 
     def resolve(self, name: str) -> Model:
-        """A model by "provider/id" or "id". Raises UsageError, for a provider that is not allowed too."""
+        """A model by "provider/id" or "id", or by a short name for it. Raises UsageError, for a provider that is not
+        allowed too."""
+        name = self.spelled_out(name, elsewhere=bool(self.home[1]))
         provider, model_id = split_model(name, None, self.rows, self.home[1])
         if provider is None and self.home[1] and row_called(name, self.rows) is None:
             provider = self.home[0]  # the server that was named has others too
@@ -79,9 +81,22 @@ class Choice:
             raise UsageError(_unresolved(name, self.rows))
         return self.provider(provider).model(model_id)
 
+    def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
+        """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
+        person's own (`elsewhere`) only their own are short: a server may have a model of its own called so."""
+        from sagent.app.aliases import newest, own_alias, shipped
+
+        name = own_alias(name, self.settings.aliases)
+        if elsewhere or name.lower() not in shipped():
+            return name
+        prices = PriceBook(self.settings.prices, free=self.free())
+        full = newest(name, prices, (at,) if at else tuple(self.with_keys()))
+        return full if full and at in (None, full.partition("/")[0]) else name
+
     def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
         """The same at an address of its own, with a key of its own; without a provider it is one that speaks the
         protocol nearly every server does."""
+        name = self.spelled_out(name, elsewhere=base_url is not None)
         provider, model_id = split_model(name, None, self.rows, base_url or "")
         return self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id)
 
@@ -256,6 +271,7 @@ def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: st
 def _named(choice: Choice, name: str) -> Model:
     settings = choice.settings
     asked = settings.provider and row_named(settings.provider, choice.rows).name
+    name = choice.spelled_out(name, at=asked or None, elsewhere=bool(settings.base_url))
     provider, model_id = split_model(name, asked, choice.rows, settings.base_url or "")
     if provider is None and settings.base_url:
         provider = "openai-compatible"  # the protocol nearly every server speaks

@@ -490,12 +490,15 @@ class _SettingsBuilder:
         return None
 
     def _take_table(self, file: File, key: str, value: object) -> None:
-        from sagent.config.tables import READERS
+        from sagent.config.tables import READERS, read_aliases
 
         rows = file.table((key,), value)
+        self.origins[key] = str(file.path)
+        if key == "aliases":
+            self.values[key] = read_aliases(file, rows)
+            return
         tables = {name: self._filled(file, (key, name), file.table((key, name), row)) for name, row in rows.items()}
         self.values[key] = READERS[key](file, tables, PathBase(file.path.parent, self.home))
-        self.origins[key] = str(file.path)
 
 
 def _height(origin: str) -> int:

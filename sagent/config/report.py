@@ -47,6 +47,8 @@ def _rows(settings: Settings) -> Iterator[Row]:
             if key not in ("base_url", "family", "api_key"):
                 value: object = getattr(provider.row if hasattr(provider.row, key) else provider.row.quirks, key)
                 yield Row(f"providers.{name}.{key}", _text(value), origin)
+    for name, model in settings.aliases.items():
+        yield Row(f"aliases.{name}", model, settings.origins.get("aliases", "default"))
     for name, prices in settings.prices.items():
         for key, value in prices.items():
             yield Row(f'prices."{name}".{key}', _text(value), settings.origins.get("prices", "default"))

@@ -143,6 +143,7 @@ class Settings:
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
     mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])  # of models
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
     project_file: Path | None = None

@@ -110,6 +110,23 @@ def read_prices(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[s
     return table
 
 
+def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
+    """`[aliases]`: short names of models, by themselves in lower case. Raises ConfigError with file and line."""
+    for name, model in table.items():
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+            raise file.error(("aliases", name), f"{name!r} is no short name: use letters, digits, _ . and -")
+        if not isinstance(model, str) or not model.strip():
+            raise file.error(("aliases", name), f'aliases.{name}: give a model, as in "anthropic/claude-sonnet-5-5"')
+    found = {name.lower(): str(model).strip() for name, model in table.items()}
+    for name in found:
+        at, seen = name, set[str]()
+        while (at := found.get(at.lower(), "").lower()) in found:
+            if at in seen:
+                raise file.error(("aliases", name), f"aliases.{name} leads back to itself: name a model")
+            seen.add(at)
+    return found
+
+
 _MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs")
 
 

@@ -51,8 +51,7 @@ async def test_a_model_of_an_unknown_provider_says_how_to_name_it(tmp_path: Path
         ("together_ai/x", "Did you mean together?"),
         ("openai:gpt-9", "say openai/gpt-9."),
         ("qwen9:8b", "as in ollama/qwen9:8b."),
-        ("sonnet", "as in anthropic/claude-sonnet-"),
-        ("gemini", "as in google/gemini-"),
+        ("terra", "as in openai/gpt-"),
         ("anthropic", "say anthropic/MODEL"),
     ],
 )

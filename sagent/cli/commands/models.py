@@ -67,7 +67,11 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
             sizes = str(window or "-"), str(limits.max_output or "-")
             able = _abilities(row_named(provider, rows), model)
             listed.append((f"{provider}/{model}", *sizes, *map(_price, usd), able))
-    write(sys.stdout, [Table(tuple(listed), TITLES, right=(1, 2, 3, 4))])
+    short = _short_names(settings) if which == "usual" else ()
+    write(
+        sys.stdout,
+        [Table(tuple(listed), TITLES, right=(1, 2, 3, 4)), *([Table(short, ("short", "is"))] if short else [])],
+    )
     if listed and sys.stderr.isatty():
         if which == "usual":
             sys.stderr.write("sagent: more of one with sagent models PROVIDER, everything with --all\n")
@@ -77,6 +81,15 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
         name = names[0]
         sys.stderr.write(f"sagent: no model of {name} is known here: sagent models {name} --check asks for them\n")
     return 0
+
+
+def _short_names(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Short names and the models they stand for, the person's own first."""
+    from sagent.app.aliases import shipped
+    from sagent.app.models import Choice
+
+    choice = Choice(settings)
+    return tuple((name, choice.spelled_out(name)) for name in dict.fromkeys((*settings.aliases, *shipped())))
 
 
 def _shown_of(row: Row, priced: Mapping[str, object], which: Literal["all", "named", "usual"]) -> Sequence[str]:

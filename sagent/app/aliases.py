@@ -1,0 +1,52 @@
+"""Short names of models ("sonnet"), shipped in aliases.toml and of the person's own; full ones are used and logged."""
+
+import re
+from collections.abc import Container, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagent.cost.prices import PriceBook
+
+_VERSION = r"(\d{1,2}(?:[.-]\d{1,2})*)"
+
+
+@cache
+def shipped() -> Mapping[str, str]:
+    """The families by their short names, as aliases.toml has them."""
+    import tomllib
+
+    return tomllib.loads(files("sagent.providers").joinpath("aliases.toml").read_text("utf-8"))
+
+
+def own_alias(name: str, own: Mapping[str, str]) -> str:
+    """What a name stands for by the person's own aliases, one of which may name another; the name itself otherwise."""
+    seen: set[str] = set()
+    while (word := name.lower()) in own and word not in seen:
+        seen.add(word)
+        name = own[word]
+    return name
+
+
+def newest(name: str, prices: "PriceBook", usable: Container[str]) -> str:
+    """What a shipped short name stands for, as "provider/model"; "" for any other name.
+
+    `usable` are the providers there is a key for; without one it is the first that knows such a model.
+    """
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for pattern in shipped().get(name.lower(), "").split():
+        provider, _, model = pattern.partition("/")
+        fits = re.compile(re.escape(model).replace(r"\*", _VERSION), re.IGNORECASE).fullmatch
+        for row in prices.known_models(provider):
+            if match := fits(row.id):
+                each = _version(match[1]), f"{provider}/{row.id}"
+                found[provider] = max(found.get(provider, each), each)
+    best = next((each for provider, each in found.items() if provider in usable), None)
+    return (best or next(iter(found.values()), ((), "")))[1]
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """(5, 5) for "5-5" and "5.5"; 4.20 is before 4.3."""
+    first, *rest = re.split("[.-]", text)
+    return (int(first), *(int(part.rstrip("0") or "0") for part in rest))
