@@ -16,7 +16,8 @@ class Access:
     """An endpoint and a key. `variable` is where the key comes from, for messages. The key is never shown.
 
     A `delegated` access is the SDK's own affair: it finds the login and, where `base_url` is empty, the address. The
-    key is then only one it may use (`given` by the caller) or find by itself.
+    key is then only one it may use (`given` by the caller) or find by itself. `others` take over from a key that has
+    reached its limit.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Access:
     bearer: bool = True
     delegated: bool = False
     given: bool = False
+    others: tuple[str, ...] = field(default=(), repr=False)
 
 
 def first_set(names: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
@@ -42,11 +44,13 @@ def either(*names: str) -> str:
 
 
 def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", bearer: bool = True) -> Access:
-    """An access with a key given. Raises UsageError for a key or an address that cannot be used."""
-    key, base_url = key.strip(), check_url(name, base_url)
-    if not key.isascii() or not key.isprintable() or " " in key:
+    """An access with a key given, or several with commas between them. Raises UsageError for a key or an address that
+    cannot be used."""
+    base_url = check_url(name, base_url)
+    first, *others = dict.fromkeys(filter(None, map(str.strip, key.split(",")))) or ("",)
+    if any(not each.isascii() or not each.isprintable() or " " in each for each in (first, *others)):
         raise UsageError(f"{variable or 'The key'} for {name} holds characters that no key has; set it again.")
-    return Access(name, base_url, key, variable, bearer)
+    return Access(name, base_url, first, variable, bearer, others=tuple(others))
 
 
 def check_url(name: str, base_url: str) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
 from sagent.providers.access import NO_KEY, Access, access_from_key, check_url, either, first_set, loopback
+from sagent.providers.keys import Keys
 from sagent.providers.rows import Row, built_in_row
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import EncodingCache
@@ -44,6 +45,7 @@ class Endpoint(ABC):
     ) -> None:
         self.row = row
         self.access = access
+        self.keys = Keys((access.key, *access.others), access.variable)
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
         self._set_up()
@@ -99,12 +101,12 @@ class Endpoint(ABC):
 
     def headers(self) -> dict[str, str]:
         """What every request carries. A server on this machine that wants a key takes any."""
-        key = self.access.key or NO_KEY
+        key = self.keys.current or NO_KEY
         own = {"authorization": f"Bearer {key}"} if self.access.bearer else {self._key_header: key}
         return {**self.row.headers, **({} if self.access.delegated else own)}
 
     def origin(self, model_id: str) -> Origin:
-        return Origin(self.row.name, model_id, self.access.key, self.access.variable)
+        return Origin(self.row.name, model_id, self.keys.current, self.keys.variable)
 
     async def aclose(self) -> None:
         await self.transport.aclose()
@@ -129,6 +131,10 @@ def read_access(
         raise UsageError(f"{row.name} has no login but its key: give the key, or set {either(row.key)}.")
     if row.via or auth == "credentials":
         found, value = first_set(row.key, environ)
+        if row.via and "," in (key or value):
+            raise UsageError(
+                f"{row.name} is reached by its SDK, with one key: {source or either(row.key)} holds several."
+            )
         url = base_url or ("" if row.via else first_set(row.base, environ)[1])
         url = url and check_url(row.name, url)
         return Access(row.name, url, key or value, found, delegated=True, given=key is not None)

@@ -59,7 +59,7 @@ class WireModel(ABC, Generic[E_co]):
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
         fitting, notes = self._fit(request)
-        call = self._prepare(fitting)
+        call, notes = self._prepare(fitting), (*self._provider.keys.notes(), *notes)
         return replace(call, notes=(*notes, *call.notes)) if notes else call
 
     @abstractmethod
@@ -101,9 +101,11 @@ class WireModel(ABC, Generic[E_co]):
         return self._worded[id(message)][1]
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call; once more where the provider refuses something that can be left out."""
+        """Make the call; once more where the provider refuses something that can be left out, or has another key."""
+        keys = self._provider.keys
+        others = keys.others
         while True:
-            heard = False
+            heard, key = False, keys.current
             try:
                 async with aclosing(exchange(self._provider.transport, lambda: self.prepare(request))) as items:
                     async for item in items:
@@ -112,7 +114,11 @@ class WireModel(ABC, Generic[E_co]):
                             self._heard()
                         yield item
             except ModelError as error:
-                if heard or error.sent or not self._learn(error, request):
+                if heard or error.sent:
+                    raise
+                if keys.pass_on(key, error) and others:
+                    others -= 1
+                elif not self._learn(error, request):
                     raise
             else:
                 return

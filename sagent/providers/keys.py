@@ -1,0 +1,57 @@
+"""Several keys of one provider: one is used until it is refused for what it has used up, then the next."""
+
+import time
+from collections.abc import Sequence
+
+from sagent.errors import ModelError
+
+_REST = 60.0  # seconds that a key is left alone whose provider does not say when it may be used again
+_SPENT = 3_600.0  # the same of one without credit, which somebody may add
+
+
+class Keys:
+    """The keys of an access. The one in use stays so while it is taken: a provider's cache is its account's."""
+
+    def __init__(self, keys: Sequence[str], variable: str) -> None:
+        self._keys = tuple(keys) or ("",)
+        self._variable = variable
+        self._rests = [0.0] * len(self._keys)  # until when each is left alone, on the monotonic clock
+        self._at = 0
+        self._why = ""
+
+    @property
+    def current(self) -> str:
+        return self._keys[self._at]
+
+    @property
+    def others(self) -> int:
+        """How many there are besides the one in use."""
+        return len(self._keys) - 1
+
+    @property
+    def variable(self) -> str:
+        """Where the one in use comes from, for messages."""
+        place = f"key {self._at + 1} of {len(self._keys)}"
+        return f"{self._variable} ({place})" if len(self._keys) > 1 else self._variable
+
+    def pass_on(self, refused: str, error: ModelError) -> bool:
+        """Whether another key may be taken now for what one was refused: then it is the one in use.
+
+        Where all rest it is the one that rests no more the soonest, and the error holds.
+        """
+        if not self.others or error.kind not in ("rate_limit", "payment"):
+            return False
+        if refused != self.current:  # another call was refused before this one
+            return True
+        now = time.monotonic()
+        rest = _SPENT if error.kind == "payment" else error.retry_after or _REST
+        self._rests[self._at], refused_at = now + rest, self._at
+        following = [*range(self._at + 1, len(self._keys)), *range(self._at + 1)]
+        self._at = min(following, key=lambda at: max(self._rests[at], now))
+        what = "has no credit" if error.kind == "payment" else "has reached its limit"
+        self._why = f"key {refused_at + 1} of {len(self._keys)} of {self._variable or 'the provider'} {what}"
+        return self._rests[self._at] <= now
+
+    def notes(self) -> tuple[str, ...]:
+        """That another key is used than the first, and why."""
+        return (f"{self._why}: key {self._at + 1} is used",) if self._at and self._why else ()
