@@ -47,7 +47,8 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
     """An access with a key given, or several with commas between them. Raises UsageError for a key or an address that
     cannot be used."""
     base_url = check_url(name, base_url)
-    first, *others = dict.fromkeys(filter(None, map(str.strip, key.split(",")))) or ("",)
+    found = [each.strip() for each in key.split(",") if each.strip()]
+    first, *others = list(dict.fromkeys(found)) or [""]
     if any(not each.isascii() or not each.isprintable() or " " in each for each in (first, *others)):
         raise UsageError(f"{variable or 'The key'} for {name} holds characters that no key has; set it again.")
     return Access(name, base_url, first, variable, bearer, others=tuple(others))
