@@ -3,8 +3,10 @@
 import re
 from collections.abc import Container, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sagent.providers import rows
 
 if TYPE_CHECKING:
     from sagent.cost.prices import PriceBook
@@ -17,7 +19,8 @@ def shipped() -> Mapping[str, str]:
     """The families by their short names, as aliases.toml has them."""
     import tomllib
 
-    return tomllib.loads(files("sagent.providers").joinpath("aliases.toml").read_text("utf-8"))
+    with Path(rows.__file__).with_name("aliases.toml").open("rb") as file:
+        return tomllib.load(file)
 
 
 def own_alias(name: str, own: Mapping[str, str]) -> str:

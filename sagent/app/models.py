@@ -84,9 +84,12 @@ class Choice:
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
         """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
         person's own (`elsewhere`) only their own are short: a server may have a model of its own called so."""
+        own = self.settings.aliases
+        if not (name.isalpha() or own):  # as most are: what follows is not even imported
+            return name
         from sagent.app.aliases import newest, own_alias, shipped
 
-        name = own_alias(name, self.settings.aliases)
+        name = own_alias(name, own)
         if elsewhere or name.lower() not in shipped():
             return name
         prices = PriceBook(self.settings.prices, free=self.free())

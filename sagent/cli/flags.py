@@ -219,6 +219,8 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
     as_json = "the same as --output-format json"
     group.add_argument("--json", dest="output_format", action="store_const", const="json", help=as_json)
+    schema = "a JSON Schema that the answer is to conform to; 6 if it does not"
+    group.add_argument("--output-schema", metavar="FILE", help=schema)
     group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")
     group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
 
 T = TypeVar("T")
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT, EXIT_CUT = 0, 1, 2, 3, 4, 5
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT, EXIT_CUT, EXIT_UNFIT = 0, 1, 2, 3, 4, 5, 6
 EXIT_BY_KIND = {
     "usage": EXIT_USAGE,
     "config": EXIT_USAGE,
@@ -33,6 +33,7 @@ EXIT_BY_KIND = {
     "max_tool_call_rounds": EXIT_LIMIT,
     "max_exchanges": EXIT_LIMIT,
     "max_tokens": EXIT_CUT,
+    "invalid_output": EXIT_UNFIT,
 }
 FIRST_BYTE = 3.0  # seconds to wait for piped input when there is a prompt as well: the pipe may be nobody's
 
@@ -140,7 +141,7 @@ async def _answer_all(
 ) -> int:
     from sagent.app import open_agent
 
-    worst, over = EXIT_DONE, False
+    worst, over, schema = EXIT_DONE, False, _schema_of(settings)
 
     def emit(event: Event) -> None:
         if not over:  # what ends when the session is closed is no news after the result
@@ -153,7 +154,7 @@ async def _answer_all(
                 text = await carry_out(said.text, settings, agent)
                 if not text and not said.parts:
                     continue
-                result = await _answer(agent, user(text, *said.parts))
+                result = await _answer(agent, user(text, *said.parts), schema)
                 renderer.on_result(result)
                 worst = worst or exit_code(result, interrupter.received)
                 if interrupter.is_stopped:
@@ -186,9 +187,22 @@ async def carry_out(text: str, settings: "Settings", agent: Agent) -> str:
     return rest
 
 
-async def _answer(agent: Agent, message: Message) -> Result:
+def _schema_of(settings: "Settings") -> Mapping[str, object] | None:
+    """What answers are to conform to. Raises UsageError."""
+    if settings.output_schema is None:
+        return None
+    from sagent.cli.answer_schema import read_schema
+
+    return read_schema(settings.output_schema)
+
+
+async def _answer(agent: Agent, message: Message, schema: Mapping[str, object] | None) -> Result:
     try:
-        return await agent.run(message)
+        if schema is None:
+            return await agent.run(message)
+        from sagent.cli.answer_schema import with_data
+
+        return with_data(await agent.run(message, output=schema))
     except SagentError as error:
         try:
             return await agent.wait()

@@ -57,7 +57,8 @@ def _dispatch(argv: list[str]) -> int:
         return command(argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
-    printed = flags.pop("print", False) or "input_format" in flags or flags.get("output_format", "text") != "text"
+    printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
+    printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
         return _talk(flags)
     _neutralize()

@@ -129,6 +129,7 @@ class Settings:
     ephemeral: bool = _setting(False, values.switch)  # noqa: FBT003 -- as above
     output_format: Literal["text", "json", "stream-json"] = _setting("text", choice("text", "json", "stream-json"))
     input_format: Literal["text", "stream-json"] = _setting("text", choice("text", "stream-json"))
+    output_schema: Path | None = _setting(None, values.path_of)  # a JSON Schema that answers are to conform to
     theme: Literal["auto", "dark", "light", "plain"] = _setting("auto", choice("auto", "dark", "light", "plain"))
     editing_mode: Literal["emacs", "vi"] = _setting("emacs", choice("emacs", "vi"))
     notify: Literal["bell", "osc9", "off"] = _setting("bell", choice("bell", "osc9", "off"))  # when long work ends

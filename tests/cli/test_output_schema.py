@@ -1,0 +1,101 @@
+"""--output-schema: an answer that conforms to a JSON Schema, or an exit code that says it does not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sagent.cli.answer_schema import read_schema
+from sagent.errors import UsageError
+from sagent.testing.script import Call, Turn
+from tests.cli.program import Shell
+
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "size": {"type": "integer", "minimum": 1}},
+    "required": ["name", "size"],
+    "additionalProperties": False,
+}
+FITS, MISFIT = '{"name": "röd", "size": 3}', '{"name": "x", "size": 0}'
+
+
+def schema_file(shell: Shell, schema: object = SCHEMA) -> str:
+    (shell.cwd / "schema.json").write_text(schema if isinstance(schema, str) else json.dumps(schema))
+    return "schema.json"
+
+
+def test_the_data_are_in_the_json_result_and_alone_in_the_text(shell: Shell) -> None:
+    shell.serve([Turn(text=f"Here it is:\n```json\n{FITS}\n```")] * 2)
+    done = shell.run("what is it?", "--json", "--output-schema", schema_file(shell))
+    assert done.code == 0
+    assert done.json["data"] == {"name": "röd", "size": 3}
+    assert json.loads(str(done.json["result"])) == done.json["data"]
+    text = shell.run("what is it?", "--output-schema", "schema.json")
+    assert (text.code, text.out) == (0, FITS + "\n")
+
+
+def test_the_provider_is_told_the_schema_and_tools_may_be_used_before(shell: Shell) -> None:
+    server = shell.serve([Turn(calls=(Call("Glob", {"pattern": "*"}),)), Turn(text=FITS)])
+    done = shell.run("what is it?", "--json", "--output-schema", schema_file(shell))
+    assert done.json["data"] == {"name": "röd", "size": 3}
+    assert [json.dumps(sent.json).count('"json_schema"') for sent in server.requests] == [1, 1]
+
+
+def test_one_that_does_not_conform_may_be_mended_once(shell: Shell) -> None:
+    server = shell.serve([Turn(text=MISFIT), Turn(text=FITS)])
+    assert shell.run("what?", "--output-schema", schema_file(shell)).out == FITS + "\n"
+    assert "size must be at least 1" in json.dumps(server.requests[1].json)
+
+
+@pytest.mark.parametrize("wrong", [MISFIT, "I cannot say.", '{"name": "x"}', '{"name": "x", "size": 1, "y": 2}', "[]"])
+def test_else_the_exit_code_says_so(wrong: str, shell: Shell) -> None:
+    shell.serve([Turn(text=wrong)] * 2)
+    done = shell.run("what?", "--json", "--output-schema", schema_file(shell))
+    assert done.code == 6
+    assert '"kind":"invalid_output"' in done.out.replace(" ", "")
+    assert "data" not in done.json
+
+
+def test_each_of_several_prompts_is_answered_so(shell: Shell) -> None:
+    shell.serve([Turn(text=FITS), Turn(text="[]"), Turn(text="[]")])
+    flags = ("--input-format", "stream-json", "--output-format", "stream-json", "--output-schema", schema_file(shell))
+    done = shell.run(*flags, stdin='{"prompt": "a"}\n{"prompt": "b"}\n')
+    results = [line for line in done.lines if line["type"] == "result"]
+    assert ["data" in result for result in results] == [True, False]
+    assert done.code == 6
+
+
+@pytest.mark.parametrize("schema", [{"type": "array", "items": {"type": "integer"}}, {"enum": ["yes", "no"]}])
+def test_an_answer_need_not_be_an_object(schema: object, shell: Shell) -> None:
+    answer = [1, 2] if "items" in str(schema) else "yes"
+    shell.serve([Turn(text=json.dumps({"value": answer}))])
+    assert shell.run("what?", "--json", "--output-schema", schema_file(shell, schema)).json["data"] == answer
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ("{", "that is not JSON"),
+        ([], "a JSON Schema is needed"),
+        ({"type": "objct"}, "there is no type 'objct'"),
+        ({"not": {}}, "'not' is not checked here"),
+        ({"properties": {"a": {"uniqueItems": True}}}, "'uniqueItems' (at properties.a)"),
+        ({"anyOf": [{"$ref": "https://x.example/s.json"}]}, "leads elsewhere"),
+        ({"items": [{"type": "string"}]}, "items is no schema"),
+        ({"pattern": "("}, "pattern '('"),
+    ],
+)
+def test_what_could_not_be_checked_is_refused_before_anything_is_sent(schema: object, says: str, shell: Shell) -> None:
+    server = shell.serve([Turn(text=FITS)])
+    done = shell.run("what?", "--output-schema", schema_file(shell, schema))
+    assert (done.code, server.requests) == (2, [])
+    assert says in done.err
+
+
+def test_a_property_may_be_called_like_a_keyword(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"not": {"type": "string"}, "if": True}, "$defs": {"uniqueItems": {}}}
+    (tmp_path / "s.json").write_text(json.dumps(schema))
+    assert read_schema(tmp_path / "s.json") == schema
+    with pytest.raises(UsageError, match=r"--output-schema .*nothing\.json: "):
+        read_schema(tmp_path / "nothing.json")
