@@ -267,7 +267,7 @@ def test_the_run_s_advisor_is_every_role_s_but_those_that_want_none(shell: Shell
     ("step", "code", "kind"),
     [
         (Fail(400, message="no such thing"), 1, "invalid_request"),
-        (Turn(text="Half", stop="max_tokens"), 1, "max_tokens"),
+        (Turn(text="Half", stop="max_tokens"), 5, "max_tokens"),
         (Turn(calls=(Call("Read", {"file_path": "crew.toml"}),)), 4, "max_turns"),
     ],
 )
