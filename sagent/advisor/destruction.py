@@ -40,6 +40,7 @@ _OTHERS = re.compile(
     r"|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b|tar .*--remove-files"
     r"|(?:curl|wget|https?) .*(?:-X|--request|--method)[ =]?DELETE|rclone (?:sync|move)\b"
     r"|\w*restore .*--(?:clean|drop)\b"
+    r"|(?:scp|rsync) (?!(?:.* )?(?:-\w*n\w* |--dry-run)).* [\w.@\[\]-]+:\S*$"  # what lies there no rewind brings back
 )
 _ALSO = frozenset({"docker", "podman", "uv", "npx"})
 """Wrappers with commands of their own."""
@@ -47,7 +48,7 @@ _CLIENTS = frozenset(
     {"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "mongo", "mongosh"}
 )
 _SQL = re.compile(
-    r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b|\bupdate\s+\S+\s+set\b(?![^;]*\bwhere\b)|\bdrop\w*\(|\.delete(?:One|Many)\(",
+    r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b|(?<!\w)\.restore\b|\bupdate\s+\S+\s+set\b(?![^;]*\bwhere\b)|\bdrop\w*\(|\.delete(?:One|Many)\(",
     re.IGNORECASE,
 )
 _RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
@@ -69,6 +70,7 @@ _DANGER = re.compile(
 )
 _DEPTH = 3  # scripts that run scripts
 _MOST = 1 << 18  # bytes of a script that is looked into
+_FILES = 50  # of a directory
 
 
 def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
@@ -128,7 +130,8 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
         return depth >= _DEPTH or destroys(recipe, folder, depth + 1)
     if _DESTROYERS.fullmatch(name) or _OTHERS.match(line):
         return True
-    if _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".") or "/" in words[0].text:
+    known = _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".") or _runs_go(name, words)
+    if known or "/" in words[0].text:
         return _code_destroys(name, words, command, folder, depth)
     return sure and (name not in WRAPPERS or name in _ALSO) and any(map(_says, rest))
 
@@ -174,7 +177,8 @@ def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Pat
     given = [word.text for word in words[1:]]
     if name in SHELLS and any(word.kind == "dynamic" for word in words):
         return True
-    if name.endswith("awk") or any(re.fullmatch(r"-|-\w*[ceEr]|-[np]e?|--eval", text) for text in given):
+    has_code = any(re.fullmatch(r"-|-\w*[ceEr]|-[np]e?|--eval", text) for text in given)
+    if name.endswith("awk") or (has_code and not _runs_go(name, words)):
         return name not in SHELLS and _HIDES.search(command) is not None  # a shell's is taken apart by itself
     if any(map(_says, given)):
         return True
@@ -188,9 +192,16 @@ def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
     """The files whose code a command line runs, as far as its words tell."""
     if name == "make" or name in _RUNNERS:
         return ["Makefile" if name == "make" else "package.json"]
+    if _runs_go(name, words):
+        return [word.text for word in words[2:] if not word.text.startswith("-")][:1]
     own = [words[0].text] if "/" in words[0].text and not _is_installed(words[0].text) else []
     runs_code = own or _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".")
     return own + [word.text for word in words[1:] if runs_code and not word.text.startswith("-")][:1]
+
+
+def _runs_go(name: str, words: tuple[Word, ...]) -> bool:
+    """Whether it compiles a file or a directory and runs it."""
+    return name == "go" and [word.text for word in words[1:2]] == ["run"]
 
 
 def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> bool:
@@ -223,11 +234,12 @@ def _is_installed(path: str) -> bool:
 
 
 def _read(file: str, folder: Path | None) -> str | None:
-    """A script's text; None where there is none that can be read."""
+    """A script's text, or that of all of Go in a directory; None where there is none that can be read."""
     if folder is None:
         return None
     try:
-        raw = read_regular(folder / file, most=_MOST, cut=True)
+        files = [*(folder / file).glob("*.go")] if (folder / file).is_dir() else [folder / file]
+        raw = b"\n".join(read_regular(each, most=_MOST, cut=True) for each in files[:_FILES])
     except (OSError, ValueError):
         return None
     return None if b"\0" in raw else raw.decode("utf-8", "replace")

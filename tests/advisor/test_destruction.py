@@ -99,6 +99,11 @@ from sagent.advisor.destruction import destroys, is_destroyer
         "mongo --eval 'db.x.drop()'",
         "apt-get autoremove",
         "sqlite3 a.db 'update users set admin = 1'",
+        "sqlite3 a.db '.restore old.db'",
+        "sqlite3 a.db .restore\\ old.db",
+        "scp a.conf host:/etc/a.conf",
+        "scp -r -P 22 dist me@host:www",
+        "rsync -a dist/ me@host:/srv/www",
     ],
 )
 def test_what_takes_things_away_for_good_is_known(command: str) -> None:
@@ -140,6 +145,12 @@ def test_what_takes_things_away_for_good_is_known(command: str) -> None:
         "npm run build",
         "docker run --rm image ls",
         "awk '{print $1}' f",
+        "scp host:/etc/a.conf .",
+        "rsync -an dist/ me@host:/srv/www",
+        "rsync -a me@host:/srv/www dist/",
+        "sqlite3 a.db .tables",
+        "go run example.org/tool@latest",
+        "go test ./...",
         "sed -i s/a/b/ f",
         "make",
         "echo $((1+1))",
@@ -168,6 +179,12 @@ def test_a_script_counts_as_what_it_does(tmp_path: Path) -> None:
     (tmp_path / "calls.sh").write_text("sh wipe.sh\n")
     (tmp_path / "show.sh").write_text("ls\n")
     (tmp_path / "tool").write_bytes(b"\x7fELF\0unlink")
+    (tmp_path / "cmd/wipe").mkdir(parents=True)
+    (tmp_path / "cmd/wipe/wipe.go").write_text('package main\n\nfunc main() { os.RemoveAll("x") }\n')
+    (tmp_path / "cmd/wipe/show.go").write_text('package main\n\nfunc show() { println("x") }\n')
+    for command in ("go run ./cmd/wipe", "go run -race cmd/wipe/wipe.go", "CGO_ENABLED=0 go run ./cmd/wipe/ -x"):
+        assert destroys(command, tmp_path), command
+    assert not destroys("go run cmd/wipe/show.go", tmp_path)
     for command in ("python wipe.py", "python3 -u wipe.py", "./wipe.py", "sh wipe.sh", "./wipe.sh", ". ./calls.sh"):
         assert destroys(command, tmp_path), command
     for command in ("python show.py", "sh show.sh", "./show.sh", "./tool"):
