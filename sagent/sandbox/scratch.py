@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ _PATIENCE = 10.0  # seconds for one's own to be removed
 _LONGEST = 1.0  # seconds for those that others left
 _MOST = 500  # of those at a time
 _FRESH = 60.0  # seconds in which one may be made and not locked yet
+_UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change need not tell of another
 _KEPT = 30 * 24 * 3600.0  # seconds for the person to find what the guard has put there
 # Commands make trees that are deeper than our recursion goes, and directories that let nobody in.
 _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
@@ -90,23 +92,30 @@ def before_for_others(own: Path) -> dict[str, Before]:
     """What was there when commands of other sessions of this user began that run now."""
     found: dict[str, Before] = {}
     with contextlib.suppress(OSError):
-        for entry in os.scandir(own.parent):
-            if entry.name.startswith(PREFIX) and entry.name != own.name:
-                place = Path(entry.path)
-                with contextlib.suppress(OSError):
-                    found.update(_told_in(place) if _lives(place) else {})
+        state = os.stat(own.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
+        sure = time.time_ns() - state > _UNSURE
+        for path in (_sessions if sure else _sessions.__wrapped__)(str(own.parent), state):
+            with contextlib.suppress(OSError):
+                if path != str(own) and (told := _told_in(path)) and _lives(Path(path)):
+                    found.update(told)
     return found
+
+
+@lru_cache(maxsize=1)  # as long as the directory does not change: thousands of files may lie there
+def _sessions(directory: str, state: int) -> tuple[str, ...]:
+    del state
+    return tuple(entry.path for entry in os.scandir(directory) if entry.name.startswith(PREFIX))
 
 
 def _told(path: str, state: Before) -> tuple[str, str, str]:
     return path, state.link, state.copy.parent.name if state.copy else ""
 
 
-def _told_in(directory: Path) -> dict[str, Before]:
-    with contextlib.suppress(OSError):
-        if told := (directory / _BEFORE).read_bytes():
+def _told_in(directory: str | os.PathLike[str]) -> dict[str, Before]:
+    with contextlib.suppress(OSError), open(f"{os.fspath(directory)}/{_BEFORE}", "rb") as file:  # noqa: PTH123 -- of many
+        if told := file.read():
             words = os.fsdecode(told).split("\0")
-            copies = (directory / ASIDE / name / COPY if name else None for name in words[2::3])
+            copies = (Path(directory) / ASIDE / name / COPY if name else None for name in words[2::3])
             return dict(zip(words[::3], map(Before, words[1::3], copies), strict=False))
     return {}
 
