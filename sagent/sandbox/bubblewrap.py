@@ -18,7 +18,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -243,8 +243,9 @@ class Boxes:
             await self._settled()
             for tried in range(_TRIES):  # a path may vanish between a look and a mount
                 await asyncio.sleep(tried * _PAUSE)
-                mounts = tuple(self._mounts(profile))
-                listen = tuple(sorted(path for path in listening(()) if is_below(path, self._seen)))
+                sockets = sorted(listening(()))
+                mounts = tuple(self._mounts(profile, sockets))
+                listen = tuple(path for path in sockets if is_below(path, self._seen))
                 key = apart, whose, mounts, tuple(map(_identity, mounts)), listen  # a replaced file has lost its mount
                 if (box := self._boxes.get(key)) is not None:
                     if (stood := box.stands) and not box.is_full:
@@ -357,9 +358,9 @@ class Boxes:
         yield from ("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 -- its own
         yield from ("--remount-ro", "/dev", "--remount-ro", "/run")
 
-    def _mounts(self, profile: Profile) -> Iterator[str]:
+    def _mounts(self, profile: Profile, sockets: Sequence[str]) -> Iterator[str]:
         """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
-        others = [each for place in filter(profile.can_write, TEMPORARY) for each in _sockets(place)]
+        others = [each for place in filter(profile.can_write, TEMPORARY) for each in _holding(place, sockets)]
         if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
             others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*")))
         profile = replace(profile, hidden=(*profile.hidden, *others))
@@ -389,7 +390,7 @@ class Boxes:
         for place in emptied:
             yield from ("--remount-ro", place)
         needed = [path for place in self.private for path in _needed(place)]
-        for place in sorted(listening(())):
+        for place in sockets:
             others = not is_below(place, (*profile.writable, *profile.exposed)) and profile.can_read(place)
             if others and is_below(place, needed):
                 yield from ("--ro-bind", str(self._empty), place)
@@ -421,7 +422,7 @@ def _fits(entry: str, own: Path) -> bool:
 
 def _shown(place: str) -> Iterator[str]:
     """What can be read in a box of the host's temporary files: the newest, without sockets and what leads to them."""
-    sockets, entries = set(_sockets(place)), list[tuple[int, str]]()
+    sockets, entries = set(_holding(place, listening(()))), list[tuple[int, str]]()
     with contextlib.suppress(OSError):
         for entry in os.scandir(place):
             with contextlib.suppress(OSError):
@@ -438,9 +439,9 @@ def _needed(place: str) -> list[str]:
     return sorted(path for path in needed if is_below(path, [place]) and path != place and _exists(path))
 
 
-def _sockets(place: str) -> Iterator[str]:
-    """The entries of a directory that are, or hold, sockets where something listens."""
-    for path in listening(()):
+def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:
+    """The entries of a directory that are, or hold, sockets."""
+    for path in sockets:
         if is_below(path, [place]):
             yield f"{place}/{path.removeprefix(f'{place}/').partition('/')[0]}"
 
