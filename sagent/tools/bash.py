@@ -70,6 +70,7 @@ _SCRIPT = (
 _COMMAND = {"type": "string"}
 _TIMEOUT = {"type": "number", "description": "Seconds, default 120 in the foreground, max 3600"}
 _DESCRIPTION = {"type": "string", "description": "In 5-10 words"}
+_SANDBOXED = "no network, writes only in workspace and $TMPDIR"
 _NEEDS = "Beyond the sandbox, if the person allows it: network:HOST, write:PATH, read:PATH, all"
 _PARAMETERS = arguments_schema("command", command=_COMMAND, timeout=_TIMEOUT, description=_DESCRIPTION)
 _SANDBOXED_PARAMETERS = arguments_schema(
@@ -112,8 +113,10 @@ class Bash:
 
         self._is_kept_back = is_kept_back
         self._sandbox = sandbox
-        if sandbox is not None and sandbox.wanted != "off":
-            self.description = f"{self.description} Sandboxed: no network, writes only in workspace and $TMPDIR."
+        self._described = sandbox is not None and sandbox.wanted != "off"
+        self._held: dict[str, bool] = {}  # whether commands were, as each agent knows it
+        if self._described:
+            self.description = f"{self.description} Sandboxed: {_SANDBOXED}."
             self.parameters = _SANDBOXED_PARAMETERS
         self._group = ProcessGroup()
         self._shell = ""
@@ -140,6 +143,7 @@ class Bash:
             argv = self._shell_line(command, run, held)
             confined = await self._confined(argv, arguments, run)
             held.callback(confined.finish)
+            notices += self._news(arguments, run.agent)
             start.update(confined.environment)
             capture, process = self._launch(confined, run, start, notices, held)
             shell = asyncio.create_task(process.ended())
@@ -220,6 +224,18 @@ class Bash:
         confined = await sandbox.confine(argv, profile, workspace.cwd, needs)
         workspace.temporary = sandbox.temporary
         return confined
+
+    def _news(self, arguments: JsonObject, agent: str) -> Iterator[str]:
+        """What holds commands now, where the description says otherwise or said so last: that stays as it was sent, for
+        all that was cached comes after it."""
+        holds = self._sandbox is not None and self._sandbox.stands
+        changed = holds != self._held.get(agent, self._described)
+        self._held[agent] = holds
+        if not holds and (changed or arguments.get("needs")):
+            yield "no sandbox holds commands now: this ran without one, and `needs` asks for nothing"
+        elif changed:
+            ask = f"give the list `needs` ({_NEEDS}) and a `reason`"
+            yield f"commands run in a sandbox now: {_SANDBOXED}. For more {ask}"
 
     async def prepare(self, workspace: Workspace, blobs: Blobs) -> None:
         """Have the sandbox ready for the next command of a workspace's agent, where one holds commands."""

@@ -22,6 +22,7 @@ from sagent.lib.json import json_dump, json_freeze_object
 from sagent.lib.secrets import is_key
 from sagent.providers.rows import built_in
 from sagent.sandbox import Sandbox
+from sagent.sandbox.probe import Means
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.bash import Bash, parse_exports
@@ -123,6 +124,44 @@ def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(rig: Rig) ->
     assert (effect.kind, effect.command) == ("execute", "git status")
     with pytest.raises(ToolError, match="command"):
         tool.effect(json_freeze_object({"command": " "}), rig.workspace)
+
+
+@pytest.mark.needs("bwrap")
+async def test_the_result_says_when_something_else_holds_commands_than_the_description_says(tmp_path: Path) -> None:
+    """Each agent once; the description stays as it was sent."""
+    rig = Rig(tmp_path, Sandbox("off"))
+    sent = (rig.tool.description, rig.tool.parameters)
+    try:
+        assert await rig.text("echo a") == "a"
+        rig.sandbox.switch("auto")
+        assert "[commands run in a sandbox now: no network" in (said := await rig.text("echo a"))
+        assert "`needs`" in said
+        assert "network:HOST" in said
+        assert await rig.text("echo a") == "a"
+        rig.sandbox.switch("off")
+        assert "[no sandbox holds commands now: this ran without one" in await rig.text("echo a")
+        assert await rig.text("echo a") == "a"
+        arguments = {"command": "echo a", "needs": ["network:example.org"], "reason": "x"}
+        run = RunContext("root", "call", rig.workspace, rig.shelf, rig.seen.append)
+        output = await rig.tool(json_freeze_object(arguments), run)
+        assert "[no sandbox holds commands now" in "".join(getattr(part, "text", "") for part in output.content)
+        rig.sandbox.switch("auto")
+        assert "[commands run in a sandbox now" in await rig.text("false")
+        assert (rig.tool.description, rig.tool.parameters) == sent
+    finally:
+        await rig.tool.aclose()
+        await rig.sandbox.aclose()
+
+
+async def test_where_nothing_can_hold_commands_the_result_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("none", "nothing works"))
+    rig = Rig(tmp_path, Sandbox())
+    assert "Sandboxed" in rig.tool.description
+    assert "[no sandbox holds commands now" in await rig.text("echo a")
+    assert await rig.text("echo a") == "a"
+    await rig.tool.aclose()
 
 
 async def test_both_streams_come_merged_in_order(rig: Rig) -> None:
@@ -569,6 +608,7 @@ import asyncio, resource, sys
 from pathlib import Path
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}, {str(Path(__file__).parent)!r}]
 from sagent.sandbox import Sandbox
+from sagent.sandbox.probe import Means
 from test_bash import Rig
 async def main():
     rig = Rig(Path({str(tmp_path)!r}), Sandbox("off"))
