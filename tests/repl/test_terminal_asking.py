@@ -12,10 +12,12 @@ pytestmark = pytest.mark.needs("tmux")
 COLOURS = {"question": "Which **colour**?", "options": ["red", "green", "blue"]}
 
 
-def ask(console: Console, *questions: dict[str, object], set_display: str = "screen") -> None:
+def ask(
+    console: Console, *questions: dict[str, object], set_display: str = "screen", width: int = 90, height: int = 30
+) -> None:
     """Have the model ask these."""
     console.program = [sys.executable, str(Path(__file__).with_name("asking.py")), set_display, json.dumps(questions)]
-    console.start(ready="│ $0" if set_display == "screen" else ">")
+    console.start(ready="│ $0" if set_display == "screen" else ">", width=width, height=height)
     console.type("go")
 
 

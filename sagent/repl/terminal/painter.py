@@ -32,7 +32,6 @@ class Painter:
         self._pending: list[Block] = []
         self._texts: list[str] = []  # of the answer, not taken in yet
         self._last: Block | None = None
-        self._live = False  # the surface shows an unfinished block
         self._timer: asyncio.TimerHandle | None = None
         self._painted = 0.0
         self._recent: deque[Block] = deque(maxlen=MOST_EXPANDABLE)
@@ -80,7 +79,7 @@ class Painter:
         """Read along with an agent, whose conversation so far is `past`; what the root says comes when one is back."""
         self.paint()
         self._surface.freeze()
-        self._live, self._surface.left = False, 0
+        self._surface.printed.clear()
         kept, self._kept = self._kept, []
         self.near, self._near_view = agent, View()
         self.write(*past, *(kept if agent == ROOT else ()))
@@ -122,10 +121,9 @@ class Painter:
 
     def paint(self) -> None:
         """Bring the terminal up to date now; one that does not read, when it has."""
-        if self._surface.stalled():
+        if not self._surface.fits():
             self._timer = None  # what comes now waits for the next painting
             return
-        self._surface.fit()
         self._take_texts()
         if self._timer is not None:
             self._timer.cancel()
@@ -136,15 +134,14 @@ class Painter:
         pending, self._pending = self._pending, []
         for block in pending:
             rows = self._rows(block, width)
-            if isinstance(block, Piece) and self._live:
-                rows, self._surface.left, self._live = rows[self._surface.left :], 0, False
+            if isinstance(block, Piece):
+                rows = self._surface.printed.finish(rows, width)
             final += rows
             self._last = block
             if expandable(block):
                 self._recent.append(block)
                 self._expanded = 0
         rows = self._unfinished(width)
-        self._live = bool(rows)
         self._surface.update(final, rows)
 
     def _rows(self, block: Block, width: int) -> list[Line]:

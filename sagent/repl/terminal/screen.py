@@ -1,5 +1,6 @@
 """The prompt_toolkit application: panel, list, input, completions and status line. Surface draws what is above."""
 
+import asyncio
 import os
 import re
 import sys
@@ -36,7 +37,7 @@ from sagent.repl.terminal.key_codes import read_key
 from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.surface import SteadyOutput, Surface
 from sagent.repl.terminal.wrapping import DrawnInput
-from sagent.repl.view.lines import Line, drawable, line_width, width_of
+from sagent.repl.view.lines import Line, drawable, width_of
 from sagent.repl.view.theme import THEMES, rules_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.layout.screen import Char
 
+SETTLED = 0.35  # seconds without a change after which a size counts; tmux tells of one up to 0.25 s after it was made
+MOST_UNSETTLED = 1.0  # seconds after which what is final is written all the same
 CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
 LOW = 12  # rows of a terminal in which fewer of them are left empty
 MOST_COMPLETIONS = 8
@@ -60,7 +63,7 @@ class _Application(Application[None]):
     """Waits less long for a second key after Esc than after Ctrl-X, and leaves resizing to Screen."""
 
     on_resize: Callable[[], None] = lambda: None
-    stalled: Callable[[], bool] = lambda: False
+    fits: Callable[[], bool] = lambda: True
 
     @property
     def timeoutlen(self) -> float:
@@ -73,11 +76,10 @@ class _Application(Application[None]):
         del value
 
     def _on_resize(self) -> None:
-        if not self.stalled():
-            self.on_resize()
+        self.on_resize()
 
     def _redraw(self, render_as_done: bool = False) -> None:  # noqa: FBT001, FBT002 -- as it is called
-        if render_as_done or not self.stalled():
+        if render_as_done or self.fits():
             super()._redraw(render_as_done)
 
 
@@ -204,11 +206,13 @@ class Screen:
         self.app.key_bindings = DynamicKeyBindings(lambda: self.keys)
         self.app.ttimeoutlen = 0.05
         self.redraw = self.app.invalidate
-        self.app.on_resize, self.app.stalled = self._resize, lambda: self.output.stalled
+        self.app.on_resize, self.app.fits = self._wait, self.fits
         self.output.on_taken = self._catch_up
         self.app.before_render += self._before_render
         self.app.after_render += self._drawn
-        self.surface = Surface(self.app, self.output, self.fit)
+        self.surface = Surface(self.app, self.output, self.fits)
+        self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
+        self._patient_until = 0.0
 
     # -- what is drawn
 
@@ -342,35 +346,64 @@ class Screen:
     def _is_stale(self) -> bool:
         return self._drawn_for is not None and self._drawn_for != self.output.get_size()
 
-    def fit(self) -> None:
-        """Draw anew where the terminal's size is another than it was."""
-        if self._is_stale:
-            self._resize()
+    def fits(self) -> bool:
+        """Whether one may draw: the terminal reads, and its size is what it was a while ago."""
+        if self._is_stale and self._settling is None:
+            self._wait()
+        return not self.output.stalled and self._settling is None
 
     def _catch_up(self) -> None:
         """Draw what was not drawn while the terminal did not read."""
-        self.fit()
         self.app.invalidate()
         self.on_resized()
 
+    def _wait(self) -> None:
+        """Draw nothing until the size stays: what is drawn for another one than the terminal has overwrites what is
+        final. Where it does not stay, what is final is written every now and then in a way that fits any size."""
+        loop = asyncio.get_running_loop()
+        if self._settling is None:
+            self._patient_until = loop.time() + MOST_UNSETTLED
+        else:
+            self._settling.cancel()
+        settled = loop.time() + SETTLED
+        if settled < self._patient_until:
+            self._settling = loop.call_at(settled, self._resize)
+        else:
+            self._settling = loop.call_at(self._patient_until, self._write_unsettled)
+
+    def _write_unsettled(self) -> None:
+        self._settling, self._drawn_for = None, self.output.get_size()
+        if self._is_drawn:
+            with self.surface.any_size():
+                self.on_resized()
+        self._wait()
+
     def _resize(self) -> None:
         """The terminal has rewrapped its rows: find the first of ours, and draw from there."""
-        with self.output.held():
-            self._erase()
-            self.app._redraw()  # noqa: SLF001 -- what Application._on_resize, which this replaces, does
-            self.on_resized()
+        self._settling = None
+        if self._is_drawn:
+            with self.output.held():
+                self._erase()
+                self.app._redraw()  # noqa: SLF001 -- what Application._on_resize, which this replaces, does
+                self.on_resized()
+
+    @property
+    def _is_drawn(self) -> bool:
+        """Whether the terminal is ours, and reads."""
+        return self.app.is_running and not self.app._running_in_terminal and not self.output.stalled  # noqa: SLF001
 
     def _erase(self) -> None:
         """Erase what is not final, as the terminal has rewrapped it."""
-        app, columns = self.app, self.output.get_size().columns
-        self._drawn_for = self.output.get_size()
+        app, size = self.app, self.output.get_size()
+        self._drawn_for = size
         screen = app.renderer.last_rendered_screen
-        above = sum(_folded(line_width(row), columns) for row in self.surface.open_rows)
+        rows: list[int] = []  # columns of those above the cursor's row
+        over = 0  # rows that the cursor's own goes on in
         if screen is not None:
             cursor = screen.get_cursor_position(app.layout.current_window)
-            above += sum(_folded(_drawn_width(screen.data_buffer[row]), columns) for row in range(cursor.y))
-            above += cursor.x // max(columns, 1)
-        self.surface.open_rows = []  # drawn again next time
+            rows = [_drawn_width(screen.data_buffer[row]) for row in range(cursor.y)]
+            over = cursor.x // max(size.columns, 1)
+        above = self.surface.forget(rows, size, over)
         with self.output.held():
             self.output.write_raw("\r")
             self.output.cursor_up(above)
@@ -382,10 +415,6 @@ def _joined(lines: Sequence[Line]) -> "StyleAndTextTuples":
     """Lines as they may be drawn, one below the other."""
     drawn = enumerate(map(drawable, lines))
     return [span for number, line in drawn for span in ((("", "\n"), *line) if number else line)]
-
-
-def _folded(width: int, columns: int) -> int:
-    return max(1, -(-width // max(columns, 1)))
 
 
 def _drawn_width(row: "Mapping[int, Char]") -> int:

@@ -12,13 +12,14 @@ import select
 import time
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager, suppress
-from itertools import pairwise, takewhile
+from itertools import accumulate, pairwise, takewhile
 from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from sagent.repl.terminal import key_codes
+from sagent.repl.terminal.printed import Printed, count_letters
 from sagent.repl.view.lines import GOES_ON, Line, drawable, line_width, printable, slice_line
 
 if TYPE_CHECKING:
@@ -158,18 +159,20 @@ class SteadyOutput(Vt100_Output):
 class Surface:
     """The rows above the input of an application."""
 
-    def __init__(self, app: "Application[None]", output: SteadyOutput, fit: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, app: "Application[None]", output: SteadyOutput, fits: Callable[[], bool] = lambda: True) -> None:
         self._app = app
-        self.stalled = lambda: output.stalled
-        self.fit = fit  # draws anew where the terminal's size is another than it was
+        self.fits = fits  # whether the terminal reads and has the size that it had, so that one may draw
         self._output = output
         self.open_rows: list[Line] = []  # rows of what is not finished, as they are on the screen
-        self.left = 0  # rows of it that are out of reach, above the screen's edge or final already
+        self.printed = Printed()  # what is final of it: it was above the screen's edge, or something came below it
+        self.ghosts: list[int] = []  # columns of drawn rows that are above the screen's edge
         self._look: Hashable = None
         self._known: dict[str, Attrs] = {}  # of that look
         self._links = output.term not in ("linux", "dumb")
         self._wraps = False  # the terminal goes on at its edge by itself
         self._waiting: list[Line] = []  # rows for when the screen is ours again
+        self._unsettled = False  # the terminal's size is not known
+        self._guessed = False  # nor was it when what lies below was drawn: its rows may be cut
 
     @property
     def width(self) -> int:
@@ -179,19 +182,19 @@ class Surface:
     def update(self, final: Sequence[Line], rows: Sequence[Line]) -> None:
         """Write rows that are final, and below them those of what is not finished, as they are now.
 
-        Rows of the unfinished that no longer fit above the input are final, and counted in `left`.
+        Rows of the unfinished that no longer fit above the input are final.
         """
         if not rows:
-            self.left = 0
-        if self._is_full:  # what is not finished comes when it is, or when there is room
+            self.printed.clear()
+        if self._is_full or self._unsettled:  # what is not finished comes when it is, or when there is room
             self.freeze()
             rows = ()
-        final, kept = [*map(drawable, final)], [*map(drawable, rows)][self.left :]
+        final, kept = [*map(drawable, final)], [*map(drawable, self.printed.rest(rows, self.width) if rows else ())]
         screen = self._app.renderer.last_rendered_screen
         reach = max(self._output.get_size().rows - (screen.height if screen is not None else 0) - 1, 1)
         above = max(len(kept) - reach, 0)
         self._paint([*final, *kept[:above]], kept[above:])
-        self.left += above
+        self.printed.add(above)
 
     @property
     def _is_full(self) -> bool:
@@ -207,8 +210,9 @@ class Surface:
         wanted = [*self._waiting, *final, *rows]
         self._waiting = []
         if wanted != self.open_rows:
+            self.ghosts, self._guessed = [], self._guessed or self._unsettled
             with self._output.held():
-                (self._write_anew if self._is_full else self._replace)(wanted)
+                (self._write_anew if self._is_full or self._unsettled else self._replace)(wanted)
         self.open_rows = rows
 
     def flush_waiting(self) -> None:
@@ -324,8 +328,41 @@ class Surface:
     def freeze(self) -> None:
         """The rows of the unfinished stay as they are: something else will be written below them. The last, which may
         be half a sentence, is written again when there is more of it."""
-        self.left += max(len(self.open_rows) - 1, 0)
+        self.printed.add(max(len(self.open_rows) - 1, 0))
         self.open_rows = []
+
+    @contextmanager
+    def any_size(self) -> Generator[None]:
+        """What is written inside is there once and whole, whatever size the terminal has: what was there stays, and
+        what is final goes on below it."""
+        if self.open_rows:
+            self.printed.add(len(self.open_rows) - 1, count_letters(self.open_rows[-1]))
+            self.open_rows = []
+        self._unsettled = True
+        try:
+            yield
+        finally:
+            self._unsettled = False
+
+    def forget(self, below: Sequence[int], size: Size, over: int) -> int:
+        """What is not final will be drawn anew in a terminal that has rewrapped it: the rows from the cursor's up to
+        the first of them. `below` are the columns of the rows between ours and the cursor's, which goes on in `over`
+        more. What is above the terminal's edge is out of reach: text there is final."""
+        columns, drawn = max(size.columns, 1), [*self.ghosts, *below]
+        ours = [_folded(line_width(row), columns) for row in self.open_rows]
+        folded = [*ours, *(1 if self._guessed else _folded(width, columns) for width in drawn)]
+        above = sum(folded) + over
+        gone = sum(start <= above - size.rows for start, _ in zip(accumulate(folded, initial=0), folded, strict=False))
+        final = min(gone, len(ours))
+        self.printed.add(final)
+        self.ghosts = [] if self._guessed else drawn[: gone - final]
+        self.open_rows, self._guessed = [], False
+        return above - sum(ours[:final])
+
+
+def _folded(width: int, columns: int) -> int:
+    """The rows that a terminal makes of a row when it has become narrower."""
+    return max(1, -(-width // columns))
 
 
 def _common(before: Line, after: Line) -> int:

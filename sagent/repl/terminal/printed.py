@@ -1,0 +1,71 @@
+"""How much of a block that still grows is on the terminal for good, whatever width its rows have."""
+
+from collections.abc import Sequence
+
+from sagent.repl.view.lines import Line, slice_line
+
+
+class Printed:
+    """The first rows of a block, and a number of letters and digits of the row after them. In another width the place
+    is found again by counting these: spaces and marks are not the same in rows of another width."""
+
+    def __init__(self) -> None:
+        self._rows = self._letters = self._width = 0
+        self._block: Sequence[Line] = ()  # all rows of it in that width
+
+    def clear(self) -> None:
+        """Begin with another block."""
+        self._rows = self._letters = self._width = 0
+        self._block = ()
+
+    def add(self, rows: int, letters: int = 0) -> None:
+        """So many more rows are final, and so many letters of the one after them."""
+        self._letters = letters + (0 if rows else self._letters)
+        self._rows += rows
+
+    def rest(self, block: Sequence[Line], width: int) -> list[Line]:
+        """What is not final yet of a block, whose rows in a width are given."""
+        if width != self._width and (self._rows or self._letters):
+            self._rows, self._letters = _place(block, self._final)
+        self._block, self._width = block, width
+        rest = list(block[self._rows :])
+        if self._letters and rest:
+            rest[:1] = [row] if (row := _after(rest[0], self._letters)) else []
+        return rest
+
+    def finish(self, piece: Sequence[Line], width: int) -> list[Line]:
+        """What is not final yet of a piece that the block began with; what follows it is the block then."""
+        if not self._rows and not self._letters:
+            return list(piece)
+        final = self._final - sum(map(count_letters, piece))
+        rest = self.rest(piece, width)
+        self._rows, self._letters, self._width = 0, max(final, 0), 0
+        return rest
+
+    @property
+    def _final(self) -> int:
+        """Letters that are final."""
+        return sum(map(count_letters, self._block[: self._rows])) + self._letters
+
+
+def count_letters(row: Line) -> int:
+    """The letters and digits in a row."""
+    return sum(character.isalnum() for _, text in row for character in text)
+
+
+def _place(rows: Sequence[Line], letters: int) -> tuple[int, int]:
+    """The row in which the letter after so many is, and the letters before it there."""
+    for number, row in enumerate(rows):
+        if letters < (here := count_letters(row)):
+            return number, letters
+        letters -= here
+    return len(rows), 0
+
+
+def _after(row: Line, letters: int) -> Line:
+    """A row after so many letters and the marks that follow them."""
+    text = "".join(text for _, text in row)
+    at = [at for at, character in enumerate(text) if character.isalnum()][:letters][-1] + 1
+    while at < len(text) and not text[at].isalnum() and not text[at].isspace():
+        at += 1
+    return slice_line(row, len(text) - len(text[at:].lstrip()))

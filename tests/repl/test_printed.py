@@ -1,0 +1,36 @@
+"""What of a block is on the terminal for good is known in every width: nothing is written twice, nothing left out."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.repl.terminal.printed import Printed
+from sagent.repl.view.lines import Line
+from sagent.repl.view.markdown import Piece, render_piece
+
+PIECES = st.builds(
+    Piece,
+    st.sampled_from(["paragraph", "item", "heading"]),
+    st.lists(
+        st.sampled_from(["one", "two,", "(three)", "*four*", "`five six`", "seven.", "eight" * 9]), min_size=1
+    ).map(" ".join),
+    mark=st.just("1."),
+)
+
+
+def words(*rows: Line) -> str:
+    return "".join(character for row in rows for _, text in row for character in text if character.isalnum())
+
+
+@given(PIECES, PIECES, st.lists(st.tuples(st.integers(12, 90), st.integers(0, 9), st.integers(0, 5)), max_size=4))
+def test_every_letter_is_written_once(first: Piece, second: Piece, steps: list[tuple[int, int, int]]) -> None:
+    printed, written = Printed(), ""
+    for width, rows, letters in (*steps, (40, 0, 0)):
+        block = [*render_piece(first, width), (), *render_piece(second, width)]
+        rest = printed.rest(block, width)
+        rows = min(rows, len(rest))
+        more = min(letters, len(words(*rest[rows : rows + 1])))
+        printed.add(rows, more)
+        written += words(*rest[:rows]) + words(*rest[rows : rows + 1])[:more]
+    whole = words(*render_piece(first, 40), *render_piece(second, 40))
+    ended = words(*printed.finish(render_piece(first, 66), 66))
+    assert written + ended + words(*printed.rest(render_piece(second, 50), 50)) == whole

@@ -1,0 +1,74 @@
+"""The REPL in a terminal whose size changes: what was printed is there once, and nothing of what was drawn stays."""
+
+import itertools
+import re
+import time
+
+import pytest
+from console import Console
+from test_terminal_asking import ask
+
+from sagent.testing.server import Turn
+from tests.depth import deep
+
+pytestmark = pytest.mark.needs("tmux")
+
+SENTENCES = [f"Word{number:02} stands in a sentence that is as wide as many a terminal is." for number in range(60)]
+SIZES = [(width, height) for width in (60, 40, 100, 50) for height in (16, 30, 12, 24)]
+
+
+def resize(console: Console, width: int, height: int) -> None:
+    console.tmux("resize-window", "-x", str(width), "-y", str(height))
+
+
+def counted(screen: str) -> dict[str, int]:
+    """How often the words of each sentence that differ are to be seen, where it is not once."""
+    words = [sentence.partition(" ")[0] for sentence in SENTENCES]
+    return {word: count for word in words if (count := screen.count(word)) != 1}
+
+
+@pytest.mark.parametrize("between", ["\n\n", " ", "\n- "][: deep(2, 3)])
+def test_all_that_comes_while_the_size_changes_without_rest_is_there_once(console: Console, between: str) -> None:
+    text = between.join(SENTENCES)
+    console.serve([Turn(text=text, pieces=60, gap=0.04), Turn(text="And that was it.")])
+    console.start(width=80, height=24)
+    console.type("go")
+    console.until("Word02 stands")
+    sizes = itertools.cycle(SIZES)
+    while SENTENCES[-1] not in re.sub(r"\s+", " ", console.screen):
+        resize(console, *next(sizes))
+        time.sleep(0.06)
+    resize(console, 80, 24)
+    console.type("and?")
+    screen = console.until("And that was it.", gone="Esc interrupts")
+    assert counted(screen) == {}
+    letters = "".join(re.sub(r"[^\w]", "", screen).split())
+    assert re.sub(r"\W", "", text) in letters
+    assert [screen.count(text) for text in ("› ", "│ $0", "Writing")] == [3, 1, 0]
+
+
+def test_a_long_paragraph_goes_on_where_it_was_in_another_width(console: Console) -> None:
+    console.serve([Turn(text=" ".join(SENTENCES), pieces=60, gap=0.06)])
+    console.start(width=50, height=16)
+    console.type("go")
+    for word, width in (("Word20", 100), ("Word40", 44)):
+        console.until(word)
+        resize(console, width, 16)
+    console.until("Word59", gone="Writing")
+    resize(console, 80, 24)
+    assert counted(console.screen) == {}
+
+
+def test_a_tall_question_leaves_nothing_of_itself_in_another_size(console: Console) -> None:
+    question = "\n\n".join(f"Line {number} of what is to be known before this can be answered." for number in range(9))
+    ask(console, {"question": question, "options": ["red", "green", "blue"]}, width=80, height=24)
+    console.until("Line 0 of", "1 red")
+    for _ in range(2):
+        for width, height in ((50, 14), (80, 24)):
+            resize(console, width, height)
+            time.sleep(1)
+        assert console.until("Line 0 of", "1 red").count("? The model asks") == 1
+    console.keys("2")
+    screen = console.until("Told: green", gone="1 red")
+    assert screen.count("› go") == 1
+    assert screen.count("? The model asks") == 0
