@@ -397,13 +397,13 @@ class Screen:
         app, size = self.app, self.output.get_size()
         self._drawn_for = size
         screen = app.renderer.last_rendered_screen
-        rows: list[int] = []  # columns of those above the cursor's row
-        over = 0  # rows that the cursor's own goes on in
+        rows: list[int] = []  # columns
+        at = over = 0  # the cursor's row, and the rows that it goes on in
         if screen is not None:
             cursor = screen.get_cursor_position(app.layout.current_window)
-            rows = [_drawn_width(screen.data_buffer[row]) for row in range(cursor.y)]
-            over = cursor.x // max(size.columns, 1)
-        above = self.surface.forget(rows, size, over)
+            at, over = cursor.y, cursor.x // max(size.columns, 1)
+            rows = [_drawn_width(screen.data_buffer[row]) for row in range(screen.height)]
+        above = self.surface.forget(rows[:at], rows[at + 1 :], size, over)
         with self.output.held():
             self.output.write_raw("\r")
             self.output.cursor_up(above)

@@ -344,18 +344,20 @@ class Surface:
         finally:
             self._unsettled = False
 
-    def forget(self, below: Sequence[int], size: Size, over: int) -> int:
+    def forget(self, before: Sequence[int], behind: Sequence[int], size: Size, over: int) -> int:
         """What is not final will be drawn anew in a terminal that has rewrapped it: the rows from the cursor's up to
-        the first of them. `below` are the columns of the rows between ours and the cursor's, which goes on in `over`
-        more. What is above the terminal's edge is out of reach: text there is final."""
-        columns, drawn = max(size.columns, 1), [*self.ghosts, *below]
+        the first of them. The cursor's goes on in `over` more; `before` and `behind` are the columns of the rows that
+        are not ours. What is above the terminal's edge is out of reach: text there is final, and text that may be."""
+        columns, drawn = max(size.columns, 1), [*self.ghosts, *before]
         ours = [_folded(line_width(row), columns) for row in self.open_rows]
         folded = [*ours, *(1 if self._guessed else _folded(width, columns) for width in drawn)]
         above = sum(folded) + over
-        gone = sum(start <= above - size.rows for start, _ in zip(accumulate(folded, initial=0), folded, strict=False))
-        final = min(gone, len(ours))
+        starts = [*accumulate(folded, initial=0)][:-1]
+        edge = above - size.rows + 1  # where the cursor is in the last row: terminals drop what is behind it, or do not
+        kept = edge + sum(_folded(width, columns) for width in behind)
+        final = sum(start < kept for start in starts[: len(ours)])
         self.printed.add(final)
-        self.ghosts = [] if self._guessed else drawn[: gone - final]
+        self.ghosts = [] if self._guessed else drawn[: sum(start < edge for start in starts[len(ours) :])]
         self.open_rows, self._guessed = [], False
         return above - sum(ours[:final])
 
