@@ -1,7 +1,8 @@
 """The conversation's vocabulary: messages of typed parts, frozen. No vendor's types."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
+from sagent.lib.adapted import Base64, Tagged
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject
 
@@ -19,7 +20,6 @@ StopReason: TypeAlias = Literal[
     "interrupted",  # we stopped it
     "error",  # the provider said the reply is broken (a malformed call, say)
 ]
-
 
 DENIED = "Permission denied: "
 """How the model is told that the policy refused a call. Others look at `ToolResult.denied`."""
@@ -50,13 +50,13 @@ class Thinking:
 @dataclass(frozen=True, slots=True)
 class Image:
     media_type: str  # "image/png", "image/jpeg", "image/gif", "image/webp"
-    data: bytes
+    data: Base64
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     media_type: str  # "application/pdf"
-    data: bytes
+    data: Base64
     name: str = ""
 
 
@@ -76,7 +76,7 @@ class ToolResult:
     """What a call came to. `denied`: the policy refused it, so it was not run; it is an error then too."""
 
     call_id: str
-    content: tuple["Text | Image | Document", ...]
+    content: tuple[Annotated[Text | Image | Document, Tagged()], ...]
     is_error: bool = False
     denied: bool = False
 
@@ -94,7 +94,7 @@ class Opaque:
     private: Private
 
 
-Part: TypeAlias = Text | Thinking | Image | Document | ToolCall | ToolResult | Opaque
+Part: TypeAlias = Annotated[Text | Thinking | Image | Document | ToolCall | ToolResult | Opaque, Tagged()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,30 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
-from typing import TypeAlias, overload
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, overload
 
-Json: TypeAlias = "str | int | float | bool | tuple[Json, ...] | JsonObject | None"
+from sagent.lib.adapted import Adapted
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
+    from sagent.lib.adapted import Core, JsonSchema
+
+
+def _read(value: object) -> "Json":
+    try:
+        return json_freeze(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _write(value: object) -> object:
+    return json_thaw(cast("Json", value))
+
+
+Json: TypeAlias = Annotated[
+    "str | int | float | bool | tuple[Json, ...] | JsonObject | None", Adapted(_read, _write, {})
+]
 Thawed: TypeAlias = "str | int | float | bool | list[Thawed] | dict[str, Thawed] | None"
 
 
@@ -35,6 +56,14 @@ class JsonObject(Mapping[str, Json]):
 
     def __repr__(self) -> str:
         return f"JsonObject({self._items!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: "Core") -> "CoreSchema":
+        return _OBJECT.__get_pydantic_core_schema__(source, handler)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: "CoreSchema", handler: "JsonSchema") -> dict[str, object]:
+        return _OBJECT.__get_pydantic_json_schema__(core, handler)
 
 
 EMPTY = JsonObject()
@@ -143,6 +172,16 @@ def as_int(value: object, default: int = 0) -> int:
     if isinstance(value, float):
         return int(value) if isfinite(value) else default
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _read_object(value: object) -> JsonObject:
+    read = _read(value)
+    if not isinstance(read, JsonObject):
+        raise ValueError(f"a JSON object, not {type(value).__name__}")  # noqa: TRY004 -- pydantic takes these
+    return read
+
+
+_OBJECT = Adapted(_read_object, _write, {"type": "object"})
 
 
 def _thaw_mapping(value: object) -> object:
