@@ -49,7 +49,9 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
     base_url = check_url(name, base_url)
     found = [each.strip() for each in key.split(",") if each.strip()]
     first, *others = list(dict.fromkeys(found)) or [""]
-    if any(not each.isascii() or not each.isprintable() or " " in each for each in (first, *others)):
+    if (key.strip() and not found) or any(
+        not each.isascii() or not each.isprintable() or " " in each for each in (first, *others)
+    ):
         raise UsageError(f"{variable or 'The key'} for {name} holds characters that no key has; set it again.")
     return Access(name, base_url, first, variable, bearer, others=tuple(others))
 

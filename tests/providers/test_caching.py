@@ -115,6 +115,8 @@ def test_a_row_of_ones_own_may_name_models_or_none() -> None:
         "Invalid type for 'messages[0].content': expected a string, got an array instead.",
         "json: cannot unmarshal array into Go struct field Message.messages.content of type string",
         "messages[3]: content must be a string",
+        "Only string content is supported for role system",
+        "messages[0].content: invalid type: sequence, expected a string at line 1",
     ],
 )
 async def test_a_gateway_that_refuses_marks_gets_none_and_that_is_said(refusal: str) -> None:

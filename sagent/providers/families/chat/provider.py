@@ -35,10 +35,7 @@ _BLIND = (
 
 
 # In these, that it takes no marks of caches, or no content in blocks where they would be.
-_UNMARKED = (
-    r"cache[_ ]?control|content\b.{0,40}(must|should) be a( valid)? string|expected a string, got"
-    r"|cannot unmarshal array"
-)
+_UNMARKED = r"cache[_ ]?control|content\b.{0,80}\b(string|str)\b|(only|expected a) string|cannot unmarshal array"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -265,7 +262,7 @@ class ChatProvider(OpenAIEndpoint):
 
         Media may be in the history since another model had the conversation.
         """
-        marked = error.kind == "invalid_request" and self.life_of(model_id, request)
+        marked = error.kind in ("invalid_request", "server") and self.life_of(model_id, request)
         if marked and re.search(_UNMARKED, str(error.args[0]), re.IGNORECASE):
             self._unmarked.add(model_id)
             return True
