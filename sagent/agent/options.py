@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from sagent.cost.prices import CACHES
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, as_int, as_object, json_freeze_object, wire_bytes
 
@@ -15,7 +16,6 @@ _OURS = {
     **dict.fromkeys(_LIMITS, "set by max_response_tokens"),
     **dict.fromkeys(("n", "best_of", "candidateCount", "candidate_count"), "always one answer"),
 }
-CACHES = "cache_control"  # its price is the cap's to know: the ledger holds what an hour costs
 SAMPLING = {
     *("temperature", "top_p", "top_k", "top_a", "min_p", "typical_p", "topP", "topK", "do_sample", "seed"),
     *("stop", "stop_sequences", "stopSequences", "frequency_penalty", "presence_penalty", "frequencyPenalty"),

@@ -198,9 +198,13 @@ class PriceBook:
         return None
 
 
+CACHES = "cache_control"
+"""The option by which caches are chosen, and the member by which they are asked for. Its price is known."""
+
+
 def keeps_an_hour(options: Mapping[str, object]) -> bool:
-    """Whether a request's options ask for caches of an hour, by Anthropic's own member."""
-    return as_object(options.get("cache_control")).get("ttl") == "1h"
+    """Whether a request's options ask for caches of an hour."""
+    return as_object(options.get(CACHES)).get("ttl") == "1h"
 
 
 def _tier(name: str) -> tuple[str, Decimal]:

@@ -11,9 +11,10 @@ from functools import cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from sagent import tools
-from sagent.agent.options import CACHES, SAMPLING, output_limit
+from sagent.agent.options import SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
+from sagent.cost.prices import CACHES
 from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
 from sagent.lab.recording import Prompt, read_prompt

@@ -154,7 +154,6 @@ def test_an_hour_is_asked_for_by_the_option() -> None:
     for body in bodies:
         assert "cache_control" not in body  # it would be a fifth mark
         assert json.dumps(body).count('"cache_control": {"type": "ephemeral", "ttl": "1h"}') == 4
-    assert marks_in(body_of(model="google/gemini-3.8-flash", options=HOUR)) == 1  # the API's own member, as it is
 
 
 @pytest.mark.parametrize(
@@ -164,6 +163,17 @@ def test_the_log_tells_that_an_hour_was_asked_for(provider: str, model: str) -> 
     asked = provider_named(provider, key="k" * 8).model(model)
     digests = [asked.prepare(Request("c", WORK, options=options)).digest for options in (HOUR, json_freeze_object({}))]
     assert [digest.parameters.get("cache_control") for digest in digests] == [HOUR["cache_control"], None]
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("openrouter", "google/gemini-3.8-flash"), ("openai", "gpt-5.5"), ("google", "gemini-4-argon")],
+)
+def test_who_keeps_prefixes_by_himself_is_not_sent_the_option_and_that_is_said(provider: str, model: str) -> None:
+    """It may stand in the config, for all that is used."""
+    call = provider_named(provider, key="k" * 8).model(model).prepare(Request("c", WORK, options=HOUR))
+    assert b"cache_control" not in call.body.data
+    assert "the option was left out" in call.notes[0]
 
 
 @pytest.mark.parametrize("given", [True, "1h", {"type": "ephemeral", "ttl": "2h"}, {"ttl": "1h"}, {}, None])

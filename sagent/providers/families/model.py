@@ -7,9 +7,9 @@ from dataclasses import replace
 from operator import is_not
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from sagent.cost.prices import keeps_an_hour
+from sagent.cost.prices import CACHES, keeps_an_hour
 from sagent.errors import ModelError
-from sagent.lib.json import EMPTY, as_int, as_object
+from sagent.lib.json import EMPTY, JsonObject, as_int, as_object
 from sagent.messages import Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
@@ -69,8 +69,14 @@ class WireModel(ABC, Generic[E_co]):
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the model is said to lack, and notes on what that was."""
         able, notes = self._able, list[str]()
+        if CACHES in request.options and not self._marks(request):
+            notes.append(
+                f"{self.provider} is not asked by {CACHES} to keep what {self.id} reads: the option was left out"
+            )
+            others = {name: value for name, value in request.options.items() if name != CACHES}
+            request = replace(request, options=JsonObject(others))
         if able == _BY_NAME:
-            return request, ()
+            return request, tuple(notes)
         if able.efforts is not None and request.effort is not None:
             effort = None
             if able.efforts:
@@ -90,6 +96,11 @@ class WireModel(ABC, Generic[E_co]):
                 notes.append(f"{self.id} cannot be shown images: it reads in words that they were there")
                 request = replace(request, messages=messages)
         return request, tuple(notes)
+
+    def _marks(self, request: Request) -> bool:
+        """Whether caches are asked for, by marks on what is to be kept."""
+        del request
+        return False
 
     def _in_words(self, message: Message) -> Message:
         """A message without images, the same one each time: what was encoded goes by that."""

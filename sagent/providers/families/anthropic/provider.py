@@ -286,6 +286,9 @@ class AnthropicModel(WireModel["Anthropic"]):
             {"cache_control": request.options["cache_control"]} if cache_life(request.options) == "1h" else EMPTY,
         )
 
+    def _marks(self, request: Request) -> bool:
+        return True
+
     def _encodings(self, request: Request) -> EncodingCache:
         return self._provider.hourly if cache_life(request.options) == "1h" else self._provider.encodings
 

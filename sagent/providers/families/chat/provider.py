@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, assert_never
 
+from sagent.cost.prices import CACHES
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
@@ -207,16 +208,18 @@ class ChatModel(WireModel["ChatProvider"]):
         if quirks.cache_key:
             members["prompt_cache_key"] = cache_key(request.conversation)
         life = self._provider.life_of(self.id, request)
-        ours = ("tools", "cache_control") if life else ("tools",)
-        members |= {name: value for name, value in request.options.items() if name not in ours}
+        members |= {name: value for name, value in request.options.items() if name not in ("tools", CACHES)}
         return self._call(
             request,
             f"{self._provider.url}/chat/completions",
             members,
             (*clamped, *notes, *self._provider.lessons(self.id, request)),
             members.get(quirks.max_tokens),
-            parameters={"cache_control": request.options["cache_control"]} if life == "1h" else EMPTY,
+            parameters={CACHES: request.options[CACHES]} if life == "1h" else EMPTY,
         )
+
+    def _marks(self, request: Request) -> bool:
+        return bool(self._provider.life_of(self.id, request))
 
     def _encodings(self, request: Request) -> EncodingCache:
         return self._provider.encodings_for(self.id, request)
