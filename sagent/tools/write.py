@@ -1,6 +1,7 @@
 """The Write tool: a whole file, replaced in one step."""
 
 import asyncio
+from dataclasses import replace
 
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -22,9 +23,16 @@ class Write:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        from sagent.tools.paths import foreseen
+        from sagent.tools.paths import explained, foreseen
 
-        return foreseen("write", workspace.resolve(as_str(arguments["file_path"])), workspace)
+        path = workspace.resolve(as_str(arguments["file_path"]))
+        effect = foreseen("write", path, workspace)
+
+        def check() -> None:
+            with explained(path):
+                workspace.check_unchanged(effect.real or path)
+
+        return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Write it. Raises ToolError for a file that was not read, or has changed since."""

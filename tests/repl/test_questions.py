@@ -34,6 +34,7 @@ from sagent.tool import Effect, Workspace
 from sagent.tools.ask import Question
 from sagent.tools.edit import Edit
 from sagent.tools.read import Read
+from sagent.tools.write import Write
 
 RULED = Ask("It needs permission.", "Allowed with --allow 'Bash(make test)'.")
 
@@ -282,6 +283,32 @@ async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path)
         "of one reply too; but what an earlier call may make possible is asked for"
     )
     assert (tmp_path / "a.txt").read_text() == "three\n"
+
+
+async def test_nobody_is_asked_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "unread.txt").write_text("one\n")
+    (tmp_path / "directory").mkdir()
+    asked: list[str] = []
+
+    class Careful(Policy):
+        async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Ask:
+            return Ask("?")
+
+    async def ask(call: ToolCall, ask: Ask) -> None:
+        asked.append(str(call.arguments["file_path"]))
+
+    names = ["unread.txt", "directory", "unread.txt/below", "n" * 300, "new.txt"]
+    calls = [(ToolCall(name[:9], "Write", JsonObject({"file_path": name, "content": "x"})),) for name in names]
+    agent = Agent(
+        ScriptedModel(*calls, "Done."),
+        tools=(Write(),),
+        policy=Careful(),
+        resources=Resources(ask=ask, workspace=Workspace(tmp_path)),
+    )
+    await agent.run("go")
+    assert [result.is_error for message in agent.messages for result in message.results] == [True] * 4 + [False]
+    assert asked == ["new.txt"]
+    assert (tmp_path / "unread.txt").read_text() == "one\n"
 
 
 async def test_keys_for_something_else_answer_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
