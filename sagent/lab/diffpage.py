@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
 
-from sagent.lab.sessiondiff import Move, Row, SessionDiff, Side, figures, marks, outcome_text
+from sagent.lab.actions import HOW
+from sagent.lab.sessiondiff import COMPARED, Move, Row, SessionDiff, Side, figures, marks, outcome_text
 from sagent.lib.text import count
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.page import contents, escape, page, section, table
@@ -55,7 +56,7 @@ class _Page:
             + section("figures", "Figures", table(("what", "A", "B"), rows, "What they came to", kind="sides"))
         )
         title = f"{text(diff.left.session)} and {text(diff.right.session)}"
-        footer = "<p>Written by sagent from the sessions' own logs.</p>"
+        footer = f"<p>Written by sagent from the sessions' own logs. {HOW.capitalize()}.</p>"
         return page(title, f"<p>{verdict}</p>\n{notes}{contents(main)}", main, footer, "turns", style=STYLE)
 
     def answers(self) -> str:
@@ -89,9 +90,7 @@ class _Page:
         return f'<details class="same"><summary>{_number(row)}: the same{other}</summary>{inside}</details>\n'
 
     def _differing(self, row: Row) -> str:
-        words = [
-            name for name, mark in zip(("request", "calls", "reply"), marks(row), strict=True) if mark == "different"
-        ]
+        words = [name for name, mark in zip(COMPARED, marks(row), strict=True) if mark == "different"]
         if row.left is None or row.right is None:
             words = ["only in A" if row.right is None else "only in B"]
         else:

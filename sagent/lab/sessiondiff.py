@@ -9,6 +9,7 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import TypeAlias
 
+from sagent.lab.actions import HOW, Action, Agreement, action_of, agree
 from sagent.lab.check import CheckResult
 from sagent.lab.recording import Recording, Turn, models_of, name_of, read_logs, read_recording
 from sagent.lib.dataclass import dataclass
@@ -70,6 +71,7 @@ class Row:
     left: Move | None
     right: Move | None
     same_request: bool | None  # None where one of them is not known
+    same_actions: bool | None  # by tool, and path or command: see sagent.lab.actions
     same_calls: bool | None  # by name and arguments
     same_reply: bool | None  # by text
 
@@ -82,6 +84,7 @@ class SessionDiff:
     right: Side
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    actions: Agreement = Agreement()
 
     @property
     def is_same(self) -> bool:
@@ -109,7 +112,8 @@ def diff_sessions(left: Path, right: Path) -> SessionDiff:
     ]
     if strangers := [agent for agent in agents if (agent in mine) != (agent in theirs)]:
         notes.append(f"Only one of them has {', '.join(strangers)}.")
-    return SessionDiff(one, other, tuple(rows), tuple(notes))
+    agreed = (agree(*(_actions(logs.get(agent)) for logs in (mine, theirs))) for agent in agents)
+    return SessionDiff(one, other, tuple(rows), tuple(notes), sum(agreed, Agreement()))
 
 
 def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
@@ -162,17 +166,18 @@ def _seconds(turn: Turn) -> float:
 def _rows(agent: str, left: Recording | None, right: Recording | None) -> Iterator[Row]:
     """Prompts that are the same are paired, and their turns one by one."""
     one, other = _runs(left), _runs(right)
+    where = _cwd(left), _cwd(right)
     prompts = [[prompt for prompt, _ in runs] for runs in (one, other)]
     matcher = difflib.SequenceMatcher(None, prompts[0], prompts[1], autojunk=False)
     for kind, from_left, to_left, from_right, to_right in matcher.get_opcodes():
         if kind == "equal":
             for mine, theirs in zip(one[from_left:to_left], other[from_right:to_right], strict=True):
-                yield from _paired(agent, mine[0], mine[1], theirs[1])
+                yield from _paired(agent, mine[0], (mine[1], theirs[1]), where)
         else:
             for prompt, turns in one[from_left:to_left]:
-                yield from _paired(agent, prompt, turns, ())
+                yield from _paired(agent, prompt, (turns, ()), where)
             for prompt, turns in other[from_right:to_right]:
-                yield from _paired(agent, prompt, (), turns)
+                yield from _paired(agent, prompt, ((), turns), where)
 
 
 def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
@@ -186,15 +191,19 @@ def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
     return [(prompt, tuple(turns)) for prompt, turns in runs]
 
 
-def _paired(agent: str, prompt: str, left: Sequence[Turn], right: Sequence[Turn]) -> Iterator[Row]:
-    for one, other in zip_longest(left, right):
+def _paired(
+    agent: str, prompt: str, turns: tuple[Sequence[Turn], Sequence[Turn]], where: tuple[str, str]
+) -> Iterator[Row]:
+    """The turns of both sides after one prompt, each of which has its directory."""
+    for one, other in zip_longest(*turns):
         mine, theirs = _move(one), _move(other)
-        request = calls = reply = None
+        request = actions = calls = reply = None
         if one is not None and other is not None:
+            actions = _acts(one, where[0]) == _acts(other, where[1])
             calls, reply = _calls(one.reply) == _calls(other.reply), _text(one) == _text(other)
         if mine is not None and theirs is not None and mine.sha256 and theirs.sha256:
             request = mine.sha256 == theirs.sha256
-        yield Row(agent, prompt, mine, theirs, request, calls, reply)
+        yield Row(agent, prompt, mine, theirs, request, actions, calls, reply)
 
 
 def _move(turn: Turn | None) -> Move | None:
@@ -223,6 +232,18 @@ def _calls(reply: Message | None) -> list[tuple[str, bytes]]:
     return [(call.name, canonical_bytes(call.arguments)) for call in reply.calls] if reply else []
 
 
+def _acts(turn: Turn, cwd: str) -> list[Action]:
+    return [action_of(call, cwd) for call in turn.reply.calls] if turn.reply else []
+
+
+def _actions(recording: Recording | None) -> list[Action]:
+    return [action for turn in (recording.turns if recording else ()) for action in _acts(turn, _cwd(recording))]
+
+
+def _cwd(recording: Recording | None) -> str:
+    return recording.origin.cwd.rstrip("/") if recording else ""
+
+
 def _text(turn: Turn) -> str:
     return turn.reply.content if turn.reply else ""
 
@@ -231,11 +252,14 @@ def _text(turn: Turn) -> str:
 
 
 def as_json(diff: SessionDiff) -> dict[str, Thawed]:
-    """Plain keys that stay. USD are strings of decimals; a cost with `unpriced` above 0 is a minimum."""
+    """Plain keys that stay. USD are strings of decimals; a cost with `unpriced` above 0 is a minimum. `actions` counts
+    those of both and those that are the same in the same order; `share` is the latter of all."""
+    agreed = diff.actions
     return {
         "same": diff.is_same,
         "a": _plain(diff.left),
         "b": _plain(diff.right),
+        "actions": {"a": agreed.left, "b": agreed.right, "same": agreed.same, "share": agreed.share},
         "turns": _plain(diff.rows),
         "notes": list(diff.notes),
     }
@@ -273,6 +297,9 @@ def figures(diff: SessionDiff) -> Iterator[tuple[str, str, str]]:
     names = ("session", "models", "commit", "sandbox", "turns", "tool calls", "errors", "denials", "seconds")
     names += (*(f"tokens: {bucket.replace('_', ' ')}" for bucket in buckets), *(f"cost: {role}" for role in roles))
     yield from zip((*names, "cost"), *(_figures(side, buckets, roles) for side in sides), strict=True)
+    agreed = diff.actions
+    if agreed.left or agreed.right:
+        yield "same actions", f"{agreed.same} of {agreed.left}", f"{agreed.same} of {agreed.right}"
     if diff.left.outcome is not None and diff.right.outcome is not None:
         yield "outcome", outcome_text(diff.left.outcome), outcome_text(diff.right.outcome)
 
@@ -299,10 +326,13 @@ def outcome_text(outcome: CheckResult) -> str:
     return f"not known: {outcome.said}" if outcome.code is None else f"exit {outcome.code}"
 
 
-def marks(row: Row) -> tuple[str, str, str]:
-    """Request, calls and reply: same, different, or not known."""
+COMPARED = ("request", "actions", "calls", "reply")
+
+
+def marks(row: Row) -> tuple[str, ...]:
+    """What is COMPARED: same, different, or not known."""
     words = {True: "same", False: "different", None: "-"}
-    return words[row.same_request], words[row.same_calls], words[row.same_reply]
+    return tuple(words[each] for each in (row.same_request, row.same_actions, row.same_calls, row.same_reply))
 
 
 def move_text(move: Move | None) -> str:
@@ -319,7 +349,7 @@ def show(diff: SessionDiff) -> Iterator[str | Table]:
         yield ""
         yield f"{agent} > {one_line(prompt, 100)}"
         turns = tuple((*marks(row), move_text(row.left), move_text(row.right)) for row in rows)
-        yield Table(turns, ("request", "calls", "reply", "A", "B"))
+        yield Table(turns, (*COMPARED, "A", "B"))
     for side, name in ((diff.left, "A"), (diff.right, "B")):
         if side.outcome is not None and side.outcome.said:
             yield ""
@@ -327,4 +357,6 @@ def show(diff: SessionDiff) -> Iterator[str | Table]:
             yield from (f"  {line}" for line in side.outcome.said.splitlines())
     yield ""
     yield "every request, call and reply is the same" if diff.is_same else "they differ"
+    if diff.actions.share is not None:
+        yield f"{diff.actions.share:.0%} of the actions agree ({HOW})"
     yield from (f"note: {note}" for note in diff.notes)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sagent.codec import encode_result_part
 from sagent.errors import UsageError
+from sagent.lab.actions import Action, Agreement, action_of, agree
 from sagent.lab.check import CheckResult
 from sagent.lab.diffpage import _marked, write_diff
 from sagent.lab.sessiondiff import as_json, diff_sessions, show
@@ -96,6 +97,58 @@ def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) ->
         ("Fix it.", None, 4, None),
         ("Sure?", 3, 5, True),
     ]
+
+
+def test_actions_are_tool_and_target_in_order_whatever_the_turn_and_the_directory(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", ("Fix it.", [("I look.", "ls", "cat  /work/a"), ("So.", "rm"), ("Done.",)]))
+    other = session(
+        tmp_path / "b",
+        ("Fix it.", [("First", "ls"), ("then", "cat ./a"), ("and", "date"), ("Finished.",)]),
+        cwd="/copy",
+    )
+    diff = diff_sessions(one, other)
+    assert diff.actions == Agreement(3, 3, 2)
+    assert [row.same_actions for row in diff.rows] == [False, False, False, None]
+    assert as_json(diff)["actions"] == {"a": 3, "b": 3, "same": 2, "share": 0.6667}
+    text = "\n".join(drawn(show(diff)))
+    assert "67% of the actions agree" in text
+    assert "same actions" in text and "2 of 3" in text
+    again = session(tmp_path / "c", ("Fix it.", [("Look!", "ls", "cat ./a"), ("Hm.", "rm"), ("Done.",)]), cwd="/copy")
+    alike = diff_sessions(one, again)
+    assert [(row.same_actions, row.same_calls) for row in alike.rows] == [(True, False), (True, True), (True, True)]
+    assert alike.actions.share == 1.0
+    talk = session(tmp_path / "d", ("Hello.", [("Hi.",)]))
+    assert diff_sessions(talk, talk).actions.share is None
+    assert "agree" not in "\n".join(drawn(show(diff_sessions(talk, talk))))
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "target"),
+    [
+        ("Read", {"file_path": "/work/src/../a.py", "limit": 3}, "a.py"),
+        ("Read", {"file_path": "a.py"}, "a.py"),
+        ("Read", {"file_path": "/worked/a.py"}, "/worked/a.py"),
+        ("List", {"path": "/work"}, "."),
+        ("Edit", {"file_path": "a.py", "old_string": "x", "new_string": "y"}, "a.py"),
+        ("Grep", {"pattern": "def  x", "path": "/work/src"}, "src def x"),
+        ("own", {"b": 2, "a": "/work"}, '{"a":"/work","b":2}'),
+    ],
+)
+def test_what_a_call_is_about(tool: str, arguments: dict[str, object], target: str) -> None:
+    assert action_of(call("1", tool, **arguments), "/work") == Action(tool, target)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
+def test_what_agrees_is_a_longest_common_subsequence(one: list[str], other: list[str]) -> None:
+    def longest(left: Sequence[str], right: Sequence[str]) -> int:
+        if not left or not right:
+            return 0
+        if left[0] == right[0]:
+            return 1 + longest(left[1:], right[1:])
+        return max(longest(left[1:], right), longest(left, right[1:]))
+
+    found = agree([Action("Bash", name) for name in one], [Action("Bash", name) for name in other])
+    assert found == Agreement(len(one), len(other), longest(one, other))
 
 
 def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> None:
@@ -195,7 +248,7 @@ def test_the_page_shows_what_differs_and_folds_what_does_not(tmp_path: Path) -> 
     page = write_diff(diff_sessions(one, other), Redaction()).decode()
     assert re.findall(r'aria-labelledby="(\w+)"', page) == ["answers", "turns", "figures"]
     assert page.count("<summary>Turn 1: the same</summary>") == page.count("<summary>Turn 3: the same</summary>") == 1
-    assert '<h4>Turn 2: <span class="bad">calls different</span></h4>' in page
+    assert '<h4>Turn 2: <span class="bad">actions, calls different</span></h4>' in page
     assert "<del>- command: make <mark>fast</mark>" in page
     assert "<ins>+ command: make <mark>slow</mark>" in page
     assert "<summary>reply: the same</summary><pre>Then I run it.</pre>" in page
