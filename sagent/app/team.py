@@ -41,7 +41,13 @@ async def open_team(settings: Settings, file: TeamFile, listener: Callable[[Even
         settings = replace(settings, advisors=())
     async with open_agent(settings, listener) as lead:
         yield Team(
-            lead, roles, name=file.name, mode=file.mode, editor=file.editor, visible_handoffs=file.visible_handoffs
+            lead,
+            roles,
+            name=file.name,
+            mode=file.mode,
+            editor=file.editor,
+            visible_handoffs=file.visible_handoffs,
+            handoff=file.handoff,
         )
 
 
@@ -119,7 +125,8 @@ def _handoffs(handoffs: Sequence[HandOff]) -> Sequence[str]:
             prompt = f"{given.size} B `{given.sha256[:12]}`"
             budget = "none" if given.cap is None else f"the team's, {given.cap} USD"
             budget = budget if given.budget is None else f"{given.budget} USD"
-            begun = (prompt, given.model, budget, ", ".join(given.visible), ", ".join(given.left_out))
+            sees = (f"{name} ({given.shown[name]} B)" if name in given.shown else name for name in given.visible)
+            begun = (prompt, given.model, budget, ", ".join(sees), ", ".join(given.left_out))
         rows.append((each.giver or "(task)", each.taker or "(answer)", what, *begun, f"`{each.entry[:12]}`"))
     head = ("from", "to", "handed on", "prompt", "model", "budget", "sees", "left out", "entry")
     return ["", "## Hand-offs", "", "Sizes are bytes; the rest begins a sha256.", "", *_table(head, rows)]

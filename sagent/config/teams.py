@@ -24,6 +24,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
 from sagent.model import EFFORTS
+from sagent.patterns.handoffs import HandoffBudget
 from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
 
 PRESETS = Path(__file__).with_name("team_presets")
@@ -49,6 +50,7 @@ class TeamFile:
     budget_usd: Decimal | None = None
     description: str = ""
     system: str = ""
+    handoff: HandoffBudget = HandoffBudget()
     unadvised: frozenset[str] = frozenset()
 
 
@@ -103,6 +105,7 @@ def read_team(path: Path) -> TeamFile:
         budget_usd=top.read("budget_usd", usd, None),
         description=top.read("description", _text, ""),
         system=top.read("system", _text, ""),
+        handoff=_read_handoff(top),
         unadvised=frozenset(role.name for role, advised in found if not advised),
     )
     if team.editor and team.mode != "parallel":
@@ -171,9 +174,15 @@ def _read_role(file: File, top: _Table, item: object, place: int) -> tuple[Role,
         tools=() if tools in (("none",), ()) else tools,
         max_turns=table.read("max_turns", _number(1), None),
         budget_usd=table.read("budget_usd", usd, None),
+        handoff=_read_handoff(table) or None,
         advisors=() if unadvised else tuple(_read_advisor(table, spec) for spec in specs),
     )
     return role, not unadvised
+
+
+def _read_handoff(table: _Table) -> HandoffBudget:
+    tokens, most = (table.read(key, _number(1), None) for key in _HANDOFF)
+    return HandoffBudget(tokens, most)
 
 
 def _read_options(table: _Table) -> Mapping[str, object] | None:
@@ -239,8 +248,9 @@ def _number(least: int) -> Callable[[object, PathBase], int]:
     return lambda value, _: whole(least)(value if isinstance(value, int) else "")
 
 
-_TEAM = ("name", "description", "mode", "editor", "visible_handoffs", "budget_usd", "system", "roles")
+_HANDOFF = ("handoff_tokens", "handoff_bytes")
+_TEAM = ("name", "description", "mode", "editor", "visible_handoffs", *_HANDOFF, "budget_usd", "system", "roles")
 _ROLE = (
     *("name", "prompt", "prompt_file", "model", "executor", "effort", "temperature", "options"),
-    *("tools", "max_turns", "budget_usd", "advisor"),
+    *("tools", "max_turns", "budget_usd", "advisor", *_HANDOFF),
 )

@@ -2,15 +2,18 @@
 who has finished, with what words, at what cost."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.engine.state import EXECUTOR
 from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_int
+from sagent.lib.text import count
 from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid, MessageEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import branch_contents, charges, contents
@@ -18,12 +21,39 @@ from sagent.session.log import Log, read_agent
 from sagent.session.view import MemoryLogView, branch
 from sagent.usage import Saving, Sum, Usage
 
-MOST_HANDED = 40_000  # characters of a hand-off that the next prompt has
+if TYPE_CHECKING:
+    from sagent.session.savings import Price
+
+MOST_HANDED = 40_000  # characters of a hand-off that the next prompt has, where it has no budget
 ASKER = ""
 """Stands for whoever asked the team: the first hand-off comes from there, the last one goes there."""
 
+Read: TypeAlias = Callable[[str], Iterable[Entry]]
+"""The log of an agent, by its path."""
 State: TypeAlias = Literal["not begun", "at work", "done", "failed", "kept"]
 """How a role stands. "kept" is done in an earlier run of the session, and not done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffBudget:
+    """How much of what a role hands on the next prompts have at most: tokens, as its own provider has counted them, and
+    bytes. Beginning and end stay, and the whole can be read where they say. None is no bound of that kind."""
+
+    tokens: int | None = None
+    bytes: int | None = None
+
+    def __bool__(self) -> bool:
+        return (self.tokens, self.bytes) != (None, None)
+
+    def __str__(self) -> str:
+        kinds = ((self.tokens, "token"), (self.bytes, "byte"))
+        return " and ".join(count(most, kind) for most, kind in kinds if most is not None)
+
+    def room(self, size: int, tokens: int) -> int:
+        """The bytes that are shown of a text of this size. Where nobody has counted, each may be a token."""
+        most = size if self.bytes is None else min(size, self.bytes)
+        counted = tokens or size
+        return most if self.tokens is None or counted <= self.tokens else min(most, size * self.tokens // counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,27 +163,31 @@ def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
                 billed.add(charge)
         turns += sum(each.message.role == "assistant" for each in contents(read_agent(lead.log, agent), MessageEntry))
     text = answer_of(lead.log, last) if state == "done" else ""
-    saving = sum((_saved(lead, found, handoff) for handoff in found.handoffs if handoff.taker == name), Saving())
+    saving = saved_by_handoffs(found, partial(read_agent, lead.log), lead.ledger.prices.price, name)
     return RoleReport(name, state, last, model, turns, billed.usage, billed.price, text, error, saving)
 
 
-def _saved(lead: Agent, found: Round, begun: HandOff) -> Saving:
+def saved_by_handoffs(found: Round, read: Read, price: "Price", role: str = "") -> Saving:
+    """What a role, or all of them, would have been sent more in a round, had each seen all before it whole."""
+    begun = (handoff for handoff in found.handoffs if handoff.taker and role in ("", handoff.taker))
+    return sum((_saved(found, each, read, price) for each in begun), Saving())
+
+
+def _saved(found: Round, begun: HandOff, read: Read, price: "Price") -> Saving:
     """What a role was not sent for what its prompt leaves out of the hand-offs before it."""
     if (given := begun.given) is None:
         return Saving()
     missing = 0.0
     for name, said in {each.giver: each.said for each in found.handoffs if each.said.error is None}.items():
         if name in (*given.left_out, *given.visible) and said.size:
-            own = [charge for charge in charges(read_agent(lead.log, said.agent)) if charge.role == EXECUTOR]
-            tokens = own[-1].usage.output - own[-1].usage.reasoning if own else 0  # those of its answer
-            shown = 0 if name in given.left_out else min(MOST_HANDED, said.size)
-            missing += tokens * (1 - shown / said.size)
+            cut = as_int(given.shown.get(name), min(MOST_HANDED, said.size))
+            shown = 0 if name in given.left_out else cut
+            missing += answer_tokens(read(said.agent)) * (1 - shown / said.size)
     if missing < 1:
         return Saving()
     from sagent.session.savings import save_ahead  # for few teams
 
-    log = MemoryLogView(tuple(read_agent(lead.log, given.agent)))
-    return save_ahead(log, lead.ledger.prices.price, round(missing))
+    return save_ahead(MemoryLogView(tuple(read(given.agent))), price, round(missing))
 
 
 def answer_of(log: Log, agent: str) -> str:
@@ -162,6 +196,23 @@ def answer_of(log: Log, agent: str) -> str:
     for each in branch_contents(read_agent(log, agent), MessageEntry):
         found = each.message.text if each.message.role == "assistant" else found
     return found
+
+
+def answer_tokens(entries: Iterable[Entry]) -> int:
+    """The tokens of what an agent said last, as its provider counted them; 0 where its log has no count."""
+    own = [charge for charge in charges(entries) if charge.role == EXECUTOR]
+    return own[-1].usage.output - own[-1].usage.reasoning if own else 0
+
+
+def shortened(text: str, most: int, where: str) -> tuple[str, int]:
+    """Beginning and end of a text, at most so many bytes of it, and how many there are; `where` says where the rest
+    is."""
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= most:
+        return text, len(data)
+    head, tail = (part.decode("utf-8", "ignore") for part in (data[: most - most // 3], data[len(data) - most // 3 :]))
+    shown = len(head.encode()) + len(tail.encode())
+    return f"{head}\n[... {len(data) - shown} bytes left out; {where} ...]\n{tail}", shown
 
 
 def _family(lead: Agent, path: str) -> Sequence[str]:

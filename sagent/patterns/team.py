@@ -13,9 +13,9 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
 from sagent.messages import Message, Text, assistant, user
 from sagent.model import EFFORTS, full_name
-from sagent.patterns.handoffs import HandOff, RoleReport, Round, last_round, report_role
+from sagent.patterns.handoffs import HandOff, HandoffBudget, RoleReport, Round, last_round, report_role
 from sagent.patterns.pattern import Pattern, media_of
-from sagent.patterns.shift import Mode, Role, Setup, Shift, sections
+from sagent.patterns.shift import Handed, Mode, Role, Setup, Shift, sections
 from sagent.peer import Switch
 from sagent.usage import Saving, Usage
 
@@ -46,7 +46,8 @@ class Team(Pattern):
 
     "sequential": each role sees the task and the last `visible_handoffs` hand-offs; the last one's answer is the
     team's. "parallel": all but the `editor` work at once on the task; the editor makes one answer of what they say, and
-    without one the answers stand below each other.
+    without one the answers stand below each other. `handoff` bounds what the next prompts have of each hand-off, but
+    for roles with a budget of their own; without one that is 40,000 characters.
 
     A round that did not end well is taken up by `run` with the same task, in this process or a later one: roles that
     had handed on, and would now be given the same prompt, are not run again.
@@ -63,11 +64,12 @@ class Team(Pattern):
         mode: Mode = "sequential",
         editor: str = "",
         visible_handoffs: int = VISIBLE,
+        handoff: HandoffBudget | None = None,
     ) -> None:
         super().__init__((lead,))
         self.name = name
         self._lead = lead
-        self._setup = Setup(tuple(roles), name, mode, editor, visible_handoffs)
+        self._setup = Setup(tuple(roles), name, mode, editor, visible_handoffs, handoff or HandoffBudget())
         self._watchers: list[Callable[[RoleReport], None]] = []
         self._check()
 
@@ -146,6 +148,11 @@ class Team(Pattern):
             raise UsageError(f"mode: {setup.mode!r} is not one of {', '.join(MODES)}")
         if setup.visible_handoffs < 0:
             raise UsageError(f"visible_handoffs: 0 or more are needed, not {setup.visible_handoffs}")
+        for role in (None, *setup.roles):
+            budget = setup.handoff if role is None else setup.handoff_of(role)
+            if any(most is not None and most < 1 for most in (budget.tokens, budget.bytes)):
+                whose = "" if role is None else f"role {role.name}: "
+                raise UsageError(f"{whose}handoff: 1 or more tokens or bytes are needed, not {budget}")
         if not setup.roles:
             raise UsageError("a team needs at least one role")
         names = [role.name for role in setup.roles]
@@ -190,7 +197,7 @@ def _read_result(lead: Agent, roles: Sequence[Role], found: Round | None) -> Tea
     if found is None:
         return TeamResult("", (), "end", roles=tuple(RoleReport(role.name) for role in roles))
     reports = tuple(report_role(lead, found, role.name) for role in roles)
-    text = sections([(each.name, each.text) for each in reports if each.state == "done"])
+    text = sections([Handed(each.name, each.text, each.agent) for each in reports if each.state == "done"])
     text = text if found.answer is None else found.answer
     return TeamResult(
         text,

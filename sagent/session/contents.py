@@ -275,7 +275,8 @@ class HandoffSaid:
 @dataclass(frozen=True, slots=True)
 class HandoffGiven:
     """What a role begins with. `sha256` and `size`, in bytes, are of its prompt; `visible` and `left_out` are the roles
-    whose hand-offs are in it and are only named. `budget` is its own, in USD, `cap` the team's."""
+    whose hand-offs are in it and are only named, `shown` has of those that are cut how many bytes it has. `budget` is
+    its own, in USD, `cap` the team's; of what it hands on `handoff_tokens` and `handoff_bytes` are shown at most."""
 
     agent: str
     sha256: str
@@ -285,6 +286,9 @@ class HandoffGiven:
     cap: Decimal | None = None
     visible: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    shown: Mapping[str, object] = field(default_factory=dict[str, object])
+    handoff_tokens: int | None = None
+    handoff_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

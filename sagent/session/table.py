@@ -152,6 +152,7 @@ _OBJECT = _Member(as_object)
 _STR_OR_NULL = _Member(as_str, _or_none)
 _STR_IF_ANY = _Member(as_str, _or_none, optional=True)
 _OBJECT_IF_ANY = _Member(as_object, _or_none, optional=True)
+_WHOLE_IF_ANY = _Member(_whole, optional=True)
 _INT_IF_ANY = _Member(as_int, _or_none, optional=True)
 _BY_TYPE: Mapping[object, _Member] = {
     str: _STR,
@@ -246,6 +247,9 @@ _GIVEN = _Form(
     size=_INT._replace(name="prompt_bytes"),
     budget=_USD._replace(name="budget_usd"),
     cap=_USD._replace(name="cap_usd"),
+    shown=_OBJECT_IF_ANY,
+    handoff_tokens=_WHOLE_IF_ANY,
+    handoff_bytes=_WHOLE_IF_ANY,
 )
 _SAID = _Form("", contents.HandoffSaid, size=_INT._replace(name="bytes"), error=_Member(_read_failure))
 

@@ -155,6 +155,25 @@ def test_json_has_roles_hand_offs_and_costs(shell: Shell, crew) -> None:
     assert logged[-1]["id"] == found["head"]
 
 
+def test_budgets_of_hand_offs_and_what_they_saved(shell: Shell, crew) -> None:
+    long = Turn(text=f"begin{' word' * 2_000} end.", usage=Usage(input=1_000, output=2_002))
+    server = shell.serve(failing("one", long))
+    file = crew(more="handoff_tokens = 100\nhandoff_bytes = 9000")
+    done = team(shell, file, *MODEL, "The task.", "--handoff-bytes", "600", "--output-format", "json")
+    assert done.code == 0, done.err
+    assert (done.json["handoff_tokens"], done.json["handoff_bytes"]) == (100, 600)
+    first, second = (handoff["given"] for handoff in done.json["handoffs"][:2])
+    assert (first["handoff_tokens"], first["handoff_bytes"], "shown" in first) == (100, 600, False)
+    assert 490 <= second["shown"]["one"] <= 502  # a twentieth of the tokens, by bytes
+    assert len(server.requests[1].body) < 4_000
+    saved = done.json["handoffs_saved"]["tokens"]
+    assert saved == pytest.approx(2 * 1_902, abs=9)  # two roles were spared it
+    assert f"one ({second['shown']['one']} B)" in str(done.json["report"])
+    shown = shell.run("sessions", "show", done.json["session_id"], "--costs", model="")
+    assert f"hand-offs  {saved} tokens, " in shown.out
+    assert team(shell, file, *MODEL, "Go.", "--handoff-tokens", "0").code == 2
+
+
 def test_stream_json_ends_with_the_result(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task.", "--output-format", "stream-json")

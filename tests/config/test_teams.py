@@ -101,6 +101,8 @@ ROLE = '[[roles]]\nname = "a"\nprompt = "Look."\n'
         (ROLE + 'tool = "Read"\n', 4, "there is no key roles[1].tool. Did you mean tools?"),
         (ROLE + "zzz = 1\n", 4, "accepted are name, prompt, prompt_file, model"),
         ('mode = "paralel"\n' + ROLE, 1, "mode = 'paralel' is not accepted: give one of sequential, parallel. Did you"),
+        ("handoff_tokens = 0\n" + ROLE, 1, "handoff_tokens = 0 is not accepted: give a whole"),
+        ("handoff_byte = 9\n" + ROLE, 1, "Did you mean handoff_bytes?"),
         ("visible_handoffs = -1\n" + ROLE, 1, "visible_handoffs = -1 is not accepted: give a whole"),
         ('visible_handoffs = "2"\n' + ROLE, 1, "give a whole number, at least 0."),
         ("budget_usd = -2\n" + ROLE, 1, "budget_usd = -2 is not accepted: give USD as a number"),

@@ -24,7 +24,7 @@ from sagent.errors import ModelError, SessionCorrupt, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.messages import Image, Thinking, assistant, user
 from sagent.model import Delta, ModelLimits, Reply, Request
-from sagent.patterns import Role, Team, TeamResult, sequential
+from sagent.patterns import HandoffBudget, Role, Team, TeamResult, sequential
 from sagent.patterns.handoffs import HandOff, RoleReport, Round, digest, last_round
 from sagent.policy import Deny
 from sagent.providers import Anthropic
@@ -37,6 +37,7 @@ from sagent.session.verify import verify
 from sagent.testing import Line, ScriptedModel
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tools import Glob, Read
+from sagent.usage import Usage
 from tests.messages import call
 
 PRICES = PriceBook(
@@ -178,7 +179,44 @@ async def test_a_hand_off_has_a_limit_and_the_rest_can_be_read(tmp_path: Path) -
     assert Path(found[1]).read_text() == long
 
 
-async def test_what_prompts_leave_out_is_told_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("budget", "least", "most"),
+    [
+        (HandoffBudget(bytes=300), 290, 300),
+        (HandoffBudget(tokens=100), 390, 400),  # of 4 bytes each, as the model counted them
+        (HandoffBudget(tokens=1_000, bytes=300), 290, 300),
+        (HandoffBudget(tokens=10_000), 4_000, 4_000),
+    ],
+)
+async def test_a_hand_off_keeps_to_its_budget_of_tokens_and_bytes(
+    tmp_path: Path, budget: HandoffBudget, least: int, most: int
+) -> None:
+    long = "begin " + "é" * 1_995 + "end."
+    crew = Crew(lambda role, _: (Usage(input=9, output=1_000), long) if role == "a" else f"{role} is done")
+    with Session.create_at(tmp_path / "s") as session:
+        lead = lead_of(crew, log=session.log())
+        team = [*roles("a"), *roles("b", handoff=HandoffBudget(bytes=90_000)), *roles("c")]
+        result = await Team(lead, team, handoff=budget).run("The task.")
+        await lead.aclose()
+    begun = {each.taker: each.given for each in result.handoffs if each.given}
+    for role in ("b", "c"):
+        prompt = crew.prompt(role)
+        words = prompt[prompt.index('from="a">\n') + 10 : prompt.index("\n</handoff>")]
+        words = re.sub(r"\n\[\.\.\. \d+ bytes left out; the whole is in \S+ \.\.\.\]\n", "", words)
+        assert least <= len(words.encode()) <= most
+        assert words.startswith("begin ") and words.endswith("end.")
+        assert begun[role].shown == ({} if most == 4_000 else {"a": len(words.encode())})
+    assert f"its beginning and end are shown there, {budget} at most" in crew.prompt("a")
+    assert "90000 bytes at most" in crew.prompt("b")
+    assert "at most" not in crew.prompt("c").partition("# Your part")[0]  # whoever asked has all of it
+    assert (begun["a"].handoff_tokens, begun["a"].handoff_bytes) == (budget.tokens, budget.bytes)
+    assert not verify(tmp_path / "s").problems
+
+
+@pytest.mark.parametrize("budget", [None, HandoffBudget(tokens=200), HandoffBudget(bytes=1_000)])
+async def test_what_prompts_leave_out_is_told_as_saved(
+    monkeypatch: pytest.MonkeyPatch, budget: HandoffBudget | None
+) -> None:
     """By a twin whose roles see all of it, in two requests each; what c says is too long to be handed on whole."""
 
     def play(role: str, request: Request) -> Line:
@@ -186,13 +224,13 @@ async def test_what_prompts_leave_out_is_told_as_saved(monkeypatch: pytest.Monke
             return assistant("", call("1", "Glob", pattern="*.none"), stop="tool_use")
         return f"What {role} found. " * (3_000 if role == "c" else 500)
 
-    async def run(visible: int) -> TeamResult:
-        lead = lead_of(Crew(play))
-        result = await Team(lead, roles("a", "b", "c", "d", "e"), visible_handoffs=visible).run("The task.")
+    async def run(visible: int, handoff: HandoffBudget | None = None) -> TeamResult:
+        lead, crew = lead_of(Crew(play)), roles("a", "b", "c", "d", "e")
+        result = await Team(lead, crew, visible_handoffs=visible, handoff=handoff).run("The task.")
         await lead.aclose()
         return result
 
-    found = await run(1)
+    found = await run(1, budget)
     with monkeypatch.context() as patch:
         patch.setattr("sagent.patterns.shift.MOST_HANDED", 10**6)
         twin = await run(5)
@@ -200,7 +238,7 @@ async def test_what_prompts_leave_out_is_told_as_saved(monkeypatch: pytest.Monke
     assert told.tokens == pytest.approx(twin.usage.total_input - found.usage.total_input, rel=0.02)
     assert told.usd is not None
     assert float(told.usd) == pytest.approx(float(twin.cost.total - found.cost.total), rel=0.02)
-    assert [role.saving.tokens > 0 for role in found.roles] == [False, False, True, True, True]
+    assert [role.saving.tokens > 0 for role in found.roles] == [False, budget is not None, True, True, True]
     assert (await run(5)).roles[2].saving.tokens == 0
 
 
@@ -694,6 +732,8 @@ async def test_watchers_are_told_of_beginnings_and_ends() -> None:
         ({"roles": roles("a", max_turns=0)}, "role a: max_turns"),
         ({"roles": roles("a", budget_usd=Decimal(-1))}, "role a: budget_usd"),
         ({"roles": roles("a", advisors=("scripted/other",))}, "role a: root cannot have advisors"),
+        ({"roles": roles("a", handoff=HandoffBudget(0))}, "role a: handoff: 1 or more tokens or bytes"),
+        ({"roles": roles("a"), "handoff": HandoffBudget(bytes=-1)}, "handoff: 1 or more tokens or bytes"),
         ({"roles": roles("a"), "mode": "both"}, "mode: 'both' is not one of sequential, parallel"),
         ({"roles": roles("a"), "visible_handoffs": -1}, "visible_handoffs: 0 or more"),
         ({"roles": roles("a", "b"), "editor": "b"}, "in a sequence the last role does it"),

@@ -17,6 +17,7 @@ from sagent.lib.money import UNBILLED
 from sagent.lib.text import Table, count, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
+from sagent.session.names import log_file
 from sagent.session.repair import repair
 from sagent.session.retention import Glance, age, glance, glances, prune, remove
 from sagent.session.store import named_logs, summarize
@@ -244,6 +245,7 @@ def _prune(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:
+    from sagent.patterns.handoffs import last_round, saved_by_handoffs
     from sagent.session.savings import add_savings
 
     path = session_path(settings, given.session)
@@ -258,6 +260,10 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
     if saving.compactions:
         usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
         _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
+    if (found := last_round(read_log(path / "root.jsonl"))) is not None:
+        saving = saved_by_handoffs(found, lambda agent: read_log(log_file(path, agent)), _price(settings))
+        usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
+        _say(f"hand-offs  {saving.tokens} tokens, {usd} saved against all of them whole in every role's prompt")
     if summary.problem:
         raise UsageError(summary.problem)
     return 0

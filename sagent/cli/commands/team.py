@@ -57,6 +57,8 @@ def _run_parser() -> Parser:
     group.add_argument("--preset", metavar="NAME", help="a team that comes with sagent: see sagent team list")
     group.add_argument("--task", metavar="FILE", help="the task is the text of a file; - is standard input")
     group.add_argument("--visible-handoffs", metavar="N", help="a role sees the last N hand-offs (4)")
+    group.add_argument("--handoff-tokens", metavar="N", help="of a hand-off the next prompts have at most N tokens")
+    group.add_argument("--handoff-bytes", metavar="N", help="the same, in bytes")
     group.add_argument("--output", metavar="DIR", help="write final.md and report.md there")
     add_flags(parser)
     return parser
@@ -67,6 +69,7 @@ def _run(argv: Sequence[str]) -> int:
     words: list[str] = flags.pop("words", [])
     preset, task = flags.pop("preset", None), flags.pop("task", None)
     visible, output = flags.pop("visible_handoffs", None), flags.pop("output", None)
+    bounds = {name: flags.pop(f"handoff_{name}", None) for name in ("tokens", "bytes")}
     settings = load_or_report(flags)
     out, err = binary_safe(sys.stdout), binary_safe(sys.stderr)
     # what shows the events, and a failure before there is a result
@@ -74,7 +77,7 @@ def _run(argv: Sequence[str]) -> int:
     try:
         if settings.input_format != "text":
             raise UsageError("--input-format stream-json is for conversations; a team has one task.")
-        file = _team_file(preset, words, visible)
+        file = _bounded(_team_file(preset, words, visible), bounds)
         prompt = _task(task, words, settings)
         shown = _Output(settings, file, output, renderer, out, err)
         return asyncio.run(_carry_out(settings, file, prompt, shown))
@@ -102,6 +105,17 @@ def _team_file(preset: str | None, words: list[str], visible: str | None) -> "Te
         raise UsageError(f"Which team? Give --preset {'|'.join(preset_names())}, or a file: {USAGE.splitlines()[0]}")
     number = read_flag("--visible-handoffs", visible, whole(0))
     return file if number is None else replace(file, visible_handoffs=number)
+
+
+def _bounded(file: "TeamFile", bounds: Mapping[str, str | None]) -> "TeamFile":
+    """The team with budgets of hand-offs in place of its own. Raises UsageError."""
+    from sagent.config.values import whole
+
+    given = {name: read_flag(f"--handoff-{name}", value, whole(1)) for name, value in bounds.items()}
+    if all(value is None for value in given.values()):
+        return file
+    own = {name: getattr(file.handoff, name) if value is None else value for name, value in given.items()}
+    return replace(file, handoff=replace(file.handoff, **own))
 
 
 def _task(task: str | None, words: list[str], settings: "Settings") -> str:
@@ -269,6 +283,8 @@ def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
         "team": file.name,
         "mode": file.mode,
         "visible_handoffs": file.visible_handoffs,
+        "handoff_tokens": file.handoff.tokens,
+        "handoff_bytes": file.handoff.bytes,
         "task": result.task,
         "roles": [_show_role(role) for role in result.roles],
         "handoffs": [_show_handoff(handoff) for handoff in result.handoffs],
