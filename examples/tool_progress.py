@@ -1,4 +1,4 @@
-"""A tool that takes its time, and says how far it is: to whoever watches, and to the model once it is in the background.
+"""A tool that takes its time, and says how far it is: to whoever watches, and to the model once it is a job.
 
 python examples/tool_progress.py
 """
