@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sagent.agent import Agent
 from sagent.app.assembly import open_agent
@@ -14,12 +15,15 @@ from sagent.events import Event, Failure, Result
 from sagent.lab.check import CheckResult, run_check
 from sagent.lab.rebuild import Preparing, Rebuilder, adapters, sampling_of
 from sagent.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_logs, read_recording
+from sagent.lab.reteam import AskedTeam, read_team
 from sagent.lab.workcopy import Scratch, scratch_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes
 from sagent.lib.schema import coerce
+from sagent.lib.text import count
 from sagent.messages import Message, Text, ToolCall, ToolResult
 from sagent.model import Effort, Request
+from sagent.patterns.team import TeamResult
 from sagent.policy import Deny, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
@@ -62,6 +66,14 @@ class Rerun:
     notes: tuple[str, ...] = ()
 
 
+class Recorded(NamedTuple):
+    """A recorded call and its result; `agent` is the path of the one that made it."""
+
+    agent: str
+    call: ToolCall
+    result: ToolResult
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A recorded session as it is asked again: by whom it was, what was said, with which prompt, effort and results."""
@@ -74,7 +86,8 @@ class Asked:
     effort: Effort | None
     options: tuple[str, ...]
     spoken: tuple[Message, ...]
-    calls: tuple[tuple[ToolCall, ToolResult], ...] = field(repr=False)
+    calls: tuple[Recorded, ...] = field(repr=False)
+    team: AskedTeam | None = None  # that worked on what was asked last; it is asked instead
 
 
 async def rerun(
@@ -111,23 +124,35 @@ async def rerun(
 def read_asked(session: Path, settings: Settings) -> Asked:
     """What there is to ask again. Raises UsageError for a session in which nothing was asked."""
     fetch = BlobDirectory(session / "blobs").get
-    calls: list[tuple[ToolCall, ToolResult]] = []
-    logs: dict[str, tuple[Recording, Environment]] = {}
-    for agent, entries in read_logs(session).items():
-        recording = read_recording(agent, entries, fetch)
-        logs[agent] = recording, next((each for each in contents(entries, Environment) if each.commit), Environment({}))
-        calls += (answered for turn in recording.turns for answered in turn.answered_calls)
-    root, git = logs["root"]
-    prompt = next((turn.prompt for turn in root.turns if turn.prompt is not None), None)
-    if prompt is None or not root.spoken:
+    every = read_logs(session)
+    logs = {agent: read_recording(agent, entries, fetch) for agent, entries in every.items()}
+    calls = [
+        Recorded(agent, *each) for agent, log in logs.items() for turn in log.turns for each in turn.answered_calls
+    ]
+    root = logs["root"]
+    git = next((each for each in contents(every["root"], Environment) if each.commit), Environment({}))
+    rows = {name: own.row for name, own in settings.providers.items()}
+    find = adapters(rows)
+    team = read_team(every["root"], logs, lambda log: effort_of(log, find))
+    prompt = _prompt_of([root] if team is None else [logs[agent] for agent in team.agents])
+    if prompt is None or not (root.spoken or team):
         raise UsageError(f"session {session.name} has no prompt that was answered: there is nothing to ask again.")
     commit = git.commit if git.dirty is False else ""
-    rows = {name: own.row for name, own in settings.providers.items()}
     name = name_of(session, root.origin)
-    cwd, effort = Path(root.origin.cwd), effort_of(root, adapters(rows))
+    cwd, effort = Path(root.origin.cwd), effort_of(root, find)
     first = next((turn.sent for turn in root.turns if turn.sent is not None), None)
     options = () if first is None else options_of(sampling_of(first.parameters))
-    return Asked(name, root.head, cwd, commit, prompt, effort, options, root.spoken, tuple(calls))
+    return Asked(name, root.head, cwd, commit, prompt, effort, options, root.spoken, tuple(calls), team)
+
+
+def _prompt_of(logs: Sequence[Recording]) -> Prompt | None:
+    """The first system prompt of some agents, and the tools of all of them."""
+    prompts = [turn.prompt for log in logs for turn in log.turns if turn.prompt is not None]
+    if not prompts:
+        return None
+    tools = {tool.name: tool for prompt in reversed(prompts) for tool in prompt.tools}
+    known = tuple(tools[name] for name in dict.fromkeys(tool.name for prompt in prompts for tool in prompt.tools))
+    return Prompt(prompts[0].system, known, frozenset(name for prompt in prompts for name in prompt.ordered))
 
 
 def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | None:
@@ -180,7 +205,11 @@ async def _ask(
     try:
         async with open_agent(own, listener, None, policy, more) as agent:
             begun(agent)
-            for message in asked.spoken:
+            if asked.team is not None:
+                found = await asked.team.ask(agent, lambda text: _moved(text, asked, scratch))
+                notes.append(_told(asked.team, found))
+                result = found
+            for message in asked.spoken if asked.team is None else ():
                 parts = tuple(
                     replace(part, text=_moved(part.text, asked, scratch)) if isinstance(part, Text) else part
                     for part in message.parts
@@ -203,6 +232,11 @@ async def _answer(agent: Agent, message: Message) -> Result:
             return await agent.wait()
         except UsageError:
             return Result("", (), "error", Failure(error.kind, str(error)))
+
+
+def _told(team: AskedTeam, result: TeamResult) -> str:
+    roles = (f"{role.name} {role.state} ({count(role.turns, 'turn')})" for role in result.roles)
+    return f"team {team.name}, {team.mode}: {', '.join(roles)}; all of them were asked of {result.roles[0].model}"
 
 
 def _begin(asked: Asked, settings: Settings, scratch: Scratch | None) -> Path:
@@ -248,16 +282,17 @@ class _Fenced(PermissionPolicy):
 
 
 class Answers:
-    """The results of a recording, each given out once: to the first call of the same tool with the same arguments."""
+    """The results of a recording, each given out once: to the first call of the same tool with the same arguments. An
+    agent has those that one of its path was given before those of others."""
 
-    def __init__(self, prompt: Prompt, calls: Sequence[tuple[ToolCall, ToolResult]]) -> None:
+    def __init__(self, prompt: Prompt, calls: Sequence[Recorded]) -> None:
         self.answered = self.missing = 0
         self._specs = {spec.name: spec for spec in Rebuilder("root", prompt, ()).orders[0]}
-        self._left: dict[tuple[str, bytes], list[ToolResult]] = {}
-        for call, result in calls:
+        self._left: dict[tuple[str, bytes], list[tuple[str, ToolResult]]] = {}
+        for agent, call, result in calls:
             spec = self._specs.get(call.name)
             arguments = coerce(spec.parameters, call.arguments) if spec else call.arguments  # as a tool is given
-            self._left.setdefault((call.name, canonical_bytes(arguments)), []).append(result)
+            self._left.setdefault((call.name, canonical_bytes(arguments)), []).append((agent, result))
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -268,14 +303,14 @@ class Answers:
             if spec.name != "advisor"
         )
 
-    def take(self, name: str, arguments: JsonObject) -> ToolResult | None:
-        """The first result that is left; None where there is none."""
+    def take(self, name: str, arguments: JsonObject, agent: str = "root") -> ToolResult | None:
+        """The first result that is left, of this agent before others; None where there is none."""
         left = self._left.get((name, canonical_bytes(arguments)))
         if not left:
             self.missing += 1
             return None
         self.answered += 1
-        return left.pop(0)
+        return left.pop(next((place for place, (path, _) in enumerate(left) if path == agent), 0))[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +325,7 @@ class AnsweredTool(Harmless):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """The recorded result, or an error that says there is none."""
-        del run
-        found = self.answers.take(self.name, arguments)
+        found = self.answers.take(self.name, arguments, run.agent)
         if found is None:
             return ToolOutput((Text(MISSING),), is_error=True, summary="not in the recording")
         return ToolOutput(found.content, found.is_error)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sagent.lab.actions import HOW, Action, Agreement, action_of, agree
 from sagent.lab.check import CheckResult
-from sagent.lab.recording import Recording, Turn, models_of, name_of, read_logs, read_recording
+from sagent.lab.recording import Inherited, Recording, Turn, models_of, name_of, read_logs, read_recording
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, canonical_bytes, json_dump
 from sagent.lib.text import Table, one_line
@@ -120,10 +120,12 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
     """A session, and the logs of its agents."""
     logs: dict[str, Recording] = {}
     git = list[Environment]()
-    spent = Totals()
+    spent, final = Totals(), ""
     for agent, entries in read_logs(session).items():
         git += contents(entries, Environment)
-        logs[agent] = read_recording(agent, entries, lambda _: b"")
+        recording = read_recording(agent, entries, lambda _: b"")
+        final = _final(recording) if agent == "root" else final
+        logs[agent] = replace(recording, turns=tuple(turn for turn in recording.turns if _asked(turn)))
         for charge in charges(entries):
             spent.add(charge)
     root = logs["root"]
@@ -148,9 +150,21 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
         seconds=round(sum(map(_seconds, root.turns)), 3),
         cost=spent.whole,
         cost_by_role=dict(sorted(spent.by_role.items())),
-        final=next((turn.reply.content for turn in reversed(root.turns) if turn.reply and turn.reply.content), ""),
+        final=final,
     )
     return side, logs
+
+
+def _asked(turn: Turn) -> bool:
+    """Whether a model was asked: the answer of a team stands in its lead's log, and nobody was asked for it there."""
+    return turn.reply is None or turn.sent is not None or bool(turn.bills)
+
+
+def _final(recording: Recording) -> str:
+    said = [turn.reply.content for turn in recording.turns if turn.reply is not None and turn.reply.content]
+    steps = (step.message for step in recording.pending if isinstance(step, Inherited))
+    said += [message.content for message in steps if message.role == "assistant" and not said]
+    return said[-1] if said else ""
 
 
 def _seconds(turn: Turn) -> float:
@@ -170,7 +184,8 @@ def _rows(agent: str, left: Recording | None, right: Recording | None) -> Iterat
     prompts = [[prompt for prompt, _ in runs] for runs in (one, other)]
     matcher = difflib.SequenceMatcher(None, prompts[0], prompts[1], autojunk=False)
     for kind, from_left, to_left, from_right, to_right in matcher.get_opcodes():
-        if kind == "equal":
+        alike = kind == "equal" or (agent != "root" and to_left - from_left == to_right - from_right)
+        if alike:  # what a child is asked has in it what other agents said
             for mine, theirs in zip(one[from_left:to_left], other[from_right:to_right], strict=True):
                 yield from _paired(agent, mine[0], (mine[1], theirs[1]), where)
         else:

@@ -27,7 +27,7 @@ from sagent.lab.check import run_check
 from sagent.lab.rebuild import adapters
 from sagent.lab.recording import Prompt
 from sagent.lab.replay import Replayed, replay, replay_log
-from sagent.lab.rerun import Answers
+from sagent.lab.rerun import Answers, Recorded
 from sagent.lib.json import JsonObject, sha256_hex
 from sagent.messages import Message, user
 from sagent.model import Request, RequestDigest, ToolSpec
@@ -570,7 +570,7 @@ def test_an_answer_is_given_to_the_same_call_and_only_once() -> None:
         (call("1", "count", n="5"), result("1", "first")),
         (call("2", "count", n=5), result("2", "second", failed=True)),
     ]
-    answers = Answers(prompt, made)
+    answers = Answers(prompt, [Recorded("root", *each) for each in made])
     assert [tool.name for tool in answers.tools] == ["count"]
     first, second = (answers.take("count", JsonObject({"n": 5})) for _ in range(2))
     assert first is not None and first.text == "first"
