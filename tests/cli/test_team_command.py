@@ -1,7 +1,8 @@
 """`sagent team`, as real runs of the program: modes, money, failures, other families, `kill -9`, and its reports."""
 
 # Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportOptionalIterable=false, reportOptionalSubscript=false
 
 import json
 import os
