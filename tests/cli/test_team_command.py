@@ -192,9 +192,9 @@ def test_a_team_is_asked_again_of_another_model_with_its_hand_offs(shell: Shell,
     more = 'editor = "three"' if mode == "parallel" else "visible_handoffs = 1\nhandoff_bytes = 900"
     assert team(shell, crew(mode, more), *MODEL, "The task.").code == 0
     (shell.cwd / "a.txt").write_text("changed since\n")
-    before = len(server.requests)
+    before, source = len(server.requests), sessions(shell)[0].name
     flags = ("--model", "anthropic/claude-opus-4-8", "--max-budget-usd", "5", "--output-format", "json")
-    done = shell.run("replay", sessions(shell)[0].name, *flags, model="")
+    done = shell.run("replay", source, *flags, model="")
     assert done.code == 0, done.err
     assert done.json["result"] == "What three found by Opus."
     first, again = server.requests[:before], server.requests[before:]
@@ -220,7 +220,7 @@ def test_a_team_is_asked_again_of_another_model_with_its_hand_offs(shell: Shell,
         for path in sessions(shell)
     ]  # fmt: skip
     assert len(rounds) == 2 and sorted(map(str, rounds[0])) == sorted(map(str, rounds[1]))
-    compared = shell.run("compare", sessions(shell)[0].name, *flags, model="")
+    compared = shell.run("compare", source, *flags, model="")
     assert compared.code == 0, compared.err
     assert compared.json["actions"] == {"a": 1, "b": 1, "same": 1, "share": 1.0}
     assert {row["agent"] for row in compared.json["turns"]} == {"root/one", "root/two", "root/three"}
