@@ -270,7 +270,7 @@ def while_it_streams(
         memory, before, count = opened.memory(), opened.cpu(), len(opened.received)
         opened.type("a long one\r")
         opened.until(b"Section", start=count)
-        opened.quiet(1.0)
+        opened.quiet(2.5)  # a bare prompt waits for where the cursor is, up to 2 s in a terminal that does not say
         spent, written = opened.cpu() - before, len(opened.received) - count
     with terminal(url, argv) as opened:
         settled(opened) if argv is None else opened.until(PROMPT, start=0)
