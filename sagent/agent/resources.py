@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal, InvalidOperation
+from inspect import isroutine
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.agent.tree import Node, Tree
@@ -82,10 +83,13 @@ def _tool_of(given: GivenTool) -> Tool:
         return given  # pyright: ignore[reportReturnType] -- it has what a tool has
     if not callable(given):
         raise UsageError(f"{type(given).__name__} is no tool: give one of sagent.tools, or a function")
+    if not isroutine(given):
+        name = type(given).__name__
+        raise UsageError(f"no tool can be made of a {name}: write a function with a docstring, which calls it")
     from sagent.tools.decorator import tool
 
     try:
-        return tool(cast("Callable[..., object]", given))
+        return _tool_of(tool(cast("Callable[..., object]", given)))
     except TypeError as error:
         raise UsageError(f"no tool can be made of it: {error}") from error
 

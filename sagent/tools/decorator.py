@@ -164,7 +164,7 @@ def _read_signature(
             raise TypeError(f"{name}: parameter {parameter.name} must be one that is passed by name.")
         if parameter.name not in hints:
             raise TypeError(f"{name}: parameter {parameter.name} needs a type annotation.")
-        if hints[parameter.name] is RunContext:
+        if hints[parameter.name] in (RunContext, RunContext | None):
             context = parameter.name
             continue
         hint, default = hints[parameter.name], parameter.default

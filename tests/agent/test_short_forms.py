@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Text
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
+from sagent.tool import RunContext
 from sagent.tools import Read, tool
 from tests.messages import call
 from tests.snippets import check
@@ -34,10 +36,19 @@ class Kit:
     def __init__(self, base: int) -> None:
         self.base = base
 
+    def plain(self, by: int) -> int:
+        """So much."""
+        return by
+
     @tool(effect="none")
     async def above(self, by: int) -> int:
         """So much above the base."""
         return self.base + by
+
+
+async def whereabouts(run: RunContext | None = None) -> str:
+    """Who asks."""
+    return run.agent if run is not None else "nobody"
 
 
 @tool
@@ -52,6 +63,12 @@ async def test_functions_methods_and_classes_are_tools() -> None:
         await agent.run("go")
         assert [result.text for message in agent.messages for result in message.results] == ["5", "47", "8"]
         assert list(agent.state.tools) == ["add", "above", "twice", "Read"]
+
+
+async def test_a_context_may_be_optional() -> None:
+    async with Agent(ScriptedModel((call("1", "whereabouts"),), "done"), tools=[whereabouts]) as agent:
+        await agent.run("go")
+        assert agent.messages[2].results[0].text == "root"
 
 
 async def test_a_decorated_function_is_called_as_before() -> None:
@@ -72,6 +89,8 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"tools": [3]}, "int is no tool: give one of sagent.tools, or a function"),
         ({"tools": [lambda x: x]}, "no tool can be made of it: .*docstring"),
         ({"tools": [Kit.above]}, "above is a method: give it from an object, as in kit.above"),
+        ({"tools": [Kit.plain]}, "plain is a method: give it from an object, as in kit.plain"),
+        ({"tools": [partial(add, b=2)]}, "made of a partial: write a function with a docstring, which calls it"),
         ({"tools": [Kit]}, "Kit is a class: give a tool made of it"),
         ({"max_budget_usd": "much"}, "max_budget_usd='much': give USD as a number"),
         ({"max_budget_usd": -1}, "give USD as a number"),
