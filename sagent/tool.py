@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from sagent.errors import ToolError
-from sagent.lib.dataclass import dataclass
+from sagent.lib.dataclass import Data_co, Deps_contra, dataclass
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.regular import open_regular
 from sagent.messages import Document, Image, Text
@@ -146,8 +146,7 @@ class Blobs(Protocol):
     def put(self, data: bytes) -> Path: ...
 
     def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
-        """Take over a finished file, however large, without reading it into memory; the file is moved. Who wrote it
-        may know its hash: then it is not read."""
+        """Take over a finished file, however large, by moving it. It is not read where its hash is given."""
         ...
 
     def scratch(self) -> Path:
@@ -156,8 +155,8 @@ class Blobs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
-    """What a running call may use: the calling agent's path, its workspace, its blobs, a way to show progress.
+class RunContext(Generic[Data_co]):
+    """What a running call may use: the agent's path, its workspace, its blobs, progress to show, the run's `deps`.
 
     `caller` is the agent itself, for tools that concern agents: what it has spent, who else there is.
     `in_background` tells whether the call is a job by now: nobody waits for it. By `offer_detach` a call that can go on
@@ -175,9 +174,10 @@ class RunContext:
     in_background: Callable[[], bool] = lambda: False
     offer_detach: Callable[[Callable[[], str]], None] = lambda _: None
     effect: Effect | None = None
+    deps: Data_co = field(default=cast("Data_co", None), repr=False)  # may hold keys
 
 
-class Tool(Protocol):
+class Tool(Protocol[Deps_contra]):
     """A tool: three descriptions and a call.
 
     A call raises ToolError, or anything else, to answer with an error result; it never ends the run.
@@ -194,7 +194,7 @@ class Tool(Protocol):
         """JSON Schema of the arguments; they are validated against it before the call."""
         ...
 
-    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Awaitable[ToolOutput | str]: ...
+    def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra], /) -> Awaitable[ToolOutput | str]: ...
 
 
 @runtime_checkable

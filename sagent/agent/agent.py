@@ -2,15 +2,16 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, Literal, Never, Self, TypeVar, cast, overload
 
 from sagent.agent import spawn
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
 from sagent.agent.neighbours import TreeNeighbours
+from sagent.agent.preparation import PolicyOf, Preparation, PromptOf, ToolsOf
 from sagent.agent.resources import Amount, GivenTool, Resources, ledger_of, model_of, tools_of
 from sagent.agent.runs import Runner, warn_of_own_ledger
 from sagent.agent.spawn import AgentParts
@@ -21,29 +22,32 @@ from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denied, Event, Result
+from sagent.lib.dataclass import Deps, Deps_contra
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, user
 from sagent.model import Effort, Model
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
-from sagent.policy import AllowAll, Policy
+from sagent.policy import Policy
 from sagent.session.contents import MessageSent, MessageWithdrawn
 from sagent.session.log import MemoryLog
-from sagent.tool import Tool, Workspace
+from sagent.tool import RunContext, Tool, Workspace
 
 if TYPE_CHECKING:
+    from sagent.agent.kept import KeptSession
     from sagent.rewind.restore import FileChanges
 
 D = TypeVar("D")
 
 
-class Agent(Node):
+class Agent(Node, Generic[Deps_contra]):
     """An agent. Its conversation goes on from run to run; one run at a time.
 
     `model` answers: a Model, or "provider/id", whose key is taken from the environment. `tools` are offered to it, and
     functions, of which tools are made. `policy` judges their calls (default: allow), `limits` bound a run,
     `max_budget_usd` caps what it and all below it spend, and `resources` are what it shares or keeps: log, ledger,
-    workspace. Without them it keeps its log in memory, has no cap and works in the current directory. `async with`
-    closes it.
+    workspace. Without them it keeps its log in memory, has no cap and works in the current directory. `session` is the
+    directory in which it keeps its log: it is begun there, or gone on with, and the cap counts what was spent in it.
+    `async with` closes it.
 
     `options` are members of its requests to this provider, such as {"temperature": 0.2}. Raises UsageError for those
     that sagent sets itself, and for those that might cost more than a cap holds.
@@ -53,32 +57,39 @@ class Agent(Node):
         self,
         model: Model | str,
         *,
-        system: str = "",
-        tools: Sequence[GivenTool] = (),
-        policy: Policy | None = None,
+        system: str | PromptOf[Deps_contra] = "",
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,  # pyright makes Unknown of ()
+        policy: Policy | PolicyOf[Deps_contra] | None = None,
+        prepare_tools: ToolsOf[Deps_contra] | None = None,
+        deps_type: type[Deps_contra] | None = None,
         limits: RunLimits | None = None,
         effort: Effort | None = None,
         options: Mapping[str, object] | None = None,
         max_budget_usd: Amount | None = None,
+        session: str | Path | None = None,
         resources: Resources | None = None,
     ) -> None:
         given = resources or Resources()
         ledger = ledger_of(given.ledger, max_budget_usd)
-        own_tools = tools_of(tools)
+        own_tools = tools_of(tools or ())
         by_name = _by_name(own_tools)
         model, self._opened = model_of(model)
-        judge, log = policy or AllowAll(), given.log or MemoryLog()
-        self._given, self.tree = given, given.tree or Tree()
-        self.handoffs, self.neighbours = [], TreeNeighbours(self, given)
-        specs, sent = self.tree.prompts.specs(own_tools), dict[str, JsonObject]()
+        self.preparation = Preparation(system, policy, prepare_tools)
+        sent = dict[str, JsonObject]()
         if options:
             from sagent.agent.options import read_options
 
             sent[model.provider] = read_options(options, capped=ledger.cap_of(given.path) is not None)
+        self._kept = None if session is None else _open_session(session, given)
+        given = given if self._kept is None else replace(given, log=self._kept.log)
+        judge, log, prompt = self.preparation.judge, given.log or MemoryLog(), system if isinstance(system, str) else ""
+        self._given, self.tree = given, given.tree or Tree()
+        self.handoffs, self.neighbours = [], TreeNeighbours(self, given)
+        specs = self.tree.prompts.specs(own_tools)
         self.state = AgentState(
             path=given.path,
             context=Context(
-                f"{log.session_id}:{given.path}", model, system, limits or RunLimits(), effort, sent, specs
+                f"{log.session_id}:{given.path}", model, prompt, limits or RunLimits(), effort, sent, specs
             ),
             journal=Journal(given.path, log),
             tools=by_name,
@@ -93,7 +104,7 @@ class Agent(Node):
             fallbacks=list(given.fallbacks),
             compactor=given.compactor,
         )
-        self._runs = Runner(self.state, self.tree, given.finish)
+        self._runs = Runner(self.state, self.tree, given.finish, self.preparation.prepare)
         self._life: ChildTask | None = None  # of an agent that was spawned
         self.tree.post = self.tree.post or DelayedMail(self.state, self.tree.deliver_late)
         if given.advised and (extension := self.neighbours.extension()) is not None:
@@ -101,6 +112,9 @@ class Agent(Node):
         self.tree.add(self)
         if "/" not in self.path:
             self.listen(self.tree.attend)  # those below pass their events on to it
+        self._unresumed = self._kept is not None and self._kept.resumed
+        if self._kept is not None and self._unresumed:
+            self._kept.restore(self)
 
     @property
     def _doing(self) -> Literal["idle", "working", "ended"]:
@@ -125,55 +139,119 @@ class Agent(Node):
         return replace(self._given, fallbacks=tuple(self.state.fallbacks))
 
     @overload
-    async def run(self, prompt: Prompt, *, output: None = None) -> Result: ...
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: None = None,
+        deps: Deps_contra = ...,
+        tools: Sequence[GivenTool[Deps_contra]] = (),
+    ) -> Result: ...
     @overload
-    async def run(self, prompt: Prompt, *, output: type[D]) -> Result[D]: ...
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[D],
+        deps: Deps_contra = ...,
+        tools: Sequence[GivenTool[Deps_contra]] = (),
+    ) -> Result[D]: ...
     @overload
-    async def run(self, prompt: Prompt, *, output: object) -> Result: ...
-    async def run(self, prompt: Prompt, *, output: object = None) -> Result:
+    async def run(
+        self, prompt: Prompt, *, output: object, deps: Deps_contra = ..., tools: Sequence[GivenTool[Deps_contra]] = ()
+    ) -> Result: ...
+    async def run(
+        self, prompt: Prompt, *, output: object = None, deps: object = None, tools: Sequence[GivenTool[Never]] = ()
+    ) -> Result:
         """Answer one prompt: a string, a mapping with "prompt", or a Message.
 
         With `output` the answer is data, in the result's `data`: a pydantic model, a dataclass, a TypedDict, another
         type that pydantic knows, or a JSON Schema as a mapping. An answer that does not fit is asked for once more.
 
+        `deps` are the `run.deps` of its tools, and of functions that make its prompt, policy and tools; they stay in
+        memory. `tools` are offered in this run besides the agent's.
+
         Raises ModelError, BudgetExceeded and UsageError. A run that was interrupted, stopped by a limit, or whose
         answer does not fit ("invalid_output") returns a result whose `error` says so.
         """
-        result, error = await self._run(to_message(prompt), output)
+        result, error = await self._run(to_message(prompt), output, deps, tools)
         if error is not None:
             raise error
         return result
 
     @overload
-    def run_sync(self, prompt: Prompt, *, output: None = None) -> Result: ...
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output: None = None,
+        deps: Deps_contra = ...,
+        tools: Sequence[GivenTool[Deps_contra]] = (),
+    ) -> Result: ...
     @overload
-    def run_sync(self, prompt: Prompt, *, output: type[D]) -> Result[D]: ...
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[D],
+        deps: Deps_contra = ...,
+        tools: Sequence[GivenTool[Deps_contra]] = (),
+    ) -> Result[D]: ...
     @overload
-    def run_sync(self, prompt: Prompt, *, output: object) -> Result: ...
-    def run_sync(self, prompt: Prompt, *, output: object = None) -> Result:
+    def run_sync(
+        self, prompt: Prompt, *, output: object, deps: Deps_contra = ..., tools: Sequence[GivenTool[Deps_contra]] = ()
+    ) -> Result: ...
+    def run_sync(
+        self, prompt: Prompt, *, output: object = None, deps: object = None, tools: Sequence[GivenTool[Never]] = ()
+    ) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
-        return wait_for(lambda: self.run(prompt, output=output), self.aclose)
 
-    def stream(self, prompt: Prompt, *, output: object = None) -> AsyncGenerator[Event, None]:
+        async def once() -> Result:
+            result, error = await self._run(to_message(prompt), output, deps, tools)
+            if error is not None:
+                raise error
+            return result
+
+        return wait_for(once, self.aclose)
+
+    async def answer(self, prompt: Prompt, deps: object) -> Result:
+        result, error = await self._run(to_message(prompt), None, deps)
+        if error is not None:
+            raise error
+        return result
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        output: object = None,
+        deps: Deps_contra | None = None,
+        tools: Sequence[GivenTool[Deps_contra]] = (),
+    ) -> AsyncGenerator[Event, None]:
         """The same as events, as they happen; the last is Finished with the result. Errors are in it, not raised.
 
         Closing the iterator early interrupts the run.
         """
 
         async def once() -> None:
-            await self._run(to_message(prompt), output)
+            await self._run(to_message(prompt), output, deps, tools)
 
         return events_of(once, self.listen)
 
-    async def go_on(self) -> Result:
+    async def go_on(self, *, deps: Deps_contra | None = None) -> Result:
         """A run on what is in the inbox, without a prompt. What went wrong is in the result. Raises UsageError."""
-        return (await self._run(None, None))[0]
+        return (await self._run(None, None, deps))[0]
 
-    async def _run(self, message: Message | None, form: object) -> tuple[Result, SagentError | None]:
+    async def _run(
+        self, message: Message | None, form: object, deps: object, tools: Sequence[GivenTool[Never]] = ()
+    ) -> tuple[Result, SagentError | None]:
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
         self._warn()
-        return await self._runs.take(message, form)
+        if self._unresumed:
+            self._unresumed = False
+            await self.resume()
+        return await self._runs.take(message, form, deps, list(_by_name(tools_of(tools)).values()))
 
     def _warn(self) -> None:
         if self._given.ledger is None:
@@ -210,47 +288,57 @@ class Agent(Node):
             for agent in self.tree.below(self.path):
                 agent.interrupt("self")
 
-    async def spawn(self, order: SpawnRequest | str) -> "Agent":
+    async def spawn(self, order: SpawnRequest | str) -> "Agent[Never]":
         """A new agent below this one, at work on its prompt; `wait()` gives its answer.
 
         It inherits whatever the request leaves open. Raises UsageError for a request that cannot be met, BudgetExceeded
         for an allowance that cannot be had and OSError where its log cannot be written: nothing was begun.
         """
-        request = SpawnRequest(order) if isinstance(order, str) else order
+        return await self.spawn_with(SpawnRequest(order) if isinstance(order, str) else order)
+
+    async def spawn_with(self, request: SpawnRequest, deps: Callable[[], object] | None = None) -> "Agent[Never]":
         if not request.prompt.strip():
             raise UsageError("an agent needs a prompt: what is it to do?")
         state, path = self.state, self.tree.reserve(self.path, request.name, self.neighbours.deepest)
         with allowance(state.ledger, path, request.budget_usd):
             parts = spawn.parts_for(self, self.resources, path, request)
             history = spawn.shared_history(state) if request.share == "full" else ()
-            return self._begin(parts, history, request, spawn.prompt_for(state, request, path, self.handoffs))
+            return self._begin(parts, history, request, spawn.prompt_for(state, request, path, self.handoffs), deps)
 
-    def spawn_like(self, model: Node, name: str, prompt: Message, messages: Sequence[Message] | None) -> "Agent":
-        assert isinstance(model, Agent)
+    def spawn_like(
+        self, model: Node, name: str, prompt: Message, messages: Sequence[Message] | None, deps: object
+    ) -> "Agent[Never]":
         if model.ledger is not self.ledger and model.ledger.cap is not None:
             raise UsageError(
                 f"{model.path} has a cap of its own, which cannot be kept on the ledger of {self.path}: "
                 "give both the same ledger, or that agent none"
             )
         path = self.tree.reserve(self.path, name, self.neighbours.deepest)
-        given = replace(model.resources, ask=self._given.ask or model.resources.ask)
+        resources = cast("Agent[Never]", model).resources
+        given = replace(resources, ask=self._given.ask or resources.ask)
         history = spawn.shared_history(model.state) if messages is None else messages
         parts = spawn.parts_like(model, given, self, path)
-        return self._begin(parts, history, SpawnRequest(prompt.content, name), prompt)
+        return self._begin(parts, history, SpawnRequest(prompt.content, name), prompt, lambda: deps)
 
     def _begin(
-        self, parts: AgentParts, history: Sequence[Message], request: SpawnRequest, prompt: Message | None = None
-    ) -> "Agent":
+        self,
+        parts: AgentParts,
+        history: Sequence[Message],
+        request: SpawnRequest,
+        prompt: Message | None = None,
+        deps: Callable[[], object] | None = None,
+    ) -> "Agent[Never]":
         """A new agent below this one, at the beginning of its life: its events are passed on here. Without a prompt it
-        is one of an earlier process, that goes on."""
+        is one of an earlier process, that goes on. By default each of its turns has the dependencies that this one's
+        run has when it begins."""
         self._warn()
-        child = Agent(**parts)
+        child = Agent[Never](**parts)
         child.restore(history)
         child.listen(self._pass_on)
         child.neighbours.settle_below(self.neighbours, request)
         if prompt is not None:
             spawn.record_birth(child.state, self.state, request, prompt)
-        child._life = ChildTask(child, child._runs, self, request)
+        child._life = ChildTask(child, child._runs, self, request, deps or (lambda: self.state.run.deps))
         return child
 
     def _pass_on(self, event: Event) -> None:
@@ -259,12 +347,15 @@ class Agent(Node):
             self.state.run.denials.append(event.denial)
         self.state.journal.emit(event)
 
-    def as_tool(self, name: str, description: str) -> Tool:
+    def as_tool(
+        self, name: str, description: str, *, deps: Callable[[RunContext[Deps]], Deps_contra] | None = None
+    ) -> Tool[Deps]:
         """A tool by which another agent asks this one. Each call is a conversation of its own, below the calling agent,
-        which begins where this one's stands."""
+        which begins where this one's stands. What it is given of the caller's dependencies `deps` says: nothing without
+        it, `lambda run: run.deps` is all."""
         from sagent.agent.agent_tool import AgentTool
 
-        return AgentTool(self, name, description)
+        return AgentTool(self, name, description, deps)
 
     async def resume(self) -> None:
         """Take up what an earlier process left in the log, after `restore`: messages nobody has read or that are to
@@ -341,15 +432,25 @@ class Agent(Node):
         await self._runs.released()
         await self.state.jobs.stop()  # before what they may have spawned
         await self.tree.end_below(self.path)
-        for tool in self.state.tools.values():
+        for tool in self.preparation.kept(self.state.tools):
             close = getattr(tool, "aclose", None)
             if close is not None:
                 await close()
         if self._opened is not None:
             await self._opened.aclose()
         self.neighbours.close()
-        if self._given.log is None:
+        if self._kept is not None:
+            self._kept.close()
+        elif self._given.log is None:
             self.state.log.close()
+
+
+def _open_session(path: str | Path, given: Resources) -> "KeptSession":
+    if given.log is not None:
+        raise UsageError("session and the log of resources are two places: give one of them")
+    from sagent.agent.kept import KeptSession
+
+    return KeptSession(path, given.workspace.cwd if given.workspace is not None else Path.cwd())
 
 
 def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:

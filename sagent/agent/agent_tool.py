@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from sagent.agent.tree import END_SECONDS, Node
 from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
+from sagent.lib.dataclass import Deps_contra
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, user
 from sagent.tool import Harmless, RunContext, ToolOutput
@@ -58,8 +59,8 @@ class Stage:
     caller, whose tree, ledger, log and permissions then hold; on one stage its conversation goes on from run to run.
     """
 
-    def __init__(self, caller: Node | None = None, name: str = "") -> None:
-        self.caller, self._name = caller, name
+    def __init__(self, caller: Node | None = None, name: str = "", deps: object = None) -> None:
+        self.caller, self._name, self.deps = caller, name, deps
         self._conversations: dict[Node, Sequence[Message]] = {}
         self._started = time.monotonic()
         self._strangers: list[Cost] = []  # of runnables without a ledger that we know
@@ -97,7 +98,7 @@ class Stage:
         return replace(result, usage=self.usage, turns=self.turns, cost=sum(costs, Cost()), duration=seconds)
 
     async def _attempt_composite(self, member: Composite, prompt: Message) -> tuple[Result, Exception | None]:
-        inner = Stage(self.caller, self._name)
+        inner = Stage(self.caller, self._name, self.deps)
         inner._conversations = self._conversations
         try:
             result = await member.perform(prompt, inner)
@@ -112,7 +113,7 @@ class Stage:
     async def _attempt_agent(self, agent: Node, prompt: Message) -> tuple[Result, Exception | None]:
         before = agent.last  # where a run that ends by an exception leaves its result
         try:
-            return self._count(await agent.run(prompt)), None
+            return self._count(await agent.answer(prompt, self.deps)), None
         except BaseException as error:
             last = agent.last
             had = None if last is None or last is before else self._count(last)
@@ -123,7 +124,7 @@ class Stage:
     async def _attempt_below(self, caller: Node, model: Node, prompt: Message) -> tuple[Result, Exception | None]:
         message = replace(prompt, sender=caller.path)
         try:
-            child = caller.spawn_like(model, self._name, message, self._conversations.get(model))
+            child = caller.spawn_like(model, self._name, message, self._conversations.get(model), self.deps)
         except (UsageError, BudgetExceeded) as error:
             return failed(error), error
         try:
@@ -141,7 +142,7 @@ class Stage:
         return result
 
 
-class AgentTool(Harmless):
+class AgentTool(Harmless, Generic[Deps_contra]):
     """A tool whose call has an agent, or what is made of agents, answer a prompt: what they do is judged call by call.
 
     Each call is a conversation of its own, which begins where the agent's own one stands, below the calling agent: its
@@ -156,15 +157,22 @@ class AgentTool(Harmless):
         }
     )
 
-    def __init__(self, runnable: Runnable, name: str, description: str) -> None:
-        self._runnable, self.name, self.description = runnable, name, description
+    def __init__(
+        self,
+        runnable: Runnable,
+        name: str,
+        description: str,
+        deps: "Callable[[RunContext[Deps_contra]], object] | None" = None,
+    ) -> None:
+        self._runnable, self.name, self.description, self._deps = runnable, name, description, deps
         self._alone = asyncio.Lock()
 
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+    async def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra]) -> ToolOutput:
         """Its answer; an error result says what went wrong, and what there was until then. A cancelled call shows that
         too."""
         prompt = as_str(arguments.get("prompt"))
-        stage = Stage(run.caller, self.name) if isinstance(run.caller, Node) else Stage()
+        deps = None if self._deps is None else self._deps(run)
+        stage = Stage(run.caller, self.name, deps) if isinstance(run.caller, Node) else Stage(deps=deps)
         try:
             async with contextlib.nullcontext() if isinstance(run.caller, Node) else self._alone:
                 result, error = await stage.attempt(self._runnable, prompt)

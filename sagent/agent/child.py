@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from sagent.agent.handoffs import BRIEF_PARTS, Handoff, answer_of, last_asked, short
 from sagent.agent.runs import Runner
@@ -18,9 +19,11 @@ class ChildTask:
     After an interruption one that persists stays still until somebody writes to it: what was waiting is read with that.
     """
 
-    def __init__(self, agent: Node, runs: Runner, above: Node, request: SpawnRequest) -> None:
+    def __init__(
+        self, agent: Node, runs: Runner, above: Node, request: SpawnRequest, deps: Callable[[], object]
+    ) -> None:
         self._agent, self._tree, self._own = agent, agent.tree, agent.state
-        self._runs, self._above, self._persistent = runs, above, request.persistent
+        self._runs, self._above, self._persistent, self._deps = runs, above, request.persistent, deps
         self._at_work = False  # in a turn, or has not reported it yet
         self._still = False  # was interrupted, and nobody has written since
         self._leaving = self.left = False  # `left`: has ended
@@ -77,7 +80,7 @@ class ChildTask:
                     while not own.inbox.holds(*self._moments):
                         await own.inbox.arrival(*self._moments)
                     self._at_work = True
-                    result, _ = await self._runs.take(None)
+                    result, _ = await self._runs.take(None, deps=self._deps())
                     self._report(result)
                     if not self._persistent:
                         return

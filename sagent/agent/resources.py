@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from inspect import isroutine
-from typing import TYPE_CHECKING, TypeAlias, cast
+from types import CodeType
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from sagent.agent.tree import Node, Tree
 from sagent.cost.ledger import Ledger
@@ -12,7 +13,7 @@ from sagent.engine.extension import Extension
 from sagent.engine.neighbours import Asker
 from sagent.engine.state import EXECUTOR
 from sagent.errors import UsageError
-from sagent.lib.dataclass import dataclass
+from sagent.lib.dataclass import Deps_contra, dataclass
 from sagent.lib.money import TOO_MUCH
 from sagent.model import Model, ModelLimits
 from sagent.session.log import Log
@@ -21,7 +22,15 @@ from sagent.tool import Tool, Workspace
 if TYPE_CHECKING:
     from sagent.model import Provider
 
-GivenTool: TypeAlias = Tool | Callable[..., object]
+
+class Function(Protocol):
+    """A function or a method: what `def` makes, as type checkers see it. No other tool is taken for one."""
+
+    @property
+    def __code__(self) -> CodeType: ...
+
+
+GivenTool: TypeAlias = Tool[Deps_contra] | type[Tool[Deps_contra]] | Function
 Amount: TypeAlias = Decimal | int | float | str
 ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
 """Makes an agent's extension; that of the agent which spawned it, where it has one, is taken over."""
@@ -66,12 +75,12 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
     return opened.model(model), opened
 
 
-def tools_of(given: Sequence[GivenTool]) -> list[Tool]:
+def tools_of(given: Sequence[object]) -> list[Tool]:
     """Tools, of which some may be functions, or classes that need nothing. Raises UsageError for what is none."""
     return [_tool_of(each) for each in given]
 
 
-def _tool_of(given: GivenTool) -> Tool:
+def _tool_of(given: object) -> Tool:
     if isinstance(given, type):
         try:
             return _tool_of(given())
@@ -89,7 +98,7 @@ def _tool_of(given: GivenTool) -> Tool:
     from sagent.tools.decorator import tool
 
     try:
-        return _tool_of(tool(cast("Callable[..., object]", given)))
+        return _tool_of(tool(cast("Callable[[], object]", given)))
     except TypeError as error:
         raise UsageError(f"no tool can be made of it: {error}") from error
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from sagent.messages import Message, user
 from sagent.model import full_name
 from sagent.session.contents import FailedEntry, RequestSent
 from sagent.session.names import log_file
+from sagent.tool import Tool
 from sagent.usage import Saving
 
 if TYPE_CHECKING:
@@ -94,8 +95,14 @@ class Runner:
     `contained`: whatever goes wrong is in the result, and nothing is raised but a cancellation.
     """
 
-    def __init__(self, state: AgentState, tree: Tree, finish: Callable[[], Awaitable[str]] | None) -> None:
-        self._state, self._tree, self._finishing = state, tree, finish
+    def __init__(
+        self,
+        state: AgentState,
+        tree: Tree,
+        finish: Callable[[], Awaitable[str]] | None,
+        prepare: "Callable[[AgentState, Sequence[Tool]], Awaitable[None]]",
+    ) -> None:
+        self._state, self._tree, self._finishing, self._prepare = state, tree, finish, prepare
         self.last: Result | None = None
         self.contained = False
         self.closing = False  # the run in progress, or the last one, reads no more messages
@@ -134,8 +141,11 @@ class Runner:
         if self._task is not None and self._task is not asyncio.current_task():
             await self.ended()
 
-    async def take(self, message: Message | None, form: object = None) -> tuple[Result, SagentError | None]:
-        """A run on a prompt, or only on what is in the inbox; `form` is what the answer is to be.
+    async def take(
+        self, message: Message | None, form: object = None, deps: object = None, tools: Sequence[Tool] = ()
+    ) -> tuple[Result, SagentError | None]:
+        """A run on a prompt, or only on what is in the inbox; `form` is what the answer is to be, `deps` and `tools`
+        are this run's.
 
         The result, and the error that says why there is none or only a part.
         """
@@ -145,11 +155,11 @@ class Runner:
         self._cancelled = self._task.cancelling() if self._task is not None else 0
         if self._ended is None or self._ended.is_set():
             self._ended = asyncio.Event()
-        self._state.run = Run()
+        self._state.run = Run(deps=deps)
         self._before = self._state.ledger.totals(self._payer).whole.usd
         try:
             try:
-                reason, data, failure, error = await self._work(message, output)
+                reason, data, failure, error = await self._work(message, output, tools)
             except asyncio.CancelledError:
                 self._interrupted = self.closing = True
                 for agent in self._tree.below(self._state.path):
@@ -165,11 +175,12 @@ class Runner:
             self._tree.wake_above(self._state.path)
 
     async def _work(
-        self, message: Message | None, output: Output | None
+        self, message: Message | None, output: Output | None, tools: Sequence[Tool]
     ) -> tuple[str, object, Failure | None, SagentError | None]:
         """Take the turn: why it ended, the data it came to, and what went wrong."""
         state = self._state
         try:
+            await self._prepare(state, tools)
             self._announce()
             if message is not None:
                 state.inbox.put(Arrived(message))

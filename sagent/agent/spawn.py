@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, Never, TypedDict
 
 from sagent.agent.handoffs import Handoff, brief
 from sagent.agent.resources import ExtensionFactory, Resources
@@ -22,14 +22,18 @@ from sagent.session.contents import MessageEntry, Opened, Spawned
 from sagent.session.stored import StoredMessage
 from sagent.tool import Effect, PathFilter, ProfileOf, Tool, Workspace
 
+if TYPE_CHECKING:
+    from sagent.agent.preparation import PolicyOf, PromptOf, ToolsOf
+
 
 class AgentParts(TypedDict):
     """What an agent is made of."""
 
     model: Model
-    system: str
+    system: "str | PromptOf[Never]"
     tools: Sequence[Tool]
-    policy: Policy
+    policy: "Policy | PolicyOf[Never]"
+    prepare_tools: "ToolsOf[Never] | None"
     limits: RunLimits
     effort: Effort | None
     options: Mapping[str, object]
@@ -56,9 +60,10 @@ def parts_for(
     )
     return AgentParts(
         model=model,
-        system=state.context.system if request.system is None else request.system,
+        system=above.preparation.prompt(state) if request.system is None else request.system,
         tools=_tools(state, request),
-        policy=state.judge,
+        policy=state.judge if above.preparation.is_fixed else above.preparation.policy,
+        prepare_tools=above.preparation.choose,
         limits=with_limits(_limits(state, request), limits or {}),
         effort=effort,
         options=state.context.options.get(model.provider, EMPTY) if request.options is None else request.options,
@@ -76,14 +81,23 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
     most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own bounds, where they are not wider
     return AgentParts(
         model=own.model,
-        system=own.context.system,
-        tools=tuple(own.tools.values()),
-        policy=Both(own.policy, above.state.policy),
+        system=model.preparation.prompt(own),
+        tools=tuple(model.preparation.kept(own.tools)),
+        policy=_policy_like(model, above),
+        prepare_tools=model.preparation.choose,
         limits=with_limits(own.limits, {name: min(value, least.get(name, value)) for name, value in most.items()}),
         effort=own.context.effort,
         options=own.context.options.get(own.model.provider, EMPTY),
         resources=replace(resources, advisory=None, role=EXECUTOR, compactor=None),
     )
+
+
+def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
+    """What both judge; a policy that is made for each run is made for each of the likeness."""
+    make = model.preparation.policy
+    if model.preparation.is_fixed or not callable(make):
+        return Both(model.state.policy, above.state.policy)
+    return lambda run: Both(make(run), above.state.policy)
 
 
 def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:

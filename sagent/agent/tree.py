@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from sagent.agent.asking import Prompt
 from sagent.agent.conversation import Conversation
@@ -21,13 +21,14 @@ from sagent.events import Event, Received, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import TOO_MUCH
 from sagent.messages import Message, user
-from sagent.peer import Scope, Stop
+from sagent.peer import Scope, SpawnRequest, Stop
 from sagent.session.contents import MessageDelivered, MessagePosted
 from sagent.session.entries import Entry
 from sagent.session.folds import on_their_way
 from sagent.session.stored import StoredMessage
 
 if TYPE_CHECKING:
+    from sagent.agent.preparation import Preparation
     from sagent.usage import Saving
 
 LONGEST_NAME = 40
@@ -49,6 +50,7 @@ class Node(Conversation):
     """An agent, as others of its tree use it."""
 
     tree: "Tree"  # all agents of its session
+    preparation: "Preparation[Never]"  # what is made ready for each of its runs
 
     @property
     @abstractmethod
@@ -66,17 +68,23 @@ class Node(Conversation):
         """Whether it will read what is sent to it now."""
 
     @abstractmethod
-    async def run(self, prompt: Prompt) -> Result:
-        """Answer one prompt."""
+    async def answer(self, prompt: Prompt, deps: object) -> Result:
+        """Answer one prompt, as `run` does."""
 
     @abstractmethod
     async def resume(self) -> None:
         """Take up what an earlier process left in the log."""
 
     @abstractmethod
-    def spawn_like(self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None) -> "Node":
-        """A likeness of another agent below this one, at work on a prompt; `messages` is its conversation so far, by
-        default the other's own. Raises UsageError: none was begun."""
+    def spawn_like(
+        self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None, deps: object
+    ) -> "Node":
+        """A likeness of another agent below this one, at work on a prompt, with these dependencies; `messages` is its
+        conversation so far, by default the other's own. Raises UsageError: none was begun."""
+
+    @abstractmethod
+    async def spawn_with(self, request: SpawnRequest, deps: Callable[[], object] | None = None) -> "Node":
+        """As `spawn`. `deps` gives the dependencies of each turn, by default those of this agent's run then."""
 
     @abstractmethod
     def end(self) -> "asyncio.Task[None] | None":

@@ -73,6 +73,7 @@ class Overrides(TypedDict, total=False):
     fork: str | None
     ephemeral: bool | None
     trace: _Path | None
+    output_schema: _Path | None
     output_format: Literal["text", "json", "stream-json"] | None
     input_format: Literal["text", "stream-json"] | None
     theme: Literal["auto", "dark", "light", "plain"] | None

@@ -220,7 +220,7 @@ def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, flo
 
 async def _run_one(state: AgentState, item: Ready, before: Sequence[asyncio.Task[None]], results: Results) -> None:
     """Run one call after those it must wait for; its outcome is the call's answer, or a message when it is a job."""
-    started = time.monotonic()
+    started, deps = time.monotonic(), state.run.deps  # those of the run that made the call, however late
     running: asyncio.Task[None] | None = asyncio.current_task()
     assert running is not None
     ongoing = state.jobs.ongoing(running)
@@ -234,7 +234,7 @@ async def _run_one(state: AgentState, item: Ready, before: Sequence[asyncio.Task
         judged: Ready | Denial | ToolOutput = await _judge(state, item) if before else item
         while isinstance(judged, Ready) and judged.cwd != state.workspace.cwd:  # a call before it went elsewhere
             judged = await _judge(state, judged)
-        output = await _invoke(state, judged, running, ongoing) if isinstance(judged, Ready) else judged
+        output = await _invoke(state, judged, running, ongoing, deps) if isinstance(judged, Ready) else judged
     except asyncio.CancelledError:
         shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MOST_SHOWN:]}" if ongoing.tail else ""
         if job := state.jobs.of(running):
@@ -272,27 +272,27 @@ def _close_job(state: AgentState, job: Job) -> None:
         _end_job(state, job, _error("cancelled before it began"), "cancelled")
 
 
-async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], ongoing: Ongoing) -> ToolOutput:
+async def _invoke(
+    state: AgentState, item: Ready, running: asyncio.Task[None], ongoing: Ongoing, deps: object
+) -> ToolOutput:
     """The tool's own output; whatever it raises is an error result, for a failing tool never ends a run."""
     from sagent.lib.callers import working_for
 
-    call = item.call
-
     def progress(text: str) -> None:
         ongoing.tail = text
-        state.journal.emit(ToolProgress(state.path, call.id, text))
+        state.journal.emit(ToolProgress(state.path, item.call.id, text))
 
     def offer_detach(let_go: Callable[[], str]) -> None:
         ongoing.let_go = let_go
 
-    own = (state.path, call.id, state.workspace, state.log.blobs, progress, state.caller)
-    context = RunContext(*own, lambda: state.jobs.of(running) is not None, offer_detach, item.effect)
+    own = (state.path, item.call.id, state.workspace, state.log.blobs, progress, state.caller)
+    context = RunContext(*own, lambda: state.jobs.of(running) is not None, offer_detach, item.effect, deps)
     try:
         with working_for(state):
             if item.effect.kind in ("none", "read"):
                 output = await item.tool(item.arguments, context)
             else:
-                output = await state.neighbours.watch(call, item.effect, partial(_begin, state, item, context))
+                output = await state.neighbours.watch(item.call, item.effect, partial(_begin, state, item, context))
         output = ToolOutput.of(output) if isinstance(output, str) else output
         return bound_output(output, state.log.blobs)
     except ToolError as error:
@@ -300,9 +300,9 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
-        return _error(f"{call.name} was cancelled from within")
+        return _error(f"{item.call.name} was cancelled from within")
     except (Exception, SystemExit) as error:  # the tool is not ours; its failure is the model's to read
-        return _error(f"{call.name} failed: {type(error).__name__}: {error}")
+        return _error(f"{item.call.name} failed: {type(error).__name__}: {error}")
 
 
 async def _begin(state: AgentState, item: Ready, context: RunContext) -> ToolOutput | str:
@@ -318,8 +318,7 @@ def _answer(
     """Record a call's result and report it."""
     denied = isinstance(outcome, Denial)
     output = _error(f"{DENIED}{outcome.reason}") if denied else outcome
-    result = ToolResult(call.id, output.content, output.is_error, denied)
-    results[call.id] = result
+    results[call.id] = result = ToolResult(call.id, output.content, output.is_error, denied)
     state.add_result(result, seconds, output.diff)
     state.journal.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
 

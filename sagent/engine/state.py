@@ -38,6 +38,7 @@ class Run:
     turns: int = 0
     rounds: int = 0
     stop: str = ""
+    deps: object = None  # what it was given, for its tools
     interrupted: bool = False  # on purpose, which is when providers stop, and not with its task
     askers: list[str] = field(default_factory=list[str])  # agents whose messages want an answer
     usage: Usage = field(default_factory=Usage)

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, FrozenInstanceError
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, cast
 
-__all__ = ["Data_co", "dataclass"]
+__all__ = ["Data_co", "Deps", "Deps_contra", "dataclass"]
 
 
 class _Later:
@@ -147,9 +147,13 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     Data_co = TypeVar("Data_co", default=object, covariant=True)
+    Deps = TypeVar("Deps", default=object)
+    Deps_contra = TypeVar("Deps_contra", default=object, contravariant=True)
 else:
     from typing import TypeVar
 
     dataclass = _decorate
     Data_co = TypeVar("Data_co", covariant=True)
-"""What a class holds of which nobody need say what it is: `Result` is `Result[object]` to type checkers."""
+    Deps = TypeVar("Deps")
+    Deps_contra = TypeVar("Deps_contra", contravariant=True)
+"""What a class holds, or takes, of which nobody need say what it is: `Result` is `Result[object]` to type checkers."""

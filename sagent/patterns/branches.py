@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import TypeAlias
 
-from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Composite, Runnable, Stage
 from sagent.agent.asking import Prompt
 from sagent.agent.tree import Node
@@ -79,9 +78,9 @@ class Parallel(Pattern):
         partial = _gathered(said(_sections(results)), results)
         return replace(partial, stop_reason="error", error=failure)
 
-    async def run(self, prompt: Prompt) -> Gathered:
+    async def run(self, prompt: Prompt, *, deps: object = None) -> Gathered:
         """As every pattern does; the result has those of the members."""
-        result = await super().run(prompt)
+        result = await super().run(prompt, deps=deps)
         return result if isinstance(result, Gathered) else _gathered(result, {})
 
     async def _gather(self, prompt: Message, stage: Stage) -> tuple[Mapping[str, Result], Mapping[str, Exception]]:
@@ -123,7 +122,7 @@ def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
 
 
 def _names(members: Sequence[Runnable]) -> Sequence[str]:
-    names = [member.path if isinstance(member, Agent) else getattr(member, "name", "agent") for member in members]
+    names = [member.path if isinstance(member, Node) else getattr(member, "name", "agent") for member in members]
     times, seen = Counter(names), Counter[str]()
     unique: list[str] = []
     for name in names:
@@ -133,7 +132,7 @@ def _names(members: Sequence[Runnable]) -> Sequence[str]:
 
 
 def _agents(member: Runnable) -> Sequence[Node]:
-    return member.agents if isinstance(member, Composite) else [member] if isinstance(member, Agent) else []
+    return member.agents if isinstance(member, Composite) else [member] if isinstance(member, Node) else []
 
 
 def _sections(results: Mapping[str, Result]) -> str:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from sagent.agent.agent import Agent
+from sagent.agent.tree import Node
 from sagent.engine.state import EXECUTOR
 from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
@@ -142,7 +142,7 @@ class RoleReport:
     saving: Saving = field(default_factory=Saving)
 
 
-def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
+def report_role(lead: Node, found: Round, name: str) -> RoleReport:
     """What the logs say of a role in a round of the team below `lead`."""
     state: State = "not begun"
     model, error, last = "", None, ""
@@ -215,7 +215,7 @@ def shortened(text: str, most: int, where: str) -> tuple[str, int]:
     return f"{head}\n[... {len(data) - shown} bytes left out; {where} ...]\n{tail}", shown
 
 
-def _family(lead: Agent, path: str) -> Sequence[str]:
+def _family(lead: Node, path: str) -> Sequence[str]:
     """An agent and those below it that were billed anything."""
     billed = lead.ledger.totals().by_agent
     return sorted(agent for agent in billed if agent == path or agent.startswith(f"{path}/"))

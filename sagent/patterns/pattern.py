@@ -10,8 +10,9 @@ from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.tree import END_SECONDS
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Finished, Result
+from sagent.lib.dataclass import Deps
 from sagent.messages import Message, Part, Text
-from sagent.tool import Tool
+from sagent.tool import RunContext, Tool
 
 T = TypeVar("T")
 
@@ -32,9 +33,10 @@ class Pattern(Composite):
         self._task: asyncio.Task[object] | None = None  # which a run is in
         self._interrupted = False
 
-    async def run(self, prompt: Prompt) -> Result:
-        """Answer one prompt, as Agent.run does. Raises what a step raises, and UsageError."""
-        message, stage = to_message(prompt), Stage()
+    async def run(self, prompt: Prompt, *, deps: object = None) -> Result:
+        """Answer one prompt, as Agent.run does; all its agents have the same `deps`. Raises what a step raises, and
+        UsageError."""
+        message, stage = to_message(prompt), Stage(deps=deps)
         if self._task is not None:
             raise UsageError(f"this {self.name} is running; wait for its result")
         task = asyncio.current_task()
@@ -52,11 +54,11 @@ class Pattern(Composite):
             self._task = None
         return stage.total(result, self.agents)
 
-    def run_sync(self, prompt: Prompt) -> Result:
+    def run_sync(self, prompt: Prompt, *, deps: object = None) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
-        return wait_for(lambda: self.run(prompt), self.aclose)
+        return wait_for(lambda: self.run(prompt, deps=deps), self.aclose)
 
-    def stream(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
+    def stream(self, prompt: Prompt, *, deps: object = None) -> AsyncGenerator[Event, None]:
         """Every member's events as they happen; the last is Finished with the pattern's name and result.
 
         Errors are part of it, not raised. Closing the iterator early cancels the run.
@@ -65,7 +67,7 @@ class Pattern(Composite):
         async def once() -> Event:
             message = to_message(prompt)
             try:
-                return Finished(self.name, await self.run(message))
+                return Finished(self.name, await self.run(message, deps=deps))
             except (ModelError, BudgetExceeded) as error:
                 return Finished(self.name, failed(error))
 
@@ -87,9 +89,12 @@ class Pattern(Composite):
             self._interrupted = True
             self._task.cancel()
 
-    def as_tool(self, name: str, description: str) -> Tool:
-        """A tool by which an agent asks it. The agents of a call work below the agent that calls."""
-        return AgentTool(self, name, description)
+    def as_tool(
+        self, name: str, description: str, *, deps: Callable[[RunContext[Deps]], object] | None = None
+    ) -> Tool[Deps]:
+        """A tool by which an agent asks it. The agents of a call work below the agent that calls, and `deps` says what
+        they are given of its dependencies: nothing without it."""
+        return AgentTool(self, name, description, deps)
 
     async def aclose(self) -> None:
         for agent in self.agents:

@@ -7,8 +7,8 @@ from dataclasses import field, replace
 from decimal import Decimal
 from typing import Literal, NamedTuple, TypeAlias
 
-from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Stage, failed, stop_child
+from sagent.agent.tree import Node
 from sagent.context.truncation import head_and_tail
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
@@ -91,7 +91,7 @@ class Shift:
 
     setup: Setup
     notify: Callable[[RoleReport], None]
-    lead: Agent
+    lead: Node
     stage: Stage
     task: str
     past: Round | None
@@ -268,7 +268,7 @@ class _Work:
             self.kept = True
             self.shift.notify(replace(self._report(), state="kept"))
             return replace(said(text), model=self._report().model)
-        child: Agent | None = None
+        child: Node | None = None
         try:
             child = await self._begin()
             self.shift.notify(RoleReport(self.role.name, "at work", child.path, full_name(child.model)))
@@ -293,7 +293,7 @@ class _Work:
         self.shift.notify(replace(self._report(), state="done", model=full_name(child.model)))
         return result
 
-    async def _begin(self) -> Agent:
+    async def _begin(self) -> Node:
         """Its agent, at work, and the hand-off that it began with, logged; that also where it could not begin."""
         role, lead = self.role, self.shift.lead
         order = SpawnRequest(
@@ -308,7 +308,7 @@ class _Work:
         )
         model = role.model or full_name(lead.model)
         try:
-            child = await lead.spawn(order)
+            child = await lead.spawn_with(order, lambda: self.shift.stage.deps)
             self.agent, model = child.path, full_name(child.model)
         finally:
             size, cap = digest(self.prompt), lead.ledger.cap

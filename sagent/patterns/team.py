@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from typing import Never
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Stage
 from sagent.agent.asking import Prompt
+from sagent.agent.tree import Node
 from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -57,7 +59,7 @@ class Team(Pattern):
 
     def __init__(
         self,
-        lead: Agent,
+        lead: Agent[Never],
         roles: Sequence[Role],
         *,
         name: str = "team",
@@ -68,7 +70,8 @@ class Team(Pattern):
     ) -> None:
         super().__init__((lead,))
         self.name = name
-        self._lead = lead
+        self._lead: Node = lead
+        self._finish = lead.resources.finish
         self._setup = Setup(tuple(roles), name, mode, editor, visible_handoffs, handoff or HandoffBudget())
         self._watchers: list[Callable[[RoleReport], None]] = []
         self._check()
@@ -92,9 +95,9 @@ class Team(Pattern):
         """Call a function with the report of every role when it begins and when it has ended."""
         self._watchers.append(watcher)
 
-    async def run(self, prompt: Prompt) -> TeamResult:
+    async def run(self, prompt: Prompt, *, deps: object = None) -> TeamResult:
         """Carry out a task. A role's failure is part of the result; raises UsageError and OSError only."""
-        result = await super().run(prompt)
+        result = await super().run(prompt, deps=deps)
         return result if isinstance(result, TeamResult) else self.so_far(result.error)
 
     def so_far(self, failure: Failure | None = None) -> TeamResult:
@@ -114,7 +117,7 @@ class Team(Pattern):
         task = valid_text(prompt.content).strip()  # as the log will have it
         if not task:
             raise UsageError("a team needs a task: what is it to do?")
-        lead = caller if isinstance(caller, Agent) else self._lead
+        lead = caller or self._lead
         if caller is None and lead.running:
             raise UsageError(f"{lead.path} is running: a team's lead makes no calls of its own")
         past = last_round(lead.log.entries()) if caller is None else None
@@ -125,7 +128,7 @@ class Team(Pattern):
         result = await (shift.one_by_one() if self._setup.mode == "sequential" else shift.side_by_side())
         if caller is None and result.error is None:
             shift.say(assistant(result.content, model=result.model))
-        if caller is None and (finish := lead.resources.finish) is not None:  # the lead has no run to end
+        if caller is None and (finish := self._finish) is not None:  # the lead has no run to end
             await finish()
         await shift.keep()
         log = lead.log
@@ -193,7 +196,7 @@ class Team(Pattern):
             self._lead.check(Switch(advisor=advisor))
 
 
-def _read_result(lead: Agent, roles: Sequence[Role], found: Round | None) -> TeamResult:
+def _read_result(lead: Node, roles: Sequence[Role], found: Round | None) -> TeamResult:
     if found is None:
         return TeamResult("", (), "end", roles=tuple(RoleReport(role.name) for role in roles))
     reports = tuple(report_role(lead, found, role.name) for role in roles)

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Never, TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable, Stage
+from sagent.agent.tree import Node
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
@@ -134,7 +135,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
                 rejected = f"not approved after {number} rounds; the last objection: {wrong}"
                 return replace(result, error=Failure("max_rounds", rejected))
             again = user(f"That is not good yet: {wrong}\n\nGive the whole answer again, with this put right.")
-            if not isinstance(agent, Agent):  # which remembers the task and what it said
+            if not isinstance(agent, Node):  # which remembers the task and what it said
                 context = f"The task:\n{prompt.content}\n\nThe answer so far:\n{result.content}"
                 again = user(f"{context}\n\n{again.content}", *media_of(prompt))
             result, number = await stage.run(agent, again), number + 1
@@ -143,7 +144,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
     return Made("loop_until", (agent, done) if isinstance(done, Runnable) else (agent,), perform)
 
 
-def handoff(agents: Mapping[str, Agent], *, start: str = "", most: int = 8) -> Pattern:
+def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 8) -> Pattern:
     """Agents that pass a conversation on to each other, until one answers: each is given a tool `handoff`.
 
     `start`, or the first, is asked; whom it hands on to reads the request, what was said since, and a message. After

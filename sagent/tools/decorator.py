@@ -12,15 +12,19 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
+    Protocol,
     Self,
     TypeAlias,
     TypeVar,
     cast,
+    get_args,
+    get_origin,
     get_type_hints,
     overload,
 )
 
 from sagent.errors import ToolError
+from sagent.lib.dataclass import Deps_contra
 from sagent.lib.json import EMPTY, Json, JsonObject, json_freeze_object, json_thaw
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
@@ -32,15 +36,16 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
+D = TypeVar("D")
 
 _SECTION = re.compile(r"^[ \t]*(?:Args|Arguments|Parameters)[ \t]*:?[ \t]*(?:\n[ \t]*-{3,}[ \t]*)?$", re.MULTILINE)
 _PARAMETER = re.compile(r"^[ \t]*(?::param[ \t]+)?\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?[ \t]*:[ \t]*(\S.*)$")
 
 
-class FunctionTool(Generic[P, R]):
+class FunctionTool(Generic[P, R, Deps_contra]):
     """A function as a tool. `function` is the function itself, and calling the tool as one calls it; `effect_kind` is
-    what its calls count as for the policy. Of a method each object has a tool of its own; `is_method` is so without an
-    object."""
+    what its calls count as for the policy, `deps_type` what dependencies it takes. Of a method each object has a tool
+    of its own; `is_method` is so without an object."""
 
     def __init__(
         self, function: Callable[P, R], *, name: str, description: str = "", effect: EffectKind = "execute"
@@ -48,6 +53,7 @@ class FunctionTool(Generic[P, R]):
         self.function = function
         self.name = name
         self.effect_kind: EffectKind = effect
+        self.deps_type: object = None
         first = next(iter(inspect.signature(function).parameters.values()), None)
         self.is_method = first is not None and first.name == "self" and first.annotation is first.empty
         if self.is_method:
@@ -57,7 +63,7 @@ class FunctionTool(Generic[P, R]):
         self.description = description or text
         if not self.description:
             raise TypeError(f"{name} needs a docstring or a description: it is what the model reads.")
-        self._context, self._arguments = _read_signature(function, name, described)
+        self._context, self.deps_type, self._arguments = _read_signature(function, name, described)
         schema = _without_titles(json_freeze_object({**self._arguments.model_json_schema(by_alias=True)}))
         assert isinstance(schema, JsonObject)
         self.parameters = schema
@@ -70,8 +76,8 @@ class FunctionTool(Generic[P, R]):
     def __get__(self, instance: None, owner: object = None) -> Self: ...
     @overload
     def __get__(
-        self: "FunctionTool[Concatenate[S, Q], R]", instance: S, owner: object = None
-    ) -> "FunctionTool[Q, R]": ...
+        self: "FunctionTool[Concatenate[S, Q], R, D]", instance: S, owner: object = None
+    ) -> "FunctionTool[Q, R, D]": ...
     def __get__(self, instance: object, owner: object = None) -> object:
         if instance is None or not self.is_method:
             return self
@@ -79,7 +85,7 @@ class FunctionTool(Generic[P, R]):
         return FunctionTool(bound, name=self.name, description=self.description, effect=self.effect_kind)
 
     @overload
-    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Coroutine[None, None, ToolOutput]: ...
+    def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra], /) -> Coroutine[None, None, ToolOutput]: ...
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def __call__(self, *args: object, **kwargs: object) -> object:
@@ -116,12 +122,33 @@ class FunctionTool(Generic[P, R]):
         return {field.alias or key: getattr(model, key) for key, field in type(model).model_fields.items()}
 
 
-@overload
-def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+class Maker(Protocol):
+    """Makes tools of functions; which dependencies one takes is read from its first parameter, after `self`."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[RunContext[D], P], R], /
+    ) -> FunctionTool[Concatenate[RunContext[D], P], R, D]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, RunContext[D], P], R], /
+    ) -> FunctionTool[Concatenate[S, RunContext[D], P], R, D]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R, object]: ...
+
+
 @overload
 def tool(
-    *, name: str = "", description: str = "", effect: EffectKind = "execute"
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+    function: Callable[Concatenate[RunContext[D], P], R], /
+) -> FunctionTool[Concatenate[RunContext[D], P], R, D]: ...
+@overload
+def tool(
+    function: Callable[Concatenate[S, RunContext[D], P], R], /
+) -> FunctionTool[Concatenate[S, RunContext[D], P], R, D]: ...
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R, object]: ...
+@overload
+def tool(*, name: str = "", description: str = "", effect: EffectKind = "execute") -> Maker: ...
 def tool(
     function: Callable[..., object] | None = None,
     /,
@@ -133,13 +160,13 @@ def tool(
     """Make a tool of a function: `@tool`, or `@tool(name=..., description=..., effect="read")`.
 
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
-    the docstring's lines `name: what it is`. A parameter annotated `RunContext` gets the call's context and is not in
-    the schema. The function returns text, a ToolOutput or a JSON value; what it raises is an error result. `effect` is
-    what a policy goes by; "execute", which may touch anything, by default. Raises TypeError for a function that cannot
-    be a tool.
+    the docstring's lines `name: what it is`. A parameter annotated `RunContext`, or `RunContext[Deps]`, gets the call's
+    context and is not in the schema; where it is the first one, type checkers hold `Deps` against the agent's. The
+    function returns text, a ToolOutput or a JSON value; what it raises is an error result. `effect` is what a policy
+    goes by; "execute", which may touch anything, by default. Raises TypeError for a function that cannot be a tool.
     """
 
-    def make(function: Callable[P, R]) -> FunctionTool[P, R]:
+    def make(function: Callable[P, R]) -> FunctionTool[P, R, object]:
         called = name or str(getattr(function, "__name__", "tool"))
         return FunctionTool(function, name=called, description=description, effect=effect)
 
@@ -148,8 +175,9 @@ def tool(
 
 def _read_signature(
     function: Callable[..., object], name: str, described: dict[str, str]
-) -> "tuple[str, type[BaseModel]]":
-    """The name of the parameter that takes the context ("" for none), and the others as a pydantic model."""
+) -> "tuple[str, object, type[BaseModel]]":
+    """The name of the parameter that takes the context ("" for none), the type of the dependencies it asks for, and the
+    other parameters as a pydantic model."""
     from pydantic import ConfigDict, Field, PydanticUserError, create_model
     from pydantic.fields import FieldInfo
 
@@ -157,17 +185,19 @@ def _read_signature(
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise TypeError(f"{name}: {error}. Annotations must name things that exist when the tool is made.") from None
-    context = ""
+    context, deps = "", cast("object", None)
     fields: dict[str, object] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"{name}: parameter {parameter.name} must be one that is passed by name.")
         if parameter.name not in hints:
             raise TypeError(f"{name}: parameter {parameter.name} needs a type annotation.")
-        if hints[parameter.name] in (RunContext, RunContext | None):
-            context = parameter.name
+        hint = hints[parameter.name]
+        asked = next((each for each in (hint, *get_args(hint)) if RunContext in (each, get_origin(each))), None)
+        if asked is not None:  # RunContext, RunContext[Deps], or one of them or None
+            context, deps = parameter.name, next(iter(get_args(asked)), None)
             continue
-        hint, default = hints[parameter.name], parameter.default
+        default = parameter.default
         if isinstance(default, FieldInfo):
             hint, default = Annotated[hint, default], default.default
         notes = getattr(hint, "__metadata__", ())  # what follows the type in Annotated
@@ -180,7 +210,7 @@ def _read_signature(
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
     try:
         make = cast("Callable[..., type[BaseModel]]", create_model)
-        return context, make(name, __config__=config, **fields)
+        return context, deps, make(name, __config__=config, **fields)
     except PydanticUserError as error:
         raise TypeError(f"{name}: {error.message}") from None
 

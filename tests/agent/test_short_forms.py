@@ -146,7 +146,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Literal, TypedDict, assert_never, assert_type
+from typing import Literal, Never, TypedDict, assert_never, assert_type
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -394,7 +394,7 @@ async def main() -> None:
         agent.apply(Switch(model="openai/gpt-5.5"))
         agent.interrupt()
         child = await agent.spawn(SpawnRequest("Look.", budget_usd=Decimal("0.1")))
-        assert_type(child, Agent)
+        assert_type(child, Agent[Never])
         assert_type((await child.wait()).content, str)
         assert_type(agent.as_tool("ask", "Asks it."), Tool)
         results = await asyncio.gather(agent.run("a"), agent.run("b"))

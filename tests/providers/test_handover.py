@@ -349,7 +349,7 @@ def test_media_in_results_reach_a_chat_model_in_the_next_message() -> None:
     ]
     body = json.loads(body_of(OpenAICompatible.from_key("", base_url="http://localhost:1"), history))
     tool, after = body["messages"][-2:]
-    assert tool == {"role": "tool", "tool_call_id": "1", "content": "a png"}
+    assert tool == {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "a png"}]}
     assert [block["type"] for block in after["content"]] == ["text", "image_url", "text"]
 
 

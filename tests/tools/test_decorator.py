@@ -148,7 +148,7 @@ def test_functions_that_cannot_be_tools_are_refused_with_the_reason() -> None:
 
     for function, said in ((no_text, "docstring"), (no_type, "annotation"), (stars, "by name"), (unknown, "Nowhere")):
         with pytest.raises(TypeError, match=said):
-            tool(function)  # pyright: ignore[reportArgumentType] -- some of them cannot be tools
+            tool(function)
 
 
 def test_tools_load_only_what_is_used_and_stay_small() -> None:

@@ -1,0 +1,168 @@
+"""What is made ready for each run: its dependencies are checked, and prompt, policy and tools made of them."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import NoneType
+from typing import Any, Generic, TypeAlias, TypeVar, cast, get_args
+
+from sagent.engine.prompts import specs_of
+from sagent.engine.state import AgentState
+from sagent.errors import UsageError
+from sagent.lib.dataclass import Deps_contra
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall
+from sagent.model import ToolSpec
+from sagent.peer import Action
+from sagent.policy import AllowAll, Deny, Policy, Turn, Verdict
+from sagent.session.contents import PromptEntry
+from sagent.session.folds import branch_contents
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+
+PromptOf: TypeAlias = Callable[[RunContext[Deps_contra]], str | Awaitable[str]]
+"""Writes the system prompt of a session that begins."""
+PolicyOf: TypeAlias = Callable[[RunContext[Deps_contra]], Policy]
+"""Makes the policy of a run."""
+ToolsOf: TypeAlias = Callable[
+    [RunContext[Deps_contra], Sequence[ToolSpec]], Sequence[ToolSpec] | Awaitable[Sequence[ToolSpec]]
+]
+"""Chooses the tools of a run, and how they are described: what is not returned is left out."""
+
+
+class Preparation(Generic[Deps_contra]):
+    """An agent's prompt, policy and choice of tools, as they were given: themselves, or functions of a run's context.
+
+    `judge` is what judges its calls, and `is_fixed` whether that is the same in all runs.
+    """
+
+    def __init__(
+        self,
+        system: "str | PromptOf[Deps_contra]",
+        policy: "Policy | PolicyOf[Deps_contra] | None",
+        choose: "ToolsOf[Deps_contra] | None",
+    ) -> None:
+        self.system, self.choose = system, choose
+        self.policy: Policy | PolicyOf[Deps_contra] = policy or AllowAll()
+        self.is_fixed = _is_policy(self.policy)
+        self.judge = cast("Policy", self.policy) if self.is_fixed else _PolicyOfRun()
+        self._base: tuple[Tool, ...] | None = None  # the agent's own, whatever a run leaves out; None: never changed
+        self._offered: tuple[Tool, ...] = ()  # in the last run
+        self._specs: dict[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = {}  # equal ones are one, and so logged once
+
+    async def prepare(self, state: AgentState, more: Sequence[Tool] = ()) -> None:
+        """Make a run ready; `more` are tools of this run alone. Raises UsageError, and what the functions raise."""
+
+        def progress(text: str) -> None:
+            state.journal.notify("info", text)
+
+        deps = cast("Deps_contra", state.run.deps)
+        run = RunContext(state.path, "", state.workspace, state.log.blobs, progress, state.caller, deps=deps)
+        if isinstance(self.judge, _PolicyOfRun):
+            self.judge.now = _needed("policy", cast("PolicyOf[Deps_contra]", self.policy)(run), "a policy", _is_policy)
+        if self.choose is not None or more or self._base is not None:
+            await self._offer(state, run, more)
+        _check_deps(state)
+        if not isinstance(write := self.prompt(state), str):
+            past = branch_contents(state.log.contents(), PromptEntry)
+            said = (past[-1].system if past else None) or await _awaited(write(run))
+            state.context.system = _needed("system", said, "a text", lambda given: isinstance(given, str))
+
+    def prompt(self, state: AgentState) -> "str | PromptOf[Deps_contra]":
+        """The system prompt as it stands: once its session has begun, a text."""
+        return state.context.system if isinstance(self.system, str) or state.prompt_id else self.system
+
+    def kept(self, tools: Mapping[str, Tool]) -> Sequence[Tool]:
+        """The agent's own tools, of those that it has now: a run's are not, and what it left out is."""
+        if self._base is None:
+            return tuple(tools.values())
+        known = {id(tool) for tool in (*self._base, *self._offered)}
+        return (*self._base, *(tool for tool in tools.values() if id(tool) not in known))
+
+    async def _offer(self, state: AgentState, run: RunContext[Deps_contra], more: Sequence[Tool]) -> None:
+        """Have the run offer the agent's tools and its own, as far as they are chosen."""
+        self._base = tuple(self.kept(state.tools))
+        tools = {tool.name: tool for tool in (*self._base, *more)}
+        if len(tools) < len(self._base) + len(more):
+            twice = next(tool.name for tool in more if tools[tool.name] is not tool or tool.name in _names(self._base))
+            raise UsageError(f"there are two tools named {twice!r}: a run's own tool needs a name of its own")
+        chosen = tuple(tools.values())
+        if self.choose is not None:
+            specs = {tool.name: ToolSpec(tool.name, tool.description, tool.parameters) for tool in chosen}
+            given = await _awaited(self.choose(run, tuple(specs.values())))
+            wanted = tuple(_needed("prepare_tools", given, "a list of tools", lambda said: isinstance(said, Iterable)))
+            if strangers := [spec.name for spec in wanted if spec.name not in specs]:
+                raise UsageError(f"prepare_tools gave {strangers[0]!r}, and there are {', '.join(tools) or 'no tools'}")
+            by_name = {spec.name: spec for spec in wanted}
+            chosen = tuple(
+                tools[name] if spec == specs[name] else _Described(tools[name], spec) for name, spec in by_name.items()
+            )
+        self._offered = chosen
+        state.tools = {tool.name: tool for tool in chosen}
+        sent = specs_of(chosen)
+        state.context.specs = self._specs.setdefault(sent, sent)
+
+
+class _PolicyOfRun(Policy):
+    """The policy that was made for the run in progress."""
+
+    now: Policy | None = None
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        if self.now is None:
+            return Deny("No run has begun for which there is a policy.")
+        return await self.now.before_tool(call, effect, workspace)
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        return () if self.now is None else await self.now.after_turn(turn)
+
+
+class _Described:
+    """A tool that is described otherwise in a run."""
+
+    def __init__(self, tool: Tool, spec: ToolSpec) -> None:
+        self._tool = tool
+        self.name, self.description, self.parameters = spec.name, spec.description, spec.parameters
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return foresee(self._tool, arguments, workspace)
+
+    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Awaitable[ToolOutput | str]:
+        return self._tool(arguments, run)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`
+
+
+T = TypeVar("T")
+
+
+async def _awaited(said: T | Awaitable[T]) -> T:
+    return await cast("Awaitable[T]", said) if isinstance(said, Awaitable) else said
+
+
+def _needed(name: str, given: T, what: str, fits: Callable[[object], bool]) -> T:
+    """What a function of the program has given. Raises UsageError where that is something else."""
+    if not fits(given):
+        raise UsageError(f"{name}: the function gave {type(given).__name__}, and {what} is needed")
+    return given
+
+
+def _names(tools: Sequence[Tool]) -> set[str]:
+    return {tool.name for tool in tools}
+
+
+def _is_policy(policy: object) -> bool:
+    """Whether it is one itself, and does not make one, as functions and classes do."""
+    return hasattr(policy, "before_tool") and not isinstance(policy, type)
+
+
+def _check_deps(state: AgentState) -> None:
+    """Raise UsageError where a tool needs what the run was not given."""
+    if state.run.deps is not None:
+        return
+    for tool in state.tools.values():
+        wanted = getattr(tool, "deps_type", None)
+        if wanted in (None, NoneType, object, Any) or isinstance(wanted, TypeVar) or NoneType in get_args(wanted):
+            continue
+        below = "the run of the agent above it, or as_tool(..., deps=...)"
+        how = below if state.above else "agent.run(prompt, deps=...)"
+        named = getattr(wanted, "__name__", wanted)
+        raise UsageError(f"{tool.name} takes RunContext[{named}], and {state.path} has no deps: give them by {how}")

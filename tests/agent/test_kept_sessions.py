@@ -1,0 +1,100 @@
+"""A session that an agent keeps in a directory: begun, gone on with, held against others, with what a run is given."""
+
+import asyncio
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sagent.agent import Agent, Resources
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import SessionBusy, UsageError
+from sagent.peer import SpawnRequest
+from sagent.session.log import MemoryLog
+from sagent.session.verify import verify
+from sagent.testing import ScriptedModel
+from sagent.tool import RunContext
+from sagent.tools import tool
+from tests.agent.cast import PRICES, Cast
+from tests.messages import call, in_turn
+
+
+@tool(effect="none")
+def who(run: RunContext[str]) -> str:
+    """Say for whom."""
+    return run.deps
+
+
+def prompt(run: RunContext[str]) -> str:
+    return f"You work for {run.deps}."
+
+
+async def test_a_session_is_begun_and_gone_on_with(tmp_path: Path) -> None:
+    model = ScriptedModel("one", (call("1", "who"),), "two")
+    for name, prompts in (("Ann", 1), ("Bob", 2)):
+        async with Agent(model, system=prompt, tools=[who], session=tmp_path / "chats" / "a") as agent:
+            result = await agent.run("go", deps=name)
+            assert Path(result.session_path) == tmp_path / "chats" / "a"
+            assert len([message for message in agent.messages if message.content == "go"]) == prompts
+    assert [result.text for message in agent.messages for result in message.results] == ["Bob"]
+    assert {request.system for request in model.requests} == {"You work for Ann."}
+    assert not verify(tmp_path / "chats" / "a").problems
+
+
+async def test_a_resumed_session_wants_its_dependencies_again(tmp_path: Path) -> None:
+    async with Agent(ScriptedModel("one"), tools=[who], session=tmp_path / "a") as agent:
+        await agent.run("go", deps="Ann")
+    model = ScriptedModel("two")
+    async with Agent(model, tools=[who], session=tmp_path / "a") as agent:
+        with pytest.raises(UsageError, match="root has no deps"):
+            await agent.run("go")
+        assert not model.requests and len(agent.messages) == 2
+
+
+async def test_the_cap_is_the_sessions(tmp_path: Path) -> None:
+    def ledger() -> Ledger:
+        return Ledger(Decimal(1), PriceBook(PRICES))
+
+    spent = Decimal(0)
+    for _ in range(2):
+        resources = Resources(ledger=ledger())
+        async with Agent(ScriptedModel("one"), session=tmp_path / "a", resources=resources) as agent:
+            assert agent.cost().total == spent
+            spent = (await agent.run("go")).cost.total
+            assert spent > 0
+
+
+async def test_one_process_at_a_time_and_an_agent_that_cannot_be_holds_nothing(tmp_path: Path) -> None:
+    async with Agent(ScriptedModel("one"), session=tmp_path / "a") as agent:
+        await agent.run("go")
+        with pytest.raises(SessionBusy):
+            Agent(ScriptedModel(), session=tmp_path / "a")
+    with pytest.raises(UsageError):
+        Agent(ScriptedModel(), session=tmp_path / "a", options={"model": "x"})
+    with pytest.raises(UsageError, match="two places"):
+        Agent(ScriptedModel(), session=tmp_path / "a", resources=Resources(log=MemoryLog()))
+    await Agent(ScriptedModel(), session=tmp_path / "a").aclose()
+
+
+async def test_what_is_no_session_is_left_alone_and_one_without_a_run_leaves_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("x")
+    with pytest.raises(UsageError, match="not empty"):
+        Agent(ScriptedModel(), session=tmp_path / "notes")
+    await Agent(ScriptedModel(), session=tmp_path / "b").aclose()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", "notes"]
+
+
+async def test_an_agent_that_lives_on_is_there_again_with_what_the_run_is_given(tmp_path: Path) -> None:
+    model = Cast(root=in_turn("1", "2"), root__a=in_turn("a", (call("1", "who"),), "b"))
+    async with Agent(model, tools=[who], session=tmp_path / "a") as agent:
+        await agent.run("go", deps="Ann")
+        child = await agent.spawn(SpawnRequest("look", "a", persistent=True))
+        await child.wait()
+    async with Agent(model, tools=[who], session=tmp_path / "a") as agent:
+        await agent.run("go", deps="Bob")
+        (child,) = [peer for peer in agent.tree.living if peer.path == "root/a"]
+        child.send("look again")
+        await asyncio.wait_for(child.wait(), 20)
+        assert [result.text for message in child.messages for result in message.results] == ["Bob"]
