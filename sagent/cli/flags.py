@@ -1,6 +1,9 @@
 """The flags: what can be said on the command line, and nothing about what it does."""
 
 import argparse
+import os
+from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from sagent.errors import UsageError
@@ -50,7 +53,7 @@ EPILOG = """commands:
 
 exit codes:
   0 done   1 failed   2 usage   3 budget   4 turn or round limit   5 reply cut at its output limit
-  130, 143 interrupted"""
+  6 answer does not fit its schema   130, 143 interrupted"""
 
 
 SESSION = "a session by its path, its id or the beginning of one; the last one if left out"
@@ -69,13 +72,14 @@ class Parser(argparse.ArgumentParser):
         epilog: str | None = None,
         argument_default: str | None = None,
     ) -> None:
+        form = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
         super().__init__(
             prog=prog or f"sagent {command}".rstrip(),
             description=description,
             usage=usage,
             epilog=epilog,
             argument_default=argument_default,
-            formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
+            formatter_class=partial(form, width=_columns() - 2),
             allow_abbrev=False,
         )
 
@@ -108,6 +112,16 @@ class Parser(argparse.ArgumentParser):
             near = difflib.get_close_matches(wrong, known, 3, 0.6)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
+
+
+def _columns() -> int:
+    """Those of the terminal, as argparse would find them out by shutil, which takes 3 ms to import."""
+    with suppress(ValueError):
+        if (columns := int(os.environ.get("COLUMNS", ""))) > 0:
+            return columns
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(1).columns or 80
+    return 80
 
 
 def meant_command(words: list[str]) -> str:

@@ -457,7 +457,7 @@ class _List:
             return
         if self.closed:
             self.reader.fail("a word follows a closed group")
-        if all(each.is_assignment for each in self.words):
+        if all(each.is_assignment or each.raw in ("time", "-p", "--") for each in self.words):  # as a pipeline begins
             if word.raw in _KEYWORDS | _ODD_KEYWORDS and not self.header:
                 self.reader.wonder(f"the keyword {word.raw}")
             if _ELEMENT.match(word.raw):

@@ -240,3 +240,8 @@ def test_what_people_write_all_day_is_understood(script):
 )  # fmt: skip
 def test_what_the_grammar_and_bash_may_read_differently_is_a_doubt(script):
     assert split(script).doubt
+
+
+@pytest.mark.parametrize("script", ["time ! rm x", "time -p ! rm x", "time -p -- ! rm x", "! ! rm x"])
+def test_a_command_that_is_turned_round_behind_time_is_not_taken_for_another(script: str) -> None:
+    assert split(script).doubt == "the keyword !"
