@@ -1,6 +1,8 @@
 """When an advisor is asked without the executor's asking: judged in code, after each turn and before some calls."""
 
+import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 from sagent.advisor.advisory import Advisors
 from sagent.advisor.changes import writes
@@ -43,7 +45,7 @@ class AdvisorPolicy:
         if call.name == TOOL or not may_be or self._state.closing:
             return verdict
         changes = effect.kind == "write" or (effect.kind == "execute" and writes(effect.command))
-        found = self._checkpoint(call, effect, workspace, changes=changes)
+        found = await self._checkpoint(call, effect, workspace, changes=changes)
         if found is not None:
             trigger, what, key = found
             self._cleared.add(key)
@@ -95,7 +97,7 @@ class AdvisorPolicy:
             self._cleared.clear()
             self._advisors.task_calls = 0
 
-    def _checkpoint(
+    async def _checkpoint(
         self, call: ToolCall, effect: Effect, workspace: Workspace, *, changes: bool
     ) -> tuple[str, str, str] | None:
         """Which rule fires before a call: its name, what it saw, and what is not held a second time: of what cannot be
@@ -103,9 +105,8 @@ class AdvisorPolicy:
         triggers = self._advisors.triggers()
         if effect.kind in ("write", "execute") and "destructive" in triggers:
             what = " ".join(effect.command.split()) or f"{call.name} {call.arguments!r}"
-            key = f"{workspace.cwd} {what} {programs_of(effect.command, workspace.cwd)}"
-            lost = destroys(effect.command, workspace.cwd) if effect.command else is_destroyer(call.name)
-            if lost and key not in self._cleared:
+            key = await asyncio.to_thread(_lost_by, call.name, effect.command, what, workspace.cwd)
+            if key and key not in self._cleared:
                 return "destructive", f"the executor is about to run what cannot be taken back: {what}", key
         first = changes and not self._watch.wrote and not self._asked and not self._holds
         if first and "first_write" in triggers and "write" not in self._cleared:
@@ -141,3 +142,10 @@ class AdvisorPolicy:
         for one in answers:
             self._advisors.agent.inform(message_of(one, self._state.log.blobs))
         return asked
+
+
+def _lost_by(tool: str, command: str, what: str, cwd: Path) -> str:
+    """What names a call, in these words, that cannot be taken back, the programs that it runs too; "" for others."""
+    if not (destroys(command, cwd) if command else is_destroyer(tool)):
+        return ""
+    return f"{cwd} {what} {programs_of(command, cwd)}"

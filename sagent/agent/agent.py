@@ -174,10 +174,7 @@ class Agent(Node, Generic[Deps_contra]):
         Raises ModelError, BudgetExceeded and UsageError. A run that was interrupted, stopped by a limit, or whose
         answer does not fit ("invalid_output") returns a result whose `error` says so.
         """
-        result, error = await self._run(to_message(prompt), output, deps, tools)
-        if error is not None:
-            raise error
-        return result
+        return await self._answered(prompt, output, deps, tools)
 
     @overload
     def run_sync(
@@ -205,17 +202,15 @@ class Agent(Node, Generic[Deps_contra]):
         self, prompt: Prompt, *, output: object = None, deps: object = None, tools: Sequence[GivenTool[Never]] = ()
     ) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
-
-        async def once() -> Result:
-            result, error = await self._run(to_message(prompt), output, deps, tools)
-            if error is not None:
-                raise error
-            return result
-
-        return wait_for(once, self.aclose)
+        return wait_for(lambda: self._answered(prompt, output, deps, tools), self.aclose)
 
     async def answer(self, prompt: Prompt, deps: object) -> Result:
-        result, error = await self._run(to_message(prompt), None, deps)
+        return await self._answered(prompt, None, deps)
+
+    async def _answered(
+        self, prompt: Prompt, form: object, deps: object, tools: Sequence[GivenTool[Never]] = ()
+    ) -> Result:
+        result, error = await self._run(to_message(prompt), form, deps, tools)
         if error is not None:
             raise error
         return result

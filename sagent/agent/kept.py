@@ -1,20 +1,11 @@
 """The session on disk that an agent is given by its path: begun there, or gone on with."""
 
-import platform
-import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from sagent.agent.tree import Node
-from sagent.errors import SessionNotFound
-from sagent.session.contents import Opened
-from sagent.session.folds import charges, history
-from sagent.session.log import read_log
+from sagent.session.folds import history
 from sagent.session.names import agent_of
-from sagent.session.store import Session, delete, is_session, log_files, named_logs
-from sagent.usage import Charge
-from sagent.version import __version__
+from sagent.session.store import Session, is_session, log_files
 
 
 class KeptSession:
@@ -28,8 +19,7 @@ class KeptSession:
         try:
             self.log = self._session.log()
             if not self.log.head:
-                environment = {"sagent": __version__, "python": platform.python_version(), "platform": sys.platform}
-                self._first = self.log.append(Opened(self._session.id, "root", str(cwd), environment)).id
+                self._first = self._session.begin(cwd)
         except BaseException:
             self._session.close()
             raise
@@ -46,7 +36,7 @@ class KeptSession:
         try:
             for file in log_files(path):
                 agent.tree.register(agent_of(path, file))
-            agent.ledger.restore(self._charges())
+            agent.ledger.restore(self._session.charges())
             agent.restore(history(self.log.contents(), self.log.blobs.get))
         except BaseException:
             self._session.close()
@@ -54,12 +44,4 @@ class KeptSession:
 
     def close(self) -> None:
         """Let others open it. One that was begun here and in which nothing happened leaves no trace."""
-        empty = self.log.head == self._first
-        self._session.close()
-        if empty:
-            with suppress(OSError, SessionNotFound):
-                delete(self._session.path)
-
-    def _charges(self) -> Iterator[Charge]:
-        for file in named_logs(self._session.path):
-            yield from charges(self.log.contents() if file == self.log.file else read_log(file))
+        self._session.close_begun(self._first)

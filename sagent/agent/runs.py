@@ -21,6 +21,7 @@ from sagent.engine.loop import take_turn
 from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Result, SessionOpened
+from sagent.lib.json import EMPTY
 from sagent.lib.money import EXACT, ZERO
 from sagent.messages import Message, user
 from sagent.model import full_name
@@ -76,11 +77,11 @@ def warn_of_own_ledger(own: "Ledger") -> None:
 
 def _output_limit(state: AgentState) -> str:
     """How many tokens the last request asked for at most, by the log, and what sets that."""
-    sent = (entry.content for entry in state.log.contents().of("request"))
-    asked = [output_limit(own.parameters) for own in sent if isinstance(own, RequestSent) and not own.role]
-    if not asked or asked[-1] is None:
+    sent = (entry.content for entry in state.log.contents().latest("request"))
+    own = (each.parameters for each in sent if isinstance(each, RequestSent) and not each.role)
+    if (limit := output_limit(next(own, EMPTY))) is None:
         return ": "
-    limit, wanted, most = asked[-1], state.limits.max_response_tokens, state.model_limits.max_output
+    wanted, most = state.limits.max_response_tokens, state.model_limits.max_output
     told = f" of {limit:,} tokens"
     if most is not None and limit >= most:
         return f"{told}, the most that {full_name(state.model)} writes in one: "

@@ -13,13 +13,13 @@ from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.model import Model
 
+if TYPE_CHECKING:
+    from sagent.advisor.advisor import Advisor
+
 _GONE = (
     "Advisor {one} was asked at {place}, and is not asked now: a session's log leads to no address. Give it again "
     "(--advisor and --advisor-api-base, or in a file), or --advisor none."
 )
-
-if TYPE_CHECKING:
-    from sagent.advisor.advisor import Advisor
 
 
 def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> ExtensionFactory:

@@ -3,13 +3,11 @@
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,15 +33,14 @@ from sagent.peer import Switch
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
-from sagent.session.contents import Environment, MessageEntry, Opened, PromptEntry, SwitchedEntry
+from sagent.session.contents import Environment, MessageEntry, PromptEntry, SwitchedEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import charges, history
-from sagent.session.log import FileLog, Log, MemoryLog, read_log
+from sagent.session.folds import history
+from sagent.session.log import FileLog, Log, MemoryLog
 from sagent.session.names import agent_of
-from sagent.session.store import Session, copy, delete, find, is_session, latest, log_files, named_logs
+from sagent.session.store import Session, copy, find, is_session, latest, log_files
 from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
-from sagent.version import __version__
 
 T = TypeVar("T")
 
@@ -294,24 +291,14 @@ def _open_file_log(settings: Settings, stack: AsyncExitStack, notices: list[str]
         stack.callback(session.close)
         if log.torn:
             notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
-        return log, _read_past(log, session.path)
-    environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform}
+        return log, _read_past(log, session)
     try:
-        first = log.append(Opened(session.id, "root", str(settings.cwd), environment))
+        first = session.begin(settings.cwd)
     except OSError:
         session.close()
         raise
-    stack.callback(_close_new, session, first)
+    stack.callback(session.close_begun, first)  # nothing happened in it where no model was found, for instance
     return log, Past()
-
-
-def _close_new(session: Session, first: Entry) -> None:
-    """Close it; one in which nothing happened, because no model was found for instance, leaves no trace."""
-    empty = session.log().head == first.id
-    session.close()
-    if empty:
-        with suppress(OSError):
-            delete(session.path)
 
 
 def _open_session(settings: Settings) -> tuple[Session, bool]:
@@ -333,15 +320,14 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
     return Session.create(settings.state_dir, settings.cwd), False
 
 
-def _read_past(log: FileLog, session: Path) -> Past:
+def _read_past(log: FileLog, session: Session) -> Past:
     """What a log holds; the charges are those of all its session's agents."""
     contents = log.contents()
-    others = [file for file in named_logs(session) if file != log.file]
     prompt = next(contents.latest("prompt"), None)
     return Past(
         messages=history(contents, log.blobs.get),
-        charges=chain(charges(contents), (charge for file in others for charge in charges(read_log(file)))),
-        agents=tuple(agent_of(session, file) for file in log_files(session) if file != log.file),
+        charges=session.charges(),
+        agents=tuple(agent_of(session.path, file) for file in log_files(session.path) if file != log.file),
         resumed=True,
         sandbox=next((name for name in map(_sandbox_in, contents.latest("environment")) if name), ""),
         address=next((at for at in map(_address_in, contents.latest("environment")) if at is not None), ""),

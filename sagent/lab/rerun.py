@@ -28,7 +28,7 @@ from sagent.policy import Deny, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import Environment, Opened, PromptEntry
+from sagent.session.contents import Environment, PromptEntry
 from sagent.session.folds import contents
 from sagent.session.store import Session, delete
 from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace
@@ -241,18 +241,11 @@ def _told(team: AskedTeam, result: TeamResult) -> str:
 
 def _begin(asked: Asked, settings: Settings, scratch: Scratch | None) -> Path:
     """A new session that has the recorded prompt, and says of which session it is a replay."""
-    import sys
-
-    from sagent.version import __version__
-
-    environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform}
-    environment |= {"replay_of": asked.session, "replay_of_head": asked.head}
-    environment["tools"] = "answered from the recording" if scratch is None else scratch.how
+    tools = "answered from the recording" if scratch is None else scratch.how
     cwd = settings.cwd if scratch is None else scratch.directory
     with Session.create(settings.state_dir, settings.cwd) as made:
-        log = made.log()
-        log.append(Opened(made.id, "root", str(cwd), environment))
-        log.append(PromptEntry(_moved(asked.prompt.system, asked, scratch)))
+        made.begin(cwd, replay_of=asked.session, replay_of_head=asked.head, tools=tools)
+        made.log().append(PromptEntry(_moved(asked.prompt.system, asked, scratch)))
     return made.path
 
 

@@ -4,19 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sagent.agent import Agent
-from sagent.config.values import option, options_of
 from sagent.lab.rebuild import sampling_of
 from sagent.lab.recording import Recording
 from sagent.lib.dataclass import dataclass
 from sagent.model import Effort
 from sagent.patterns.handoffs import HandOff, HandoffBudget, last_round
-from sagent.patterns.shift import Mode, Role
+from sagent.patterns.shift import PART, TASK, Mode, Role
 from sagent.patterns.team import Team, TeamResult
 from sagent.session.contents import Handoff
 from sagent.session.entries import Entry
 from sagent.session.folds import contents
-
-_PART, _TASK = "# Your part\n\n", "\n\n# The team's task\n\n"  # as sagent.patterns.shift writes a role's prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +74,16 @@ def _role(
     if given is None or log is None or first is None or first.prompt is None or not first.came:
         return None
     text = first.came[0].message.content
-    start, end = text.find(_PART), text.find(f"{_TASK}{task}")
+    start, end = text.find(PART), text.find(f"\n\n{TASK}{task}")
     if start < 0 or end < 0:
         return None
-    options = () if first.sent is None else options_of(sampling_of(first.sent.parameters))
     budget = HandoffBudget(given.handoff_tokens, given.handoff_bytes)
     return Role(
         begun.taker,
-        text[start + len(_PART) : end],
+        text[start + len(PART) : end],
         effort=effort_of(log) or "",
         tools=tuple(tool.name for tool in first.prompt.tools if tool.name != "advisor"),
         budget_usd=given.budget,
-        options=dict(map(option, options)) or None,
+        options=(first.sent and sampling_of(first.sent.parameters)) or None,
         handoff=budget or None,
     )

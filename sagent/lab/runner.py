@@ -39,7 +39,7 @@ OWN_DOING = frozenset(
 """Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
 ALIKE = (
     "effort", "options", "advisor_mode", "advisor_stop", "panel", "advisor_rules", "transport", "fallback",
-    "fallback_after",    "max_response_tokens", "max_request_tokens", "system", "append_system", "tools", "max_turns",
+    "fallback_after", "max_response_tokens", "max_request_tokens", "system", "append_system", "tools", "max_turns",
     "max_tool_call_rounds", "permission_mode", "allow", "deny",
 )  # fmt: skip
 """Settings that all runs of a comparison share, other than models and budget."""

@@ -18,6 +18,15 @@ _PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)
 _LINK = "it leads elsewhere than a moment ago, or in a circle"
 
 
+def identity(path: str | bytes) -> tuple[int, int] | None:
+    """Which file lies at a path, a link itself; None where none does."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def read_regular(
     path: str | os.PathLike[str], within: Path | None = None, *, most: int = MOST, cut: bool = False
 ) -> bytes:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from sagent.lib.regular import identity
+
 # man 7 inotify
 _MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATED, _DELETED, _MOVED_SELF = 0x2, 0x4, 0x8, 0xC0, 0x100, 0x200, 0x800
 _UNMOUNTED, _OVERFLOW, _REMOVED, _IS_DIRECTORY = 0x2000, 0x4000, 0x8000, 0x40000000
@@ -52,7 +54,7 @@ class Watch:
         if not self.works:
             return None
         found: set[bytes] = set()
-        stale = self._stale or _identity(self._root) != self._id or _mounts() != self._mounts
+        stale = self._stale or identity(self._root) != self._id or _mounts() != self._mounts
         with suppress(BlockingIOError):
             while not stale and (data := os.read(self._fd, 1 << 16)):
                 for path, mask in self._events(data):
@@ -100,7 +102,7 @@ class Watch:
 
     def _is_here(self, path: bytes) -> bool:
         """Whether a directory, if it is there, lies on the file system of the first."""
-        found = _identity(path)
+        found = identity(path)
         return found is None or (self._id is not None and found[0] == self._id[0])
 
     def _events(self, data: bytes) -> Iterator[tuple[bytes, int]]:
@@ -120,21 +122,13 @@ class Watch:
         from ctypes import CDLL
 
         self.close()
-        self._id, self._mounts = _identity(self._root), _mounts()
+        self._id, self._mounts = identity(self._root), _mounts()
         self._paths, self._followed, self._new, self._stale = {}, set(), set(), False
         if _is_local(self._root):
             self._fd = int(CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         if self._fd >= 0:
             self._close = weakref.finalize(self, os.close, self._fd)
             self.works = True
-
-
-def _identity(path: bytes) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _is_local(path: bytes) -> bool:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.process import system_path
+from sagent.lib.regular import identity
 from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks
 from sagent.sandbox.places import listening
 from sagent.sandbox.profile import Profile, is_below
@@ -246,7 +247,8 @@ class Boxes:
                 sockets = sorted(listening(()))
                 mounts = tuple(self._mounts(profile, sockets))
                 listen = tuple(path for path in sockets if is_below(path, self._seen))
-                key = apart, whose, mounts, tuple(map(_identity, mounts)), listen  # a replaced file has lost its mount
+                files = tuple(identity(each) for each in mounts if each.startswith("/"))
+                key = apart, whose, mounts, files, listen  # a file that was replaced has lost its mount
                 if (box := self._boxes.get(key)) is not None:
                     if (stood := box.stands) and not box.is_full:
                         return box
@@ -462,11 +464,3 @@ def _is_plain(place: str) -> bool:
 
 def _exists(place: str) -> bool:
     return os.path.lexists(place)
-
-
-def _identity(argument: str) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(argument) if argument.startswith("/") else None
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if found else None

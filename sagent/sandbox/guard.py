@@ -13,6 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.regular import identity
 from sagent.sandbox.scratch import COPY, Before, before_for_others, tell_before
 
 _MOST = 1000  # entries of one protected directory
@@ -90,7 +91,7 @@ class Guard:
         """A mount holds the file that was there, and not another that somebody has put in its place: that is looked at
         from now on, as it is."""
         for path, (real, held) in [*self._held.items()]:
-            if path not in self._granted and _identity(real) != held:
+            if path not in self._granted and identity(real) != held:
                 self._settle_one(path)
                 self._loose.append(real)
 
@@ -170,7 +171,7 @@ class Guard:
         if real != path and real in others and (adopted := self._adopted(real, others[real], links)) is not None:
             return {**noted, real: adopted}
         if real in held:
-            self._held[path] = real, _identity(real)
+            self._held[path] = real, identity(real)
             return noted
         if not os.path.lexists(above):
             return noted
@@ -290,14 +291,6 @@ def _anchored(path: str, *, opening: bool = False) -> Generator[Path]:
         yield (own if own.is_dir() else Path(path).parent) / name
     finally:
         os.close(directory)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _is_closed(path: str) -> bool:

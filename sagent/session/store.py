@@ -1,6 +1,7 @@
 """Where sessions lie: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
@@ -12,11 +13,14 @@ from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.session.blobs import BlobDirectory, link
+from sagent.session.contents import Opened
 from sagent.session.entries import Entry
-from sagent.session.folds import origin, spend, title
+from sagent.session.folds import charges, origin, spend, title
 from sagent.session.lock import Lock
 from sagent.session.log import FileLog, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
+from sagent.usage import Charge
+from sagent.version import __version__
 
 LAST = "last-opened"  # the file beside the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
@@ -83,6 +87,28 @@ class Session:
     def log(self, agent: str = "root") -> FileLog:
         """An agent's log, opened and verified once; its file is made when there is none."""
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
+
+    def begin(self, cwd: Path, **more: object) -> str:
+        """Write what every session begins with: where it works, with what versions, and `more` of that. Its id. Raises
+        OSError."""
+        environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform, **more}
+        return self.log().append(Opened(self.id, "root", str(cwd), environment)).id
+
+    def charges(self) -> Iterator[Charge]:
+        """Those of all its agents, read as they are asked for."""
+        root = self.log()
+        yield from charges(root.contents())
+        for file in named_logs(self.path):
+            if file != root.file:
+                yield from charges(read_log(file))
+
+    def close_begun(self, first: str) -> None:
+        """Close it; one that was begun with this entry, and in which nothing has happened since, leaves no trace."""
+        empty = self.log().head == first
+        self.close()
+        if empty:
+            with suppress(OSError, SessionNotFound):
+                delete(self.path)
 
     def close(self) -> None:
         for log in tuple(self._logs.values()):

@@ -340,10 +340,10 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerato
     try:
         async for chunk in chunks:
             rest = chunk
-            if inflater is None:  # zlib or gzip, by its header; some send "deflate" without one
+            if inflater is None and chunk:  # zlib or gzip, by its header; some send "deflate" without one
                 headed = encoding != "deflate" or chunk[0] & 15 == 8
                 inflater = zlib.decompressobj(zlib.MAX_WBITS | 32 if headed else -zlib.MAX_WBITS)
-            while rest and not inflater.eof:
+            while rest and inflater is not None and not inflater.eof:
                 if plain := inflater.decompress(rest, _PIECE):
                     yield plain
                 rest = inflater.unconsumed_tail
