@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from sagent.codec import Fetch
 from sagent.lib.dataclass import dataclass
+from sagent.lib.secrets import redact
 from sagent.messages import Message, Text, ToolResult, user
 from sagent.session.contents import (
     ChargeEntry,
@@ -35,6 +36,8 @@ from sagent.usage import Charge, Totals, Usage
 
 LOST = Charge("in a damaged log", Usage(), role="lost", provider="lost")
 """Stands for charges that nobody knows."""
+
+_LOOKED_AT = 4_000  # characters of a title in which secrets are looked for, where fewer are shown
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Content)
@@ -425,7 +428,8 @@ def spend(entries: Iterable[Entry]) -> Totals:
 
 
 def title(entries: Iterable[Entry], length: int = 80) -> str:
-    """The name a person gave to the session, else how their first prompt begins; "" before there is one."""
+    """The name a person gave to the session, else how their first prompt begins, without what looks like a secret; ""
+    before there is one."""
     found = ""
     for entry in _every(entries, "label", "message"):
         if entry.kind == "label":
@@ -433,7 +437,7 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
         elif not found:
             message = _is(entry, MessageEntry).message
             found = message.text if message.role == "user" and not message.sender else ""
-    words = " ".join(found.split())
+    words = redact(" ".join(found[:_LOOKED_AT].split()))[0]
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
+from sagent.lib.secrets import redact
 from sagent.session.contents import MessageEntry
 from sagent.session.entries import parse_line
 from sagent.session.log import read_lines
@@ -13,11 +14,13 @@ from sagent.session.names import agent_of
 from sagent.session.store import log_files, named_logs
 
 _AROUND = 40  # characters of a message shown on either side of the first word
+_LOOKED_AT = 4_000  # characters on either side in which secrets are looked for
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message that holds all the words, and what stands around the first of them. `at` is UTC, ISO 8601."""
+    """A message that holds all the words, and what stands around the first of them, without what looks like a secret.
+    `at` is UTC, ISO 8601."""
 
     session: Path
     agent: str
@@ -91,7 +94,15 @@ def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[st
         text = " ".join(content.message.text.split())
         folded = text.casefold()
         if all(word in folded for word in wanted):
-            at = max(0, folded.find(wanted[0]) - _AROUND)
-            end = at + 2 * _AROUND + len(wanted[0])
-            excerpt = f"{'…' if at else ''}{text[at:end]}{'…' if end < len(text) else ''}"
+            excerpt = _excerpt(text, folded.find(wanted[0]), wanted[0])
             yield Said(session, agent, entry.id, entry.at, content.message.role, excerpt)
+
+
+def _excerpt(text: str, place: int, word: str) -> str:
+    """What stands around a word. Secrets are taken out of more than that: half of one would have no shape."""
+    begin, stop = max(0, place - _LOOKED_AT), place + _LOOKED_AT
+    clean = redact(text[begin:stop])[0]
+    at = clean.casefold().find(word)
+    at = max(0, (at if at >= 0 else clean.find("[redacted")) - _AROUND)  # it may have been in a secret
+    end = at + 2 * _AROUND + len(word)
+    return f"{'…' if begin or at else ''}{clean[at:end]}{'…' if end < len(clean) or stop < len(text) else ''}"

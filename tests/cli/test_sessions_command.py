@@ -46,3 +46,19 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     shell.environment["ANTHROPIC_API_KEY"] = key
     assert shell.run("--continue", "on").code == 0
     assert b"request 1" not in server.requests[-1].body
+
+
+def test_what_commands_print_of_a_session_holds_no_secret(shell: Shell) -> None:
+    key, padding = "ghp_" + "aB3dE5fG7h" * 3, "word " * 12
+    command = Call("Bash", {"command": f"true {padding}TOKEN={key}"})
+    shell.serve([Turn(calls=(command,)), Turn(text=f"{padding}The key that you gave me is {key}, and it works.")])
+    shell.environment["SAGENT_MODEL"] = "anthropic/claude-sonnet-4-6"
+    assert shell.run("--permission-mode", "full", f"use {key} and no other").code == 0
+    for words in (["show"], ["list"], ["search", "key", "gave"], ["search", "gave"], ["search", key[:9]]):
+        done = shell.run("sessions", *words, model="")
+        assert done.code == 0, done.err
+        assert "[redacted: token]" in done.out
+        assert key[:8] not in done.out
+    assert "3 token" in shell.run("sessions", "show", model="").err
+    listed = shell.run("sessions", "rewind", shell.run("sessions", "list", "--ids", model="").out.strip(), model="")
+    assert key[:8] not in listed.out

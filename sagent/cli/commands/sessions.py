@@ -4,15 +4,17 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import write
+from sagent.cli.tables import tell_of_secrets, write
 from sagent.config import Settings
 from sagent.errors import UsageError
+from sagent.lib.json import as_object, json_freeze_object
 from sagent.lib.money import UNBILLED
 from sagent.lib.text import Table, count, printable
 from sagent.session.folds import history, spend
@@ -22,6 +24,8 @@ from sagent.session.repair import repair
 from sagent.session.retention import Glance, age, glance, glances, prune, remove
 from sagent.session.store import named_logs, summarize
 from sagent.usage import Totals
+
+_LOOKED_AT = 4_000  # characters of a result's first line in which secrets are looked for, where fewer are shown
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -270,17 +274,22 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _transcript(path: Path) -> None:
+    """The conversation, without what looks like a secret."""
     from sagent.cli.render import essence
+    from sagent.transcript.export_redaction import Redaction
 
+    redaction = Redaction()
     for message in history(read_contents(path / "root.jsonl"), lambda _: b""):
-        for line in printable(message.content).splitlines():
+        for line in printable(redaction.text(message.content)).splitlines():
             _say(f"{'>' if message.role == 'user' else ' '} {line}")
         for call in message.calls:
-            _say(f"  ⏺ {call.name}({essence(call)})")
+            arguments = json_freeze_object(as_object(redaction.value(call.arguments)))
+            _say(f"  ⏺ {call.name}({essence(replace(call, arguments=arguments))})")
         for result in message.results:
-            first = printable(result.text.strip().split("\n", 1)[0])[:100]
+            first = printable(redaction.text(result.text.strip().split("\n", 1)[0][:_LOOKED_AT]))[:100]
             _say(f"    {'✗' if result.is_error else '⎿'} {first}")
     _say("")
+    tell_of_secrets(redaction)
 
 
 def _costs(spent: Totals) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
+from sagent.lib.secrets import redact
 from sagent.lib.text import one_line
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import Choices
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sagent.rewind.filediff import FileDiff
     from sagent.rewind.restore import FileChanges
 
+_LOOKED_AT = 4_000  # characters of a request in which secrets are looked for, where fewer are shown
 _MOST_ROWS = 20  # files that are shown one by one
 _DONE = {"written": "changed", "created": "deleted", "deleted": "created"}  # what was done, by what undoes it
 
@@ -45,7 +47,7 @@ def _chosen(found: tuple[Point, ...], name: str) -> Point:
 
 
 def _line_of(point: Point) -> str:
-    return one_line(point.text, 80) or "(no text)"
+    return one_line(redact(point.text[:_LOOKED_AT])[0], 80) or "(no text)"
 
 
 @dataclass(frozen=True, slots=True)
