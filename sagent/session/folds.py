@@ -430,6 +430,12 @@ def spend(entries: Iterable[Entry]) -> Totals:
 def title(entries: Iterable[Entry], length: int = 80) -> str:
     """The name a person gave to the session, else how their first prompt begins, without what looks like a secret; ""
     before there is one."""
+    words = redact(" ".join(named(entries)[:_LOOKED_AT].split()))[0]
+    return words if len(words) <= length else words[: length - 1].rstrip() + "…"
+
+
+def named(entries: Iterable[Entry]) -> str:
+    """What a title is made of, whole."""
     found = ""
     for entry in _every(entries, "label", "message"):
         if entry.kind == "label":
@@ -437,8 +443,7 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
         elif not found:
             message = _is(entry, MessageEntry).message
             found = message.text if message.role == "user" and not message.sender else ""
-    words = redact(" ".join(found[:_LOOKED_AT].split()))[0]
-    return words if len(words) <= length else words[: length - 1].rstrip() + "…"
+    return found.strip()
 
 
 def origin(entries: Iterable[Entry]) -> Opened:

@@ -11,7 +11,7 @@ from pathlib import Path
 from sagent.errors import SagentError, SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.session.entries import Entry, parse_line
-from sagent.session.folds import origin, title
+from sagent.session.folds import named, origin, title
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import delete, log_files, sessions
 
@@ -157,7 +157,7 @@ def _opening(room: bytearray, end: int) -> Iterator[Entry]:
     while (stop := room.find(b"\n", start, end) + 1) > 0:
         for entry in _entries([bytes(room[start:stop])]):
             yield entry
-            if entry.kind == "message" and title([entry]):
+            if entry.kind == "message" and named([entry]):
                 return
         start = stop
 

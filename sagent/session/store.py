@@ -15,7 +15,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.session.blobs import BlobDirectory, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
-from sagent.session.folds import charges, origin, spend, title
+from sagent.session.folds import charges, named, origin, spend, title
 from sagent.session.lock import Lock
 from sagent.session.log import FileLog, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
@@ -259,7 +259,7 @@ class _Seen:
                     self.count += 1
                     self.compacted |= entry.kind == "compacted"
                     self.last = max(self.last, entry.at)
-                    first = entry.kind == "message" and not asked and bool(title([entry]))
+                    first = entry.kind == "message" and not asked and bool(named([entry]))
                     if in_root and (first or entry.kind in ("opened", "label")):
                         self.telling.append(entry)
                         asked = asked or first
