@@ -32,9 +32,9 @@ def _shape(kind: str, hints: str, pattern: str) -> _Shape:
 _SHAPES = (
     _shape(
         "private key",
-        "KEY-----",
-        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,.|\u2192\"'>-]*?"
-        r"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|(?![A-Za-z0-9+/=\s\\:,.|\u2192\"'>-])|\Z)",
+        "KEY----- BLOCK-----",
+        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.|\u2192\"'>-]*?"
+        r"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----|(?![A-Za-z0-9+/=\s\\:,.|\u2192\"'>-])|\Z)",
     ),
     _shape("key", "sk- sk_ rk_ whsec_", _AT + r"(?:sk-[\w-]{16,}|(?:[sr]k_(?:live|test)|whsec)_\w{16,})"),
     _shape("key", "AKIA ASIA AIza", r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])|AIza[\w-]{30,}"),
@@ -77,7 +77,9 @@ _PASSES = 5  # at most; nearly always the second finds nothing
 _SHORTEST = 8  # characters: no secret is known by less
 _NAME = re.compile(r"key|secret|token|passwd|password|passwort|passphrase|pwd|(?<=_)pass(?![a-z])|credential")
 _PASSWORDS = ("pass", "pwd")  # what their names begin with
-_KEY_OF = re.compile(r"(?:client|api|access|private|account|auth|signing|encryption|master|shared)[_-]?\Z")
+_KEY_OF = re.compile(
+    r"(?:client|api|access|private|account|auth|app|signing|encryption|master|shared|storage|subscription|license)[_-]?\Z"
+)
 _WORD = re.compile(r"[a-z0-9_.-]*")
 _REST = 40  # characters of a word after such a name in it, at most
 _VALUE = re.compile(
@@ -198,7 +200,7 @@ def _find(text: str) -> list[_Span]:
             word = found_word.end()
         if name.start() < end or word - after > _REST:
             continue
-        if name[0] == "key" and not _KEY_OF.search(low, max(0, name.start() - 12), name.start()):
+        if name[0] == "key" and not _KEY_OF.search(low, max(0, name.start() - 13), name.start()):
             continue
         match = _assigned(low, text, name)
         if match is None:
