@@ -104,7 +104,7 @@ class Agent(Node, Generic[Deps_contra]):
             fallbacks=list(given.fallbacks),
             compactor=given.compactor,
         )
-        self._runs = Runner(self.state, self.tree, given.finish, self.preparation.prepare)
+        self._runs = Runner(self.state, self.tree, given.finish, self.preparation.prepare, given.admit)
         self._life: ChildTask | None = None  # of an agent that was spawned
         self.tree.post = self.tree.post or DelayedMail(self.state, self.tree.deliver_late)
         if given.advised and (extension := self.neighbours.extension()) is not None:

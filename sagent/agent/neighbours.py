@@ -77,5 +77,9 @@ class TreeNeighbours:
     def wake_above(self) -> None:
         self._agent.tree.wake_above(self._agent.path)
 
+    async def before_compaction(self, reason: str, hints: str) -> str:
+        ask = self._resources.before_compaction
+        return hints if ask is None else await ask(self._agent.state, reason, hints)
+
     async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
         return await self.checkpoints().around(self._agent.state, call, effect, work)

@@ -11,10 +11,12 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.extension import Extension
 from sagent.engine.neighbours import Asker
-from sagent.engine.state import EXECUTOR
+from sagent.engine.state import EXECUTOR, AgentState
 from sagent.errors import UsageError
+from sagent.events import Failure
 from sagent.lib.dataclass import Deps_contra, dataclass
 from sagent.lib.money import TOO_MUCH
+from sagent.messages import Message
 from sagent.model import Model, ModelLimits
 from sagent.session.log import Log
 from sagent.tool import Tool, Workspace
@@ -32,6 +34,10 @@ class Function(Protocol):
 
 GivenTool: TypeAlias = Tool[Deps_contra] | type[Tool[Deps_contra]] | Function
 Amount: TypeAlias = Decimal | int | float | str
+Admit: TypeAlias = Callable[[AgentState, Message | None], Awaitable[Sequence[Message] | Failure]]
+"""Before an agent's run, with its prompt, if it has one: what it is to read in addition, or why there is no run."""
+BeforeCompaction: TypeAlias = Callable[[AgentState, str, str], Awaitable[str]]
+"""Before an agent's context is made smaller: why that is, and hints for a summary; the hints that it is to have."""
 ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
 """Makes an agent's extension; that of the agent which spawned it, where it has one, is taken over."""
 
@@ -55,6 +61,8 @@ class Resources:
     advised: bool = True  # from the start; else when it is first switched to one
     role: str = EXECUTOR  # who its calls are billed as
     compactor: Model | None = None  # who sums up a conversation that is cut
+    admit: "Admit | None" = None  # asked before each run
+    before_compaction: "BeforeCompaction | None" = None
 
 
 def model_of(given: Model | str) -> "tuple[Model, Provider | None]":

@@ -31,6 +31,7 @@ from sagent.tool import Tool
 from sagent.usage import Saving
 
 if TYPE_CHECKING:
+    from sagent.agent.resources import Admit
     from sagent.cost.ledger import Ledger
     from sagent.session.savings import Savings
 
@@ -43,6 +44,7 @@ LIMIT_REASONS = {
     "max_exchanges": "its agents or jobs went on without end and without you; raise max_exchanges (--max-exchanges)",
     "refusal": "the model refused to go on",
     "advisor_stop": "an advisor said to stop; its advice is in the session",
+    "hook_stop": "a hook ended the run; it was reported why",
     "need_advice": "it asks for advice, and nobody gives it; name an advisor (--advisor), or say what it needs",
     "content_filter": "the provider's content filter stopped the answer",
     "error": "the provider declared its reply broken",
@@ -102,8 +104,10 @@ class Runner:
         tree: Tree,
         finish: Callable[[], Awaitable[str]] | None,
         prepare: "Callable[[AgentState, Sequence[Tool]], Awaitable[None]]",
+        admit: "Admit | None" = None,
     ) -> None:
         self._state, self._tree, self._finishing, self._prepare = state, tree, finish, prepare
+        self._admit = admit
         self.last: Result | None = None
         self.contained = False
         self.closing = False  # the run in progress, or the last one, reads no more messages
@@ -183,8 +187,11 @@ class Runner:
         try:
             await self._prepare(state, tools)
             self._announce()
-            if message is not None:
-                state.inbox.put(Arrived(message))
+            more = () if self._admit is None else await self._admit(state, message)
+            if isinstance(more, Failure):
+                return "error", None, more, None
+            for each in (*(() if message is None else (message,)), *more):
+                state.inbox.put(Arrived(each))
             if self._ahead:
                 return "interrupted", None, Failure("interrupted", "it was interrupted before it began"), None
             if output is None:

@@ -196,13 +196,19 @@ class Both:
         self._policies = (own, above) if own is not above else (own,)
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """The stricter word: a denial, else a question, else yes."""
+        """The stricter word: a denial, else other arguments, which both judge in turn, else a question, else yes."""
         verdicts = [await policy.before_tool(call, effect, workspace) for policy in self._policies]
-        return min(verdicts, key=lambda verdict: (Deny, Hold, Ask, Allow).index(type(verdict)))
+        return min(verdicts, key=_leniency)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What follows for either."""
         return [action for policy in self._policies for action in await policy.after_turn(turn)]
+
+
+def _leniency(verdict: Verdict) -> float:
+    if isinstance(verdict, Allow) and verdict.arguments is not None:
+        return 1.5  # after a denial, before a question about a call that will not be made
+    return (Deny, Hold, Ask, Allow).index(type(verdict))
 
 
 def _both(own: "ProfileOf | None", above: Workspace) -> "ProfileOf | None":

@@ -107,12 +107,21 @@ async def open_agent(
 
             confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
             offered += await stack.enter_async_context(open_servers(settings.mcp, notices, confine))
-        resources = _resources(settings, choice, ledger, notices)
+        resources, judge = _resources(settings, choice, ledger, notices), policy
+        if settings.hooks:
+            from sagent.app.hooks import open_hooks
+            from sagent.hooks.policy import HookPolicy
+            from sagent.hooks.tool import hooked
+
+            opened = open_hooks(settings, listener, policy, workspace, sandbox, log, _withheld(settings))
+            hooks = await stack.enter_async_context(opened)
+            offered, ask, judge = hooked(offered, hooks), hooks.asker(ask), HookPolicy(hooks, policy)
+            resources = replace(resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
             tools=offered,
-            policy=policy,
+            policy=judge,
             limits=_limits(settings),
             effort=settings.effort,
             options=dict(map(option, settings.options)),
@@ -237,11 +246,15 @@ def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[To
 def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None) -> Tool:
     if name != "Bash":
         return getattr(tools, name)()
+    return tools.Bash(keep_keys=settings.env_pass, withheld=_withheld(settings), sandbox=sandbox)
+
+
+def _withheld(settings: Settings) -> set[str]:
+    """Variables that hold keys of providers."""
     described = settings.providers.values()
     keys = {each.api_key for each in described if each.api_key}
     names = {variable for each in described for variable in each.row.key.split()}
-    names |= {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"
-    return tools.Bash(keep_keys=settings.env_pass, withheld=names, sandbox=sandbox)
+    return names | {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"
 
 
 def _tree_limits(settings: Settings) -> TreeLimits:

@@ -181,7 +181,7 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
     option = "a member of each request, as in temperature=0.2, under the provider's own name (repeatable)"
     group.add_argument("--option", metavar="NAME=VALUE", action="append", help=option)
     group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
-    trust = "let this folder's .sagent/config.toml choose model, provider, fallback and effort, for this run"
+    trust = "let this folder's .sagent/config.toml choose model, provider, fallback, effort and hooks, for this run"
     group.add_argument("--trust-project", action="store_true", help=trust)
     group = parser.add_argument_group("advisor")
     advisor = (

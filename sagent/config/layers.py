@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.config.advisors import (
     EXECUTOR,
@@ -29,7 +29,10 @@ from sagent.context.instructions import repository_root
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.text import nearest
 
-_OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY")  # the second marks sagent's own commands
+if TYPE_CHECKING:
+    from sagent.hooks.hook import Hook
+
+_OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY", "SAGENT_PROJECT_DIR")  # the last two are sagent's commands' own
 _NEVER = "a project's file may not set it"
 _FIELDS = {field.name: field for field in FIELDS}
 _GROUPS: Mapping[str, Mapping[str, Field]] = {
@@ -364,12 +367,26 @@ class _SettingsBuilder:
         for key, value in file.data.items():
             if key == _NOT_HERE and trusted and file.table((key,), value).get("enabled"):
                 self.warnings.append(f"{file.where(key)}: {key} does nothing: there is no search of the web here.")
-            if key in TABLES and not trusted:
+            if key == "hooks":
+                self._take_hooks(file, file.table((key,), value), trusted=trusted)
+            elif key in TABLES and not trusted:
                 self.warnings.append(f"{file.where(key)}: {key} is ignored: {_NEVER}.")
             elif key in TABLES:
                 self._take_table(file, key, value)
         if trusted and not isinstance(file.data.get("executor", ""), str):
             self._take_executor(file)  # last: it may add to the providers
+
+    def _take_hooks(self, file: File, value: Mapping[str, object], *, trusted: bool) -> None:
+        """The person's hooks, or a project's, which are theirs to trust as they are written."""
+        from sagent.config.hooks import read_hooks
+
+        environ = self.environ if trusted else None
+        found = read_hooks(file, value, PathBase(file.path.parent, self.home), environ)
+        if not trusted and found:
+            self.wanted.append(Wanted("hooks", tuple(hook.wanted for hook in found), file.line("hooks")))
+        if trusted or self._trusting:
+            self.values["hooks"] = (*cast("tuple[Hook, ...]", self.values.get("hooks", ())), *found)
+            self.origins["hooks"] = ", ".join(filter(None, (self.origins.get("hooks"), str(file.path))))
 
     def _take_advisors(self, file: File, keys: Line, value: object) -> None:
         items = cast("list[object]", value) if isinstance(value, list) else [value]

@@ -64,6 +64,7 @@ class Overrides(TypedDict, total=False):
     env_pass: _Names | None
     sandbox: SandboxMode | None
     allow_domains: _Names | None
+    hook_hosts: _Names | None
     cwd: _Path | None
     add_dirs: _Path | Sequence[_Path] | None
     add_dir: _Path | Sequence[_Path] | None

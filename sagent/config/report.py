@@ -47,11 +47,23 @@ def _rows(settings: Settings) -> Iterator[Row]:
             if key not in ("base_url", "family", "api_key"):
                 value: object = getattr(provider.row if hasattr(provider.row, key) else provider.row.quirks, key)
                 yield Row(f"providers.{name}.{key}", _text(value), origin)
+    yield from hook_rows(settings)
     for name, model in settings.aliases.items():
         yield Row(f"aliases.{name}", model, settings.origins.get("aliases", "default"))
     for name, prices in settings.prices.items():
         for key, value in prices.items():
             yield Row(f'prices."{name}".{key}', _text(value), settings.origins.get("prices", "default"))
+
+
+def hook_rows(settings: Settings) -> Iterator[Row]:
+    """The hooks in force, and those of a project that are not."""
+    for number, hook in enumerate(settings.hooks, 1):
+        yield Row(f"hooks.{number}", str(hook), f"{hook.source}: {hook.place}")
+    if (wish := settings.wish) is not None:
+        why = "you said no" if wish.refused else "waits for your trust"
+        for wanted in (each for each in wish.wanted if each.name == "hooks"):
+            for text in wanted.value:
+                yield Row("hooks", "none", f"{wish.file}:{wanted.line} wants {text}: {why}")
 
 
 def _text(value: object) -> str:

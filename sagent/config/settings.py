@@ -18,6 +18,7 @@ from sagent.sandbox import SANDBOX_MODES, SandboxMode
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.rules import Rules
+    from sagent.hooks.hook import Hook
     from sagent.sandbox.profile import Need
 
 Auth: TypeAlias = Literal["key", "bearer", "credentials"]
@@ -120,6 +121,7 @@ class Settings:
     env_pass: tuple[str, ...] = _setting((), names_of, adds=True)  # variables like keys that commands get all the same
     sandbox: SandboxMode = _setting("auto", choice(*SANDBOX_MODES), "lower")
     allow_domains: tuple[str, ...] = _setting((), values.domains, adds=True)  # that sandboxed commands may reach
+    hook_hosts: tuple[str, ...] = _setting((), values.domains, adds=True)  # that hooks of projects and plugins may ask
     cwd: Path = field(metadata={"read": values.directory})
     add_dirs: tuple[Path, ...] = _setting((), values.directories, flag="add-dir", adds=True)
     state_dir: Path = field(metadata={"read": values.path_of})
@@ -143,6 +145,7 @@ class Settings:
     advisor_rules: "Rules | None" = None  # None = Rules()
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
     mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
+    hooks: "tuple[Hook, ...]" = ()
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])  # of models
     origins: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -158,7 +158,7 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
             _pairs(given.get("headers", {}), "headers"),
             _seconds("timeout", given.get("timeout", 600)),
             _seconds("start_timeout", given.get("start_timeout", 10)),
-            tuple(_need(text, base) for text in _texts(given.get("needs", []), "needs")),
+            tuple(read_need(text, base) for text in _texts(given.get("needs", []), "needs")),
         )
     except RefusedError as error:
         raise file.error(("mcp", name), f"mcp.{name}: {error}") from None
@@ -171,7 +171,7 @@ def _seconds(name: str, value: object) -> float:
     return seconds
 
 
-def _need(text: str, base: PathBase) -> "Need":
+def read_need(text: str, base: PathBase) -> "Need":
     """What a command is granted; paths are relative to the file."""
     from sagent.sandbox.profile import Need
 

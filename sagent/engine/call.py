@@ -256,12 +256,11 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
     before = error.tokens or state.context.tokens()
     rooms = (input_budget(state.model_limits), state.limits.max_request_tokens)
     target = min([before, *(room for room in rooms if room is not None)]) * 7 // 10
-    stubbed = stub(state, before, target, "overflow")
-    if not stubbed:
+    if not (stubbed := stub(state, before, target, "overflow")):
         return False
     text = (
-        f"The context was full, at about {before:,} tokens: {stubbed.results} tool results gave way to stubs, which "
-        f"leaves about {stubbed.after:,}. The results are kept, and the model can read them again."
+        f"The context was full, at about {before:,} tokens: {stubbed} tool results gave way to stubs, which "
+        f"leaves about {state.context.tokens():,}. The results are kept, and the model can read them again."
     )
     state.journal.notify("info", text)
     return True

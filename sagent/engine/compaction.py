@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 from sagent.context.compaction import (
     Cut,
@@ -58,12 +57,13 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
     """Make the context smaller: stubs for old results, or where these would not suffice, or with `summarise`, a summary
     of all but the last turns. Whatever fails, the requests and the last turns stay."""
     context, before = state.context, state.context.tokens()
+    hints = await state.neighbours.before_compaction(reason, hints)
     target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * ENOUGH)
     cut = possible_cut(state)
     freed = _share(state, gain(context.history, _room(state).words))
     if cut is None or not (summarise or (before - freed > target * 1.1 and _is_worth(state, cut))):
         if stubbed := stub(state, before, 0 if summarise else target, reason):
-            _notify(state, before, f"{stubbed.results} stubs took the place of tool results and attachments")
+            _notify(state, before, f"{stubbed} stubs took the place of tool results and attachments")
     else:
         spent = state.ledger.cost().by_role.get(COMPACTOR, ZERO)
         how = f"{len(cut.gone(context.history))} messages were summed up"
@@ -134,16 +134,9 @@ def _is_worth(state: AgentState, cut: Cut) -> bool:
     return _share(state, freed) >= WORTH * state.context.tokens()
 
 
-class Stubbed(NamedTuple):
-    """How many results gave way to stubs, and the tokens that are left, about."""
-
-    results: int
-    after: int
-
-
-def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | None:
-    """Put stubs in the place of old results and attachments, all in one go so that the prefix changes once; None where
-    nothing went."""
+def stub(state: AgentState, before: int, target: int, reason: str) -> int:
+    """Put stubs in the place of old results and attachments, all in one go so that the prefix changes once; returns how
+    many."""
     context = state.context
     try:
         need = context.max_input_tokens() * (before - target) // max(before, 1)
@@ -151,10 +144,10 @@ def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | 
         stubs = shrink(context.history, need, state.log.blobs, _room(state).words, all_of_it=last_resort)
     except OSError as error:
         state.journal.notify("warning", f"The context cannot be made smaller: {error}")
-        return None
-    if not stubs:
-        return None
-    return Stubbed(len(stubs), _replace(state, reason, before, stubs=stubs))
+        return 0
+    if stubs:
+        _replace(state, reason, before, stubs=stubs)
+    return len(stubs)
 
 
 async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:

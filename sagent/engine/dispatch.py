@@ -150,8 +150,7 @@ async def _prepare(
     lenient = getattr(tool, "lenient", False)  # what it does not understand it ignores
     if call.malformed is not None and not lenient:
         cut = " The reply was cut at its length limit." if reply.stop == "max_tokens" else ""
-        raw = call.malformed[:500]
-        return _error(f"The arguments of {call.name} are not a JSON object: {raw!r}.{cut} Call it again.")
+        return _error(f"{call.name}'s arguments are not a JSON object: {call.malformed[:500]!r}.{cut} Call it again.")
     try:
         given, background, delay = _set_apart(tool, call.arguments)
     except ToolError as error:
@@ -171,6 +170,8 @@ async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
     try:
         effect = foresee(item.tool, item.arguments, state.workspace)
         verdict = await state.policy.before_tool(call, effect, state.workspace)
+        if isinstance(verdict, Allow) and verdict.arguments is not None:
+            return await _prepare(state, replace(call, arguments=verdict.arguments), Message("assistant"), item.earlier)
         settled = not any(one.effect.kind == "execute" or conflict(one.effect, effect) for one in item.earlier)
         if settled and effect.check and isinstance(verdict, Ask) and state.neighbours.ask:
             effect.check()  # nobody is asked for what fails anyway

@@ -47,6 +47,10 @@ class Neighbours(Protocol):
         """Wake those above, who may wait for this agent's jobs."""
         ...
 
+    async def before_compaction(self, reason: str, hints: str) -> str:
+        """What a summary is to keep, before the context is made smaller; `hints` are what was asked for."""
+        ...
+
     async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work of a call that may change files, and record which it changed."""
         ...

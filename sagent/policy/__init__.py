@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject
 from sagent.messages import Message, ToolCall
 from sagent.peer import Action
 from sagent.tool import Effect, Workspace
@@ -11,7 +12,9 @@ from sagent.tool import Effect, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Make the call."""
+    """Make the call; with other `arguments` it becomes another call, which is judged in turn."""
+
+    arguments: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,11 @@ class SessionLoop(Current):
         way = "--continue" if here else f"--session {shlex.quote(log.path)}"
         return f"To go on:  sagent {way}\nSession {log.session_id}, {cost}\n"
 
+    @property
+    def _asks_first(self) -> bool:
+        """Whether hooks are asked about each message: then each begins a turn, before which they can refuse it."""
+        return any(hook.event == "UserPromptSubmit" for hook in self.settings.hooks)
+
     def refresh(self) -> None:
         """Show the figures of the open session as they are now."""
         if self._opened is not None:
@@ -285,7 +290,7 @@ class SessionLoop(Current):
         if agent is not None and not self.busy:
             self.outbox.prompts.put_nowait(message)
         else:  # it is kept until the turn ends, or until there is a session
-            sent = agent is not None and agent.running and not when_idle
+            sent = agent is not None and agent.running and not when_idle and not self._asks_first
             self.outbox.queued.append(Waits(typed, sent, message, early=agent is None))
             if agent is not None and sent:
                 agent.send(message, "now")
@@ -363,7 +368,7 @@ class SessionLoop(Current):
                 self.outbox.on_read(message)
             case ReplyFinished(_, message):
                 self._status.update(opened)
-                if not message.calls and opened.agent.running:
+                if not message.calls and opened.agent.running and not self._asks_first:
                     self.outbox.pass_on(opened.agent)
             case Finished() | Switched("root"):
                 self._status.update(opened)

@@ -1,4 +1,4 @@
-"""The question whether a project's file may choose the model: put once, before a session is opened."""
+"""The question whether a project's file may choose the model or have hooks: put once, before a session is opened."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,13 +39,21 @@ def render_wish(wish: "Wish", width: int) -> list[Line]:
     """What the folder wants, in full, where that is written, and what it means."""
     from sagent.config.trust import visible
 
-    lines: list[Line] = [(("class:ask", "This folder wants to choose:"),)]
-    for each in wish.wanted:
+    others = [one for one in wish.wanted if one.name != "hooks"]
+    lines: list[Line] = [
+        (("class:ask", "This folder wants to choose:" if others else "This folder wants to have hooks run:"),)
+    ]
+    for each in others:
         value = [("class:tool", each.text), ("class:dim", f"  (line {each.line})")]
         lines += wrap(value, width, (("", f"  {each.name} = "),))
     lines += wrap([("class:argument", visible(wish.file))], width, (("", "  in "),))
-    why = "What is said and read here would go to the models it names, and be paid with your keys."
-    return lines + wrap([("class:dim", why)], width, (("", "  "),))
+    hooks = [text for one in wish.wanted if one.name == "hooks" for text in one.value]
+    for text in hooks:
+        lines += wrap([("class:tool", text)], width, (("", "  hook "),))
+    why = ["What is said and read here would go to the models it names, and be paid with your keys."]
+    why = why if others else []
+    why += ["Hooks are commands that run by themselves, in the sandbox where there is one."] if hooks else []
+    return lines + wrap([("class:dim", " ".join(why))], width, (("", "  "),))
 
 
 def _options(settings: "Settings") -> list[Option[Trust]]:

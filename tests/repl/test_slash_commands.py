@@ -159,6 +159,7 @@ COMMANDS = (
     Row("/tools", "/tools", "Read", wrong="x"),
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
     Row("/mcp", "/mcp", refuses="No MCP server is configured", wrong="x"),
+    Row("/hooks", "/hooks", refuses="There are no hooks", wrong="x"),
     Row("/memory", "/memory", "#note writes to", wrong="x"),
     Row("/init", "/init", wrong="x"),
     Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),

@@ -146,6 +146,17 @@ async def show_config(context: CommandContext, name: str = "") -> None:
     context.write([(("", f"  {row.name:{width}}  {row.value}"), ("class:dim", f"  ({row.origin})")) for row in rows])
 
 
+@command(name="hooks")
+async def show_hooks(context: CommandContext) -> None:
+    """List the hooks, and where they come from."""
+    from sagent.config.report import hook_rows
+
+    rows = list(hook_rows(context.settings))
+    if not rows:
+        raise UsageError("There are no hooks: add [[hooks.PreToolUse]] to your config.toml, with a command or a url.")
+    context.write(table([("", row.value), ("class:dim", row.origin)] for row in rows))
+
+
 @command(name="vim")
 async def set_vim(context: CommandContext, state: Literal["on", "off", ""] = "") -> None:
     """Turn vi keys in the input on or off."""

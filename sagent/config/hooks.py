@@ -1,0 +1,117 @@
+"""`[hooks]`: for each event a list of what is asked then, in the shape that other programs have for it too."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import cast
+
+from sagent.config.files import File, Line, expand
+from sagent.config.tables import read_need
+from sagent.config.values import PathBase, RefusedError, decimal, url
+from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent
+
+_HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
+_TYPES = ("command", "http")
+_MOST = 64
+_LONGEST = 2_000  # characters of a command: the person is shown all of it
+
+
+def read_hooks(
+    file: File, table: Mapping[str, object], base: PathBase, environ: Mapping[str, str] | None
+) -> tuple[Hook, ...]:
+    """The hooks of a settings file: the person's, whose URLs and headers may name variables of `environ`, or without it
+    a project's. Raises ConfigError with file and line."""
+    found: list[Hook] = []
+    for event, groups in table.items():
+        keys: Line = ("hooks", event)
+        if event not in EVENTS:
+            raise file.unknown(keys, EVENTS, "hook")
+        for number, group in enumerate(_list(file, keys, groups)):
+            at = (*keys, str(number))
+            found += _group(file, at, event, file.table(at, group), base, environ)
+    if len(found) > _MOST:
+        raise file.error(("hooks",), f"there are {len(found)} hooks, and at most {_MOST} are taken")
+    source = "person" if environ is not None else "project"
+    return tuple(replace(hook, source=source, place=str(file.path)) for hook in found)
+
+
+def _group(
+    file: File,
+    keys: Line,
+    event: HookEvent,
+    group: Mapping[str, object],
+    base: PathBase,
+    environ: Mapping[str, str] | None,
+) -> Iterator[Hook]:
+    """`{matcher, hooks = [...]}`, or a matcher and what is asked in one table."""
+    matcher = group.get("matcher", "")
+    if not isinstance(matcher, str):
+        raise file.error((*keys, "matcher"), "matcher: give a tool's name, or a pattern of names")
+    try:
+        re.compile(matcher if matcher != "*" else "")
+    except re.error as error:
+        raise file.error((*keys, "matcher"), f"matcher {matcher!r} is no pattern: {error}") from None
+    if "hooks" in group:
+        if strangers := [name for name in group if name not in ("matcher", "hooks")]:
+            raise file.unknown((*keys, strangers[0]), ("matcher", "hooks"))
+        handlers = [
+            ((*keys, "hooks", str(number)), file.table((*keys, "hooks", str(number)), each))
+            for number, each in enumerate(_list(file, (*keys, "hooks"), group["hooks"]))
+        ]
+    else:
+        handlers = [(keys, {name: value for name, value in group.items() if name != "matcher"})]
+    for at, handler in handlers:
+        if strangers := [name for name in handler if name not in _HANDLER]:
+            raise file.unknown((*at, strangers[0]), _HANDLER)
+        try:
+            yield _hook(event, matcher, handler, base, environ)
+        except RefusedError as error:
+            raise file.error(at, f"hooks.{event}: {error}") from None
+
+
+def _hook(
+    event: HookEvent,
+    matcher: str,
+    handler: Mapping[str, object],
+    base: PathBase,
+    environ: Mapping[str, str] | None,
+) -> Hook:
+    command, address, kind = handler.get("command", ""), handler.get("url", ""), handler.get("type")
+    if kind is not None and kind not in _TYPES:
+        raise RefusedError(f"type = {kind!r}: hooks are of type {' or '.join(_TYPES)}")
+    if not (isinstance(command, str) and isinstance(address, str) and bool(command.strip()) != bool(address)):
+        raise RefusedError("give a command or a url, and not both")
+    if kind is not None and (kind == "http") != bool(address):
+        raise RefusedError(f"a hook of type {kind!r} needs a {'url' if kind == 'http' else 'command'}")
+    if len(command) > _LONGEST:
+        raise RefusedError(f"the command has more than {_LONGEST:,} characters: put it into a script")
+    timeout = float(decimal(handler.get("timeout", DEFAULT_TIMEOUT), "timeout: give seconds as a number above 0"))
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise RefusedError(f"timeout: give seconds above 0, at most {LONGEST_TIMEOUT:g}")
+    needs, headers = handler.get("needs", []), handler.get("headers", {})
+    if environ is None and needs:
+        raise RefusedError("a project's hook stays in the sandbox: needs is for your own file")
+    if not isinstance(needs, list) or not all(isinstance(each, str) for each in cast("list[object]", needs)):
+        raise RefusedError("needs: give a list of texts")
+    pairs = cast("Mapping[str, object]", headers) if isinstance(headers, Mapping) else {"": None}
+    if not all(isinstance(each, str) for each in pairs.values()) or (pairs and not address):
+        raise RefusedError("headers: give a table of texts, with a url")
+    try:
+        address, pairs = (expand(each, environ or {}) for each in (address, pairs))
+    except ValueError as error:
+        raise RefusedError(str(error) if environ is not None else "a project may not read the environment") from None
+    return Hook(
+        event,
+        command.strip(),
+        url(address) if address else "",
+        matcher if matcher != "*" else "",
+        timeout,
+        cast("Mapping[str, str]", pairs),
+        tuple(read_need(each, base) for each in cast("list[str]", needs)),
+    )
+
+
+def _list(file: File, keys: Line, value: object) -> list[object]:
+    if isinstance(value, list):
+        return cast("list[object]", value)
+    raise file.error(keys, f"{'.'.join(keys)} must be a list of tables, [[{'.'.join(keys)}]]")

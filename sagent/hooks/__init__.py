@@ -1,0 +1,1 @@
+"""Hooks: commands and URLs that are asked at fixed moments of a session."""

@@ -1,0 +1,112 @@
+"""What a hook said: by its exit code, or as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from sagent.hooks.hook import HookEvent
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, as_object, as_str, json_freeze_object
+from sagent.lib.text import one_line, printable
+
+BLOCKS = 2
+"""The exit code by which a hook refuses; its standard error says why."""
+MOST_CONTEXT = 10_000  # characters that one hook may add
+Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
+_WORDS: Mapping[object, Decision] = {
+    "": "",
+    "defer": "",
+    "allow": "allow",
+    "approve": "allow",
+    "ask": "ask",
+    "deny": "deny",
+    "block": "deny",
+}
+_ORDER: tuple[Decision, ...] = ("deny", "ask", "allow", "")  # the first that was said counts
+_TALKS = ("SessionStart", "UserPromptSubmit", "SubagentStart", "PreCompact")
+"""Events whose hooks may print what they add as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one hook, or all that were asked, came to. `fault` is why it came to nothing.
+
+    `context` is for the model and `message` for the person; `arguments` and `output` take the place of a call's.
+    `stop` ends the run, for a reason; None lets it go on.
+    """
+
+    decision: Decision = ""
+    reason: str = ""
+    arguments: JsonObject | None = None
+    context: str = ""
+    message: str = ""
+    output: str | None = None
+    stop: str | None = None
+    fault: str = ""
+
+
+def read_exit(event: HookEvent, code: int, out: str, err: str) -> Answer:
+    """What a command said that has ended."""
+    said = out.strip()
+    if code == BLOCKS:
+        return Answer("deny", _cut(err.strip() or said or "a hook refused it without saying why"))
+    if code:
+        line = next((one_line(printable(each), 200) for each in reversed(err.splitlines()) if each.strip()), "")
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return Answer(fault=f"{how}{f': {line}' if line else ''}")
+    if said.startswith("{"):
+        return read_json(event, said)
+    return Answer(context=_cut(said) if event in _TALKS else "")
+
+
+def read_json(event: HookEvent, text: str) -> Answer:
+    """What was said as JSON."""
+    try:
+        given = as_object(json.loads(text))
+    except (ValueError, RecursionError):
+        return Answer(fault=f"printed what is not JSON: {one_line(printable(text), 80)}")
+    own = as_object(given.get("hookSpecificOutput"))
+    meant = own.get("hookEventName", event)
+    if meant != event:
+        return Answer(fault=f"answered for {meant}, and {event} was asked")
+    request = as_object(own.get("decision"))  # as in PermissionRequest
+    word = own.get("permissionDecision", request.get("behavior", given.get("decision", "")))
+    decision = _WORDS.get(word) if isinstance(word, str) else None
+    if decision is None:
+        return Answer(fault=f"decided {word!r:.40}, which is not one of allow, ask, deny, block")
+    changed, output = own.get("updatedInput"), own.get("updatedToolOutput")
+    if not isinstance(changed, Mapping | None):
+        return Answer(fault="gave an updatedInput that is not an object")
+    reasons = (own.get("permissionDecisionReason"), request.get("message"), given.get("reason"))
+    reason = next((each for each in reasons if isinstance(each, str) and each), "")
+    return Answer(
+        decision,
+        _cut(reason or ("a hook refused it without saying why" if decision == "deny" else "")),
+        None if changed is None else json_freeze_object(as_object(own.get("updatedInput"))),
+        _cut(as_str(own.get("additionalContext")) or as_str(given.get("additionalContext"))),
+        _cut(as_str(given.get("systemMessage"))),
+        output if output is None or isinstance(output, str) else json.dumps(output),
+        (as_str(given.get("stopReason")) or reason or "a hook ended the run")
+        if given.get("continue") is False
+        else None,
+    )
+
+
+def combine(answers: Sequence[Answer]) -> Answer:
+    """What several hooks came to that were asked the same: the strictest decision, and of changes the last."""
+    strictest = min(answers, key=lambda answer: _ORDER.index(answer.decision), default=Answer())
+    return Answer(
+        strictest.decision,
+        "\n".join(answer.reason for answer in answers if answer.reason and answer.decision == strictest.decision),
+        next((answer.arguments for answer in reversed(answers) if answer.arguments is not None), None),
+        "\n\n".join(answer.context for answer in answers if answer.context),
+        "\n".join(answer.message for answer in answers if answer.message),
+        next((answer.output for answer in reversed(answers) if answer.output is not None), None),
+        next((answer.stop for answer in answers if answer.stop is not None), None),
+    )
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MOST_CONTEXT:
+        return text
+    return f"{text[:MOST_CONTEXT]}\n({len(text) - MOST_CONTEXT:,} more characters of a hook were left out)"

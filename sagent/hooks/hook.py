@@ -1,0 +1,81 @@
+"""What a hook is: an event, what it is about, and a command or a URL that is asked."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from sagent.lib.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Need
+
+HookEvent: TypeAlias = Literal[
+    "SessionStart",
+    "SessionEnd",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "PermissionRequest",
+    "PreCompact",
+    "SubagentStart",
+    "SubagentStop",
+    "Stop",
+]
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+Source: TypeAlias = Literal["person", "project", "plugin"]
+DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 60.0, 600.0  # seconds
+_ALIASES: Mapping[str, tuple[str, ...]] = {"AgentSpawn": ("Task", "Agent"), "List": ("LS",)}
+"""What tools are called in matchers that were written for other programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One hook. `matcher` is a name, names with "|" in between, or a regular expression; "" is everything.
+
+    `timeout` is in seconds. `needs` is what its command gets beyond the sandbox. What a hook of a project or a plugin
+    says can refuse, ask and add, but never allow. `place` is the file it stands in, `root` its plugin's directory.
+    """
+
+    event: HookEvent
+    command: str = ""
+    url: str = ""
+    matcher: str = ""
+    timeout: float = DEFAULT_TIMEOUT
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    needs: "tuple[Need, ...]" = ()
+    source: Source = "person"
+    place: str = ""
+    root: str = ""
+
+    @property
+    def what(self) -> str:
+        """The command or the URL; as JSON where a letter of it may look like another, or like none."""
+        said = self.command or self.url
+        return said if said.isascii() and said.isprintable() else json.dumps(said)
+
+    def __str__(self) -> str:
+        about = f" {self.matcher}" if self.matcher else ""
+        more = [f"{self.timeout:g} s"] if self.timeout != DEFAULT_TIMEOUT else []
+        more += [f"needs {need}" for need in self.needs]
+        more += [f"header {name}" for name in self.headers]
+        return f"{self.event}{about}: {self.what}" + (f" ({', '.join(more)})" if more else "")
+
+    @property
+    def wanted(self) -> str:
+        """All that the person is to trust."""
+        return " ".join((str(self), *(f"{name}: {value}" for name, value in self.headers.items())))
+
+    def is_about(self, names: Iterable[str]) -> bool:
+        """Whether one of several names of the same thing is meant. Names are tried as patterns where they are any."""
+        if self.matcher in ("", "*"):
+            return True
+        if re.fullmatch(r"[\w|, -]+", self.matcher):
+            return not {each.strip() for each in re.split(r"[|,]", self.matcher)}.isdisjoint(names)
+        return any(re.search(self.matcher, name) for name in names)
+
+
+def names_of(tool: str) -> tuple[str, ...]:
+    """A tool's name, and others that it goes by."""
+    return (tool, *_ALIASES.get(tool, ()))

@@ -1,0 +1,88 @@
+"""What hooks say of calls and of a turn's end, around a policy. They never allow what it denies."""
+
+from collections.abc import Sequence
+
+from sagent.hooks.answer import Answer
+from sagent.hooks.hook import names_of
+from sagent.hooks.session import SENDER, SessionHooks, call_fields
+from sagent.lib.json import json_dump
+from sagent.messages import ToolCall, user
+from sagent.peer import Action, Inject, Stop
+from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
+from sagent.tool import Effect, Workspace
+
+MOST_RETURNS = 5
+"""Times in a row that a hook may send an agent back to work when it would end its turn."""
+
+
+class HookPolicy(Policy):
+    """A policy with a session's hooks put around it."""
+
+    def __init__(self, hooks: SessionHooks, inner: Policy) -> None:
+        self._hooks, self._inner = hooks, inner
+        self._answers: dict[tuple[str, str], Answer] = {}  # by agent and call, which is judged more than once
+        self._additions: dict[str, list[str]] = {}  # by agent: what it is to read after the turn
+        self._returns: dict[str, int] = {}  # by agent: times in a row that it was sent back to work
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """What the policy says of the call as hooks would have it, where none refuses it."""
+        agent = self._hooks.agent_in(workspace)
+        key = (agent, call.id)
+        if (answer := self._answers.get(key)) is None:
+            fields = call_fields(call.name, call.arguments, call.id)
+            answer = self._answers[key] = await self._hooks.ask("PreToolUse", agent, names_of(call.name), fields)
+            self._note(agent, call, answer)
+            changed = answer.arguments
+            if answer.decision != "deny" and changed is not None and changed != call.arguments:
+                return Allow(changed)
+        if answer.decision == "deny" or answer.stop is not None:
+            return Deny(answer.reason or answer.stop or "")
+        verdict = await self._inner.before_tool(call, effect, workspace)
+        match answer.decision, verdict:
+            case "allow", Ask():
+                return Allow()
+            case "ask", Allow():
+                return Ask(answer.reason or f"A hook wants to know whether {call.name} may be called.")
+            case _:
+                return verdict
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """What follows for the policy; what hooks have added; and more work, where one is not content with the end."""
+        actions = list(await self._inner.after_turn(turn))
+        for call in turn.reply.calls:
+            self._answers.pop((turn.agent, call.id), None)
+        added = self._additions.pop(turn.agent, [])
+        if turn.reply.calls:
+            self._returns.pop(turn.agent, None)
+        elif turn.reply.stop != "pause" and turn.agent not in self._hooks.stopped:
+            await self._end(turn, added)
+        if turn.agent in self._hooks.stopped:
+            return [*actions, Stop("hook_stop")]
+        if added:
+            actions.append(Inject(user("A hook adds:\n" + "\n\n".join(added), sender=SENDER)))
+        return actions
+
+    async def _end(self, turn: Turn, added: list[str]) -> None:
+        """An agent's turn would end: ask hooks whether it may, and add why not."""
+        below, times = "/" in turn.agent, self._returns.pop(turn.agent, 0)
+        fields = {"stop_hook_active": times > 0, "last_assistant_message": turn.reply.content}
+        name = turn.agent.rpartition("/")[2]
+        if below:
+            said = await self._hooks.ask(
+                "SubagentStop", turn.agent, (name,), {**fields, "agent_id": turn.agent, "agent_type": name}
+            )
+        else:
+            said = await self._hooks.ask("Stop", turn.agent, (), fields)
+        state = self._hooks.state(turn.agent)
+        may_return = said.decision == "deny" and said.stop is None
+        if may_return and times < MOST_RETURNS and state is not None and not state.closing:
+            self._returns[turn.agent] = times + 1
+            added.append(said.reason)
+
+    def _note(self, agent: str, call: ToolCall, answer: Answer) -> None:
+        """Keep what the agent is to read."""
+        if answer.context:
+            self._additions.setdefault(agent, []).append(answer.context)
+        if answer.arguments not in (None, call.arguments) and answer.decision != "deny":
+            text = f"{call.name} was called with other arguments than yours: {json_dump(answer.arguments)}"
+            self._additions.setdefault(agent, []).append(text)

@@ -1,0 +1,165 @@
+"""The hooks of one session: when they are asked, what they are told, and what follows from what they say."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sagent.engine.neighbours import Asker
+from sagent.engine.state import AgentState
+from sagent.events import Failure
+from sagent.hooks.answer import Answer, combine
+from sagent.hooks.hook import Hook, HookEvent, names_of
+from sagent.hooks.runner import HookRunner
+from sagent.lib.json import JsonObject, wire_bytes
+from sagent.lib.text import printable
+from sagent.messages import Message, ToolCall, user
+from sagent.policy import Ask
+from sagent.tool import Workspace
+
+SENDER = "hook"
+"""Who messages are from that hides behind none: what hooks add to a conversation."""
+_LAST_WORDS = 10.0  # seconds that a hook may take when the session ends
+_TOLD_ONLY = ("SessionStart", "SessionEnd", "SubagentStart")
+"""Events at which a hook can refuse nothing."""
+_MODES: Mapping[str, str] = {"plan": "plan", "ask": "default", "edit": "acceptEdits", "full": "bypassPermissions"}
+"""Permission modes as programs call them that brought this protocol up."""
+
+
+class SessionHooks:
+    """Asks the hooks of a session, those of one event together. `mode` is the permission mode as it is now."""
+
+    def __init__(
+        self,
+        hooks: Sequence[Hook],
+        runner: HookRunner,
+        mode: Callable[[], str],
+        notify: Callable[[str, str], None],
+        transcript: str = "",
+        session_id: str = "",
+    ) -> None:
+        self.hooks, self._runner, self._mode, self._notify = tuple(hooks), runner, mode, notify
+        self._facts = {"session_id": session_id, "transcript_path": transcript}
+        self._states: dict[str, AgentState] = {}  # of the agents that have run, by path
+        self._root: AgentState | None = None
+        self.stopped: set[str] = set()  # agents whose run a hook has ended
+
+    def of(self, event: HookEvent) -> Sequence[Hook]:
+        """Those of an event."""
+        return [hook for hook in self.hooks if hook.event == event]
+
+    def state(self, path: str) -> AgentState | None:
+        """An agent that has run."""
+        return self._states.get(path)
+
+    def agent_in(self, workspace: Workspace) -> str:
+        """The agent that works in a workspace, which is its own."""
+        return next((path for path, state in self._states.items() if state.workspace is workspace), "root")
+
+    async def ask(
+        self, event: HookEvent, agent: str, names: Sequence[str], fields: Mapping[str, object], most: float = 0.0
+    ) -> Answer:
+        """What the hooks say that are about one of these names. What went wrong with one is reported to the person."""
+        chosen = [hook for hook in self.of(event) if hook.is_about(names)]
+        if not chosen:
+            return Answer()
+        state = self._states.get(agent)
+        common: dict[str, object] = {
+            **self._facts,
+            "hook_event_name": event,
+            "cwd": str(state.workspace.cwd) if state else "",
+            "permission_mode": _MODES.get(self._mode(), "default"),
+            "agent": agent,
+        }
+        data = wire_bytes({**common, **fields})
+        limited = [replace(hook, timeout=min(hook.timeout, most)) if most else hook for hook in chosen]
+        answers = await asyncio.gather(*(self._runner.ask(hook, data) for hook in limited))
+        for hook, answer in zip(chosen, answers, strict=True):
+            if answer.fault:
+                self._notify("warning", f"Hook {hook} {printable(answer.fault)}. The session goes on without it.")
+        said = combine([_within(hook, answer) for hook, answer in zip(chosen, answers, strict=True)])
+        if said.decision == "deny" and event in _TOLD_ONLY:
+            self._notify("warning", f"A hook of {event} objects: {printable(said.reason)}")
+        if said.message:
+            self._notify("info", printable(said.message))
+        if said.stop is not None:
+            self._notify("warning", f"A hook ends the run: {printable(said.stop)}")
+            self.stopped.add(agent)
+        return said
+
+    async def admit(self, state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
+        """Before an agent's run: what it is to read in addition, or why there is none."""
+        self.stopped.discard(state.path)
+        begins, more = state.path not in self._states, list[str]()
+        self._states[state.path] = state
+        if begins and state.above:
+            name = state.path.rpartition("/")[2]
+            said = await self.ask("SubagentStart", state.path, (name,), {"agent_id": state.path, "agent_type": name})
+            more.append(said.context)
+        elif begins:
+            self._root = state
+            source = "resume" if state.context.history else "startup"
+            said = await self.ask("SessionStart", state.path, (source,), {"source": source})
+            more.append(said.context)
+            if said.stop is not None:
+                del self._states[state.path]  # the next run begins it
+                return Failure("hook", f"A hook ended the session as it began: {said.stop}")
+        if prompt is not None and not prompt.sender and not state.above:
+            said = await self.ask("UserPromptSubmit", state.path, (), {"prompt": prompt.content})
+            if said.decision == "deny" or said.stop is not None:
+                return Failure("hook", f"A hook refused the prompt: {said.reason or said.stop}")
+            more.append(said.context)
+        text = "\n\n".join(filter(None, more))
+        return [user(f"A hook adds:\n{text}", sender=SENDER)] if text else ()
+
+    async def before_compaction(self, state: AgentState, reason: str, hints: str) -> str:
+        """What a summary is to keep: what was asked for, and what hooks add."""
+        trigger = "manual" if reason == "asked for" else "auto"
+        fields = {"trigger": trigger, "custom_instructions": hints}
+        said = await self.ask("PreCompact", state.path, (trigger,), fields)
+        if said.decision == "deny":
+            self._notify("warning", f"A hook would not have the context made smaller, which cannot wait: {said.reason}")
+        return "\n".join(filter(None, (hints, said.context)))
+
+    def asker(self, ask: Asker | None) -> Asker | None:
+        """Puts questions to hooks, and then to the person, where there is one."""
+        if not self.of("PermissionRequest"):
+            return ask
+
+        async def decide(call: ToolCall, question: Ask) -> str | None:
+            fields = {**call_fields(call.name, call.arguments, call.id), "reason": question.reason}
+            said = await self.ask("PermissionRequest", question.agent, names_of(call.name), fields)
+            match said.decision:
+                case "allow":
+                    return None
+                case "deny":
+                    return said.reason
+                case _ if ask is not None:
+                    return await ask(call, question)
+                case _:
+                    return f"{question.reason} Nobody can be asked in this run. {question.remedy}".rstrip()
+
+        return decide
+
+    async def end(self) -> None:
+        """The session ends, where it has begun."""
+        try:
+            if self._root is not None:
+                await self.ask("SessionEnd", self._root.path, ("other",), {"reason": "other"}, _LAST_WORDS)
+        finally:
+            await self._runner.aclose()
+
+
+def call_fields(name: str, arguments: JsonObject, call_id: str) -> dict[str, object]:
+    """What hooks are told of a call."""
+    return {"tool_name": name, "tool_input": arguments, "tool_use_id": call_id}
+
+
+def _within(hook: Hook, answer: Answer) -> Answer:
+    """What a hook may say: one that came with a project or a plugin allows nothing."""
+    return replace(answer, decision="") if hook.source != "person" and answer.decision == "allow" else answer
+
+
+def transcript_of(path: str) -> str:
+    """The file of a session's log that belongs to its first agent."""
+    return str(Path(path) / "root.jsonl") if path else ""

@@ -1,0 +1,47 @@
+"""A tool after whose calls hooks are asked: they may add to what the model reads of one, or replace it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sagent.hooks.hook import names_of
+from sagent.hooks.session import SessionHooks, call_fields
+from sagent.lib.json import JsonObject
+from sagent.messages import Text
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+
+MOST_TOLD = 100_000  # characters of a result that hooks are told
+
+
+class HookedTool:
+    """A tool as it is, with hooks asked after each call that has come to something."""
+
+    def __init__(self, tool: Tool, hooks: SessionHooks) -> None:
+        self._tool, self._hooks = tool, hooks
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return foresee(self._tool, arguments, workspace)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        output = await self._tool(arguments, run)
+        output = ToolOutput.of(output) if isinstance(output, str) else output
+        text = "".join(part.text for part in output.content if isinstance(part, Text))
+        response = {"content": text[:MOST_TOLD], "is_error": output.is_error}
+        fields = {**call_fields(self.name, arguments, run.call_id), "tool_response": response}
+        said = await self._hooks.ask("PostToolUse", run.agent, names_of(self.name), fields)
+        if said.output is not None:
+            output = replace(output, content=(Text(said.output),))
+        objection = f"A hook objects: {said.reason or said.stop}" if said.decision == "deny" or said.stop else ""
+        added = [Text(f"\n({each})") for each in (objection, said.context) if each]
+        return replace(output, content=(*output.content, *added)) if added else output
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
+
+
+def hooked(tools: Sequence[Tool], hooks: SessionHooks) -> list[Tool]:
+    """The tools, those wrapped that a hook is about."""
+    after = hooks.of("PostToolUse")
+    return [
+        HookedTool(tool, hooks) if any(hook.is_about(names_of(tool.name)) for hook in after) else tool for tool in tools
+    ]

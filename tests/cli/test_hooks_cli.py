@@ -1,0 +1,96 @@
+"""Hooks in the program: behind the wall, with the person's trust, and at no cost where there are none."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import Shell
+
+from sagent.testing.server import Call, Turn
+
+RUNS = Turn(text="Running.", calls=(Call("Bash", {"command": "touch made"}),))
+
+
+def person(shell: Shell, text: str) -> None:
+    file = Path(shell.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def project(shell: Shell, text: str) -> Path:
+    file = shell.cwd / ".sagent" / "config.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.needs("bwrap")
+def test_a_hook_runs_behind_the_wall_without_keys(shell: Shell) -> None:
+    shell.serve([Turn(text="Hi.")])
+    home = Path(shell.environment["HOME"])
+    outside = home / "outside"
+    person(shell, f'[[hooks.SessionStart]]\ncommand = "env > inside; {{ echo x > {outside}; }} || exit 7"\n')
+    done = shell.run("hello")
+    assert done.out == "Hi.\n", done.err
+    inside = (shell.cwd / "inside").read_text()
+    assert f"CLAUDE_PROJECT_DIR={shell.cwd}" in inside and "ANTHROPIC_API_KEY" not in inside
+    assert not outside.exists() and "exit code 7" in done.err
+
+
+def test_a_project_hook_runs_only_with_trust(shell: Shell) -> None:
+    shell.serve([RUNS, Turn(text="One."), RUNS, Turn(text="Two.")])
+    project(shell, '[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "echo not so >&2; exit 2"\n')
+    done = shell.run("go")
+    assert done.out == "One.\n" and (shell.cwd / "made").exists()
+    assert "PreToolUse Bash: echo not so" in done.err and "--trust-project" in done.err
+    (shell.cwd / "made").unlink()
+    done = shell.run("--trust-project", "go")
+    assert done.out == "Two.\n" and not (shell.cwd / "made").exists() and "not so" in done.err
+
+
+def test_a_project_asks_only_hosts_that_the_person_named(shell: Shell) -> None:
+    hooks = shell.serve([RUNS, Turn(text="One.")])
+    project(shell, f'[[hooks.PreToolUse]]\nurl = "{hooks.url}/v1/messages"\n')
+    done = shell.run("--trust-project", "go")
+    assert "hook_hosts in your config does not name its host" in done.err
+    assert len(hooks.requests) == 2
+    shell.serve([RUNS, Turn(text="Two.")])
+    person(shell, f'hook_hosts = ["{hooks.url.removeprefix("http://")}"]\n')
+    done = shell.run("--trust-project", "go")
+    assert done.out == "Two.\n" and len(hooks.requests) == 3
+
+
+def test_a_refused_prompt_is_not_sent(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Fine.")])
+    person(shell, "[[hooks.UserPromptSubmit]]\ncommand = 'grep -q secret && { echo it is secret >&2; exit 2; }; :'\n")
+    done = shell.run("--output-format", "json", "the secret")
+    assert (done.code, server.requests) == (1, [])
+    assert done.json["error"] == {"kind": "hook", "message": "A hook refused the prompt: it is secret"}
+    assert shell.run("hello").out == "Fine.\n"
+
+
+def test_hooks_are_listed(shell: Shell) -> None:
+    person(shell, '[[hooks.Stop]]\ncommand = "make test"\n')
+    shown = shell.run("config", "show", model="")
+    assert "Stop: make test" in shown.out and "person: " in shown.out
+    shell.serve([])
+    assert "Stop: make test" in shell.run("/hooks").out
+
+
+def test_without_hooks_nothing_of_them_is_loaded_and_no_byte_is_sent(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Hi."), Turn(text="Hi.")])
+    code = (
+        "import sys; from sagent.cli.main import run\n"
+        "run(['--ephemeral', '--model', 'anthropic/claude-sonnet-4-6', 'hi'])\n"
+        "sys.stderr.write(str(sorted(name for name in sys.modules if 'hook' in name)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.endswith("[]"), done.stderr
+    person(shell, '[[hooks.PreToolUse]]\ncommand = "exit 2"\n')
+    shell.run("--ephemeral", "hi")
+    first, second = (json.dumps(request.json, sort_keys=True) for request in server.requests)
+    assert first == second

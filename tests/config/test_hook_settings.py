@@ -1,0 +1,94 @@
+"""`[hooks]` in the person's file and in a project's: what is read, refused, and asked about."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagent.config import Settings
+from sagent.config.report import show
+from sagent.config.trust import recall, remember
+from sagent.errors import ConfigError
+from sagent.hooks.hook import Hook
+
+BOTH = """
+[[hooks.PreToolUse]]
+matcher = "Edit|Write"
+hooks = [{ type = "command", command = "./check ${HOME}", timeout = 5 }, { type = "http", url = "${HOOKS}/x" }]
+
+[[hooks.Stop]]
+command = "./tests"
+needs = ["network:pypi.org"]
+"""
+PROJECT = '[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "./check.sh"\n'
+
+
+def test_both_shapes_are_read(config: Path, settings: Callable[..., Settings]) -> None:
+    (config / "config.toml").write_text(BOTH)
+    found = settings(environ={"HOOKS": "http://127.0.0.1:9"}).hooks
+    assert [(hook.event, hook.matcher, hook.what, hook.timeout) for hook in found] == [
+        ("PreToolUse", "Edit|Write", "./check ${HOME}", 5),
+        ("PreToolUse", "Edit|Write", "http://127.0.0.1:9/x", 60),
+        ("Stop", "", "./tests", 60),
+    ]
+    assert {hook.source for hook in found} == {"person"}
+    assert list(map(str, found[2].needs)) == ["network:pypi.org"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('[[hooks.PreToolUze]]\ncommand = "x"', "PreToolUse"),
+        ('[hooks]\nStop = "x"', "must be a list"),
+        ('[[hooks.Stop]]\ncomand = "x"', "command"),
+        ('[[hooks.Stop]]\nmatcher = "x"', "a command or a url"),
+        ('[[hooks.Stop]]\ncommand = "x"\nurl = "http://a"', "not both"),
+        ('[[hooks.Stop]]\ntype = "prompt"\ncommand = "x"', "command or http"),
+        ('[[hooks.Stop]]\ntype = "http"\ncommand = "x"', "needs a url"),
+        ('[[hooks.Stop]]\ncommand = "x"\ntimeout = 0', "timeout"),
+        ('[[hooks.Stop]]\ncommand = "x"\ntimeout = 1e9', "timeout"),
+        ('[[hooks.PreToolUse]]\nmatcher = "(x"\ncommand = "x"', "no pattern"),
+        ('[[hooks.Stop]]\nurl = "ftp://a"', "http://"),
+        ('[[hooks.Stop]]\nurl = "${NOWHERE}"', "NOWHERE is not set"),
+        ('[[hooks.Stop]]\ncommand = "x"\nheaders = {a = "b"}', "headers"),
+        ('[[hooks.Stop]]\ncommand = "x"\nneeds = ["sudo"]', "needs"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(
+    text: str, why: str, config: Path, settings: Callable[..., Settings]
+) -> None:
+    (config / "config.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.toml:[12]: ") as error:
+        settings()
+    assert why in str(error.value)
+
+
+def test_a_projects_hooks_wait_for_trust(home: Path, settings: Callable[..., Settings]) -> None:
+    found = settings(project=PROJECT)
+    assert found.hooks == () and found.wish is not None
+    assert found.wish.wanted[0].value == ("PreToolUse Bash: ./check.sh",)
+    assert any("./check.sh" in text and "--trust-project" in text for text in found.warnings)
+    assert any("waits for your trust" in row.origin for row in show(found) if row.name == "hooks")
+    assert [hook.source for hook in settings(project=PROJECT, trust_project=True).hooks] == ["project"]
+
+    remember(found.wish, found.state_dir, trusted=True)
+    assert recall(found.wish, found.state_dir) is True
+    assert len(settings(project=PROJECT).hooks) == 1
+    assert settings(project=PROJECT.replace("check.sh", "other.sh")).hooks == (), "it wants something else now"
+
+
+def test_a_project_reaches_no_variable_and_needs_nothing(settings: Callable[..., Settings]) -> None:
+    for text in ('url = "http://a/${OPENAI_API_KEY}"', 'command = "x"\nneeds = ["all"]'):
+        with pytest.raises(ConfigError, match=r"project"):
+            settings(project=f"[[hooks.Stop]]\n{text}", environ={"OPENAI_API_KEY": "k"}, trust_project=True)
+
+
+def test_a_projects_hooks_are_added_to_the_persons(config: Path, settings: Callable[..., Settings]) -> None:
+    (config / "config.toml").write_text('[[hooks.Stop]]\ncommand = "mine"')
+    found = settings(project=PROJECT, trust_project=True).hooks
+    assert [(hook.what, hook.source) for hook in found] == [("mine", "person"), ("./check.sh", "project")]
+
+
+def test_what_is_trusted_is_shown_in_ascii() -> None:
+    odd, plain = Hook("Stop", "\u0440m\n-rf \u202e/").wanted, Hook("Stop", "\\u0440m\\n-rf \\u202e/").wanted
+    assert odd.isascii() and odd.isprintable() and odd != plain

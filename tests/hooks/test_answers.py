@@ -1,0 +1,100 @@
+"""What hooks say, by exit codes and as JSON, and what several come to."""
+
+import json
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.hooks.answer import Answer, combine, read_exit, read_json
+from sagent.hooks.hook import EVENTS, Hook, names_of
+
+
+def test_exit_2_refuses_with_the_standard_error() -> None:
+    assert read_exit("PreToolUse", 2, "", "no rm here\n") == Answer("deny", "no rm here")
+    assert read_exit("Stop", 2, "", "").decision == "deny"
+
+
+def test_another_code_is_a_fault_that_says_why() -> None:
+    said = read_exit("PreToolUse", 127, "", "first\nsh: x: not found\n")
+    assert (said.decision, said.fault) == ("", "ended with exit code 127: sh: x: not found")
+    assert read_exit("Stop", -9, "", "").fault == "was ended by signal 9"
+
+
+@pytest.mark.parametrize(("event", "context"), [("SessionStart", "hi"), ("UserPromptSubmit", "hi"), ("PreToolUse", "")])
+def test_plain_text_is_context_where_hooks_may_talk(event: str, context: str) -> None:
+    assert read_exit(event, 0, "hi\n", "") == Answer(context=context)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"decision": "block", "reason": "r"}, Answer("deny", "r")),
+        ({"decision": "approve"}, Answer("allow")),
+        ({"continue": False, "stopReason": "enough"}, Answer(stop="enough")),
+        ({"systemMessage": "m"}, Answer(message="m")),
+        ({"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "r"}}, Answer("ask", "r")),
+        ({"hookSpecificOutput": {"permissionDecision": "defer"}}, Answer()),
+        ({"hookSpecificOutput": {"additionalContext": "c"}}, Answer(context="c")),
+        ({"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "r"}}}, Answer("deny", "r")),
+        ({"hookSpecificOutput": {"updatedToolOutput": "o"}}, Answer(output="o")),
+        ({}, Answer()),
+    ],
+)
+def test_json_is_read_as_its_authors_mean_it(given: object, said: Answer) -> None:
+    assert read_json("PreToolUse", json.dumps(given)) == said
+
+
+def test_changed_arguments_are_kept() -> None:
+    said = read_json("PreToolUse", '{"hookSpecificOutput": {"updatedInput": {"command": "ls"}}}')
+    assert said.arguments == {"command": "ls"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"decision": "perhaps"}',
+        '{"decision": ["deny"]}',
+        '{"hookSpecificOutput": {"hookEventName": "Stop"}}',
+        '{"hookSpecificOutput": {"updatedInput": "ls"}}',
+    ],
+)
+def test_what_cannot_be_understood_is_a_fault_and_decides_nothing(text: str) -> None:
+    said = read_json("PreToolUse", text)
+    assert said.fault and not said.decision and said.arguments is None
+
+
+decisions = st.sampled_from(("", "allow", "ask", "deny"))
+
+
+@given(st.lists(decisions, max_size=4))
+def test_the_strictest_decision_counts_in_whatever_order(said: list[str]) -> None:
+    answers = [Answer(each, each) for each in said]  # pyright: ignore[reportArgumentType]
+    found = {combine(each).decision for each in permutations(answers)}
+    assert found == {next((each for each in ("deny", "ask", "allow") if each in said), "")}
+
+
+@given(st.text(max_size=200), st.sampled_from(EVENTS), st.integers(0, 255), st.text(max_size=50))
+def test_whatever_is_printed_gives_an_answer(out: str, event: str, code: int, err: str) -> None:
+    said = read_exit(event, code, out, err)  # pyright: ignore[reportArgumentType]
+    assert said.decision in ("", "deny") or out.strip().startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("matcher", "tool", "is_about"),
+    [
+        ("", "Bash", True),
+        ("Bash", "Bash", True),
+        ("Bash", "BashOutput", False),
+        ("Edit|Write", "Write", True),
+        ("Edit|Write", "Read", False),
+        ("mcp__.*", "mcp__github__list", True),
+        ("Task", "AgentSpawn", True),
+        ("AgentSpawn", "AgentSpawn", True),
+        ("^Re", "Read", True),
+    ],
+)
+def test_matchers(matcher: str, tool: str, is_about: bool) -> None:
+    assert Hook("PreToolUse", "x", matcher=matcher).is_about(names_of(tool)) is is_about

@@ -1,0 +1,305 @@
+"""Hooks in a session: real commands and a server on loopback, a model that says what a test wrote down."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from sagent.agent import Agent, Resources
+from sagent.errors import ModelError
+from sagent.hooks.hook import Hook, HookEvent, Source
+from sagent.hooks.policy import MOST_RETURNS, HookPolicy
+from sagent.hooks.runner import HookRunner
+from sagent.hooks.session import SessionHooks
+from sagent.hooks.tool import hooked
+from sagent.lib.json import json_freeze_object
+from sagent.messages import ToolCall, ToolResult
+from sagent.peer import Compact, SpawnRequest
+from sagent.policy import Allow, AllowAll, Ask, Deny, Policy, Verdict
+from sagent.sandbox import Sandbox
+from sagent.testing import ScriptedModel
+from sagent.testing.scripted import Line
+from sagent.tool import Effect, Workspace
+from sagent.tools import Bash, Read
+
+
+class Judge(AllowAll):
+    """A policy that says one thing, and remembers what it was asked about."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict, self.judged = verdict, list[ToolCall]()
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        self.judged.append(call)
+        return self.verdict
+
+
+class Session:
+    """An agent with hooks, in a directory of its own, and what was reported to the person."""
+
+    def __init__(self, directory: Path, *hooks: Hook, policy: Policy | None = None) -> None:
+        self.directory, self.said = directory, list[str]()
+        sandbox = Sandbox("off")
+        environment = {"PATH": "/usr/bin:/bin"}
+        self.runner = HookRunner(
+            sandbox, lambda: pytest.fail("nothing is confined"), directory, lambda: environment, self.said.append
+        )
+        self.hooks = SessionHooks(hooks, self.runner, lambda: "edit", lambda _, text: self.said.append(text))
+        self.policy = HookPolicy(self.hooks, policy or AllowAll())
+
+    async def run(self, *script: Line, prompt: str = "go") -> "Agent[object]":
+        model = ScriptedModel(*script)
+        resources = Resources(
+            workspace=Workspace(self.directory),
+            ask=self.hooks.asker(None),
+            admit=self.hooks.admit,
+            before_compaction=self.hooks.before_compaction,
+        )
+        agent = Agent(model, tools=hooked([Bash(), Read()], self.hooks), policy=self.policy, resources=resources)
+        async with agent:
+            self.result = await agent.run(prompt)
+        self.requests = model.requests
+        await self.hooks.end()
+        return agent
+
+    def results(self) -> list[ToolResult]:
+        return [result for message in self.requests[-1].messages for result in message.results]
+
+    def added(self) -> list[str]:
+        return [message.content for message in self.requests[-1].messages if message.sender == "hook"]
+
+
+def hook(event: HookEvent, command: str, matcher: str = "", source: Source = "person", timeout: float = 10) -> Hook:
+    return Hook(event, command, "", matcher, timeout, source=source)
+
+
+def runs(pid: Path) -> bool:
+    """Whether the process still runs whose number is in a file; one that nobody has waited for has no command line."""
+    try:
+        return bool(Path(f"/proc/{pid.read_text().strip()}/cmdline").read_bytes())
+    except FileNotFoundError:
+        return False
+
+
+def says(event: str, **said: object) -> str:
+    """A command that answers in JSON."""
+    return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **said}})}'"
+
+
+def call(command: str, call_id: str = "1") -> ToolCall:
+    return ToolCall(call_id, "Bash", json_freeze_object({"command": command}))
+
+
+async def test_what_a_hook_is_told(tmp_path: Path) -> None:
+    session = Session(
+        tmp_path, *(hook(event, f"cat > {event}.json") for event in ("SessionStart", "PreToolUse", "Stop"))
+    )
+    await session.run(call("echo hi"), "done")
+    told = json.loads((tmp_path / "PreToolUse.json").read_text())
+    assert told["tool_name"] == "Bash" and told["tool_input"] == {"command": "echo hi"} and told["tool_use_id"] == "1"
+    assert (told["hook_event_name"], told["cwd"], told["permission_mode"]) == (
+        "PreToolUse", str(tmp_path), "acceptEdits",
+    )  # fmt: skip
+    assert json.loads((tmp_path / "SessionStart.json").read_text())["source"] == "startup"
+    ended = json.loads((tmp_path / "Stop.json").read_text())
+    assert ended["last_assistant_message"] == "done" and ended["stop_hook_active"] is False
+
+
+async def test_a_call_that_is_refused_is_not_made(tmp_path: Path) -> None:
+    session = Session(tmp_path, hook("PreToolUse", "echo not here >&2; exit 2", "Bash"))
+    await session.run(call("touch made"), "ok")
+    (result,) = session.results()
+    assert result.denied and "not here" in result.text and not (tmp_path / "made").exists()
+
+
+async def test_changed_arguments_are_judged_and_the_model_learns_of_them(tmp_path: Path) -> None:
+    changed = says("PreToolUse", updatedInput={"command": "echo other"})
+    judge = Judge(Allow())
+    session = Session(tmp_path, hook("PreToolUse", f"echo >> asked; {changed}"), policy=judge)
+    await session.run(call("echo one"), "ok")
+    assert [each.arguments for each in judge.judged] == [{"command": "echo other"}]
+    assert "other" in session.results()[0].text and "one" not in session.results()[0].text
+    assert "echo other" in session.added()[0]
+    assert (tmp_path / "asked").read_text() == "\n", "a hook is asked once about a call"
+
+
+async def test_changed_arguments_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    session = Session(tmp_path, hook("PreToolUse", says("PreToolUse", updatedInput={"command": 3, "x": 1})))
+    await session.run(ToolCall("1", "Read", json_freeze_object({"file_path": "a"})), "ok")
+    (result,) = session.results()
+    assert result.is_error and "Invalid arguments for Read" in result.text
+
+
+@pytest.mark.parametrize("source", ["person", "project", "plugin"])
+@pytest.mark.parametrize("verdict", [Deny("a rule"), Ask("why?")])
+async def test_a_hook_never_allows_what_is_denied_and_a_projects_nothing(
+    tmp_path: Path, source: Source, verdict: Verdict
+) -> None:
+    allow = hook("PreToolUse", says("PreToolUse", permissionDecision="allow"), source=source)
+    session = Session(tmp_path, allow, policy=Judge(verdict))
+    await session.run(call("echo ran"), "ok")
+    ran = source == "person" and isinstance(verdict, Ask)
+    assert session.results()[0].denied is not ran
+
+
+async def test_asking_is_stricter_than_allowing(tmp_path: Path) -> None:
+    ask = says("PreToolUse", permissionDecision="ask", permissionDecisionReason="is that wise?")
+    session = Session(tmp_path, hook("PreToolUse", ask))
+    await session.run(call("echo ran"), "ok")
+    assert "is that wise?" in session.results()[0].text and session.results()[0].denied
+
+
+async def test_a_question_may_be_answered_by_a_hook(tmp_path: Path) -> None:
+    allow = hook("PermissionRequest", says("PermissionRequest", decision={"behavior": "allow"}), "Bash")
+    session = Session(tmp_path, allow, policy=Judge(Ask("why?")))
+    await session.run(call("echo ran"), "ok")
+    assert "ran" in session.results()[0].text
+    (tmp_path / "other").mkdir()
+    refused = Session(tmp_path / "other", hook("PermissionRequest", "exit 0"), policy=Judge(Ask("why?", "--allow it")))
+    await refused.run(call("echo ran"), "ok")
+    assert "why? Nobody can be asked in this run. --allow it" in refused.results()[0].text
+
+
+async def test_a_prompt_may_be_refused_and_added_to(tmp_path: Path) -> None:
+    refuse = "grep -q secret && { echo it names a secret >&2; exit 2; }; echo the branch is main"
+    session = Session(tmp_path, hook("UserPromptSubmit", refuse))
+    await session.run("fine", prompt="hello")
+    assert session.requests[0].messages[0].content == "hello"
+    assert "the branch is main" in session.added()[0]
+    session = Session(tmp_path, hook("UserPromptSubmit", refuse))
+    await session.run(prompt="the secret")
+    assert session.result.error is not None and "it names a secret" in session.result.error.message
+    assert session.requests == []
+
+
+async def test_a_result_may_be_added_to_objected_to_and_replaced(tmp_path: Path) -> None:
+    session = Session(tmp_path, hook("PostToolUse", says("PostToolUse", additionalContext="formatted"), "Bash"))
+    await session.run(call("echo hi"), "ok")
+    assert session.results()[0].text.startswith("hi") and "(formatted)" in session.results()[0].text
+    session = Session(tmp_path, hook("PostToolUse", "echo lint failed >&2; exit 2"))
+    await session.run(call("echo hi"), "ok")
+    assert "A hook objects: lint failed" in session.results()[0].text
+    session = Session(tmp_path, hook("PostToolUse", says("PostToolUse", updatedToolOutput="nothing")))
+    await session.run(call("echo hi"), "ok")
+    assert session.results()[0].text == "nothing"
+
+
+async def test_an_end_that_is_refused_goes_on_but_not_for_ever(tmp_path: Path) -> None:
+    session = Session(tmp_path, hook("Stop", "cat >> told; echo go on >&2; exit 2"))
+    await session.run(*["done"] * (MOST_RETURNS + 1))
+    assert len(session.requests) == MOST_RETURNS + 1 and session.result.error is None
+    told = (tmp_path / "told").read_text().replace("}{", "}\n{").splitlines()
+    assert [json.loads(each)["stop_hook_active"] for each in told] == [False] + [True] * MOST_RETURNS
+
+
+async def test_a_hook_ends_the_run(tmp_path: Path) -> None:
+    session = Session(tmp_path, hook("PreToolUse", """echo '{"continue": false, "stopReason": "enough"}'"""))
+    await session.run(call("touch made"))
+    assert session.result.error is not None and session.result.stop_reason == "hook_stop"
+    assert not (tmp_path / "made").exists() and any("enough" in text for text in session.said)
+
+
+async def test_agents_below_begin_and_end_with_hooks(tmp_path: Path) -> None:
+    hooks = (hook("SubagentStart", "cat >> began; echo be brief", "review"), hook("SubagentStop", "cat >> ended"))
+    session = Session(tmp_path, *hooks)
+    model = ScriptedModel("looked")
+    resources = Resources(workspace=Workspace(tmp_path), admit=session.hooks.admit)
+    async with Agent(model, policy=session.policy, resources=resources) as agent:
+        child = await agent.spawn(SpawnRequest("look", "review"))
+        assert (await child.wait()).content == "looked"
+    assert "be brief" in "".join(message.content for message in model.requests[0].messages)
+    assert json.loads((tmp_path / "began").read_text())["agent_id"] == "root/review"
+    assert json.loads((tmp_path / "ended").read_text())["last_assistant_message"] == "looked"
+    await session.hooks.end()
+
+
+async def test_a_summary_gets_what_a_hook_says(tmp_path: Path) -> None:
+    session = Session(tmp_path, hook("PreCompact", "cat > told; echo keep the port number", "manual"))
+    model = ScriptedModel(*["word " * 900] * 13, ModelError("invalid_request", "not now", provider="scripted"), "end")
+    resources = Resources(
+        workspace=Workspace(tmp_path), admit=session.hooks.admit, before_compaction=session.hooks.before_compaction
+    )
+    async with Agent(model, policy=session.policy, resources=resources) as agent:
+        for _ in range(13):
+            await agent.run("go on " * 900)
+        agent.apply(Compact("be short"))
+        await agent.run("more")
+    asked = model.requests[13].messages[-1].content
+    assert "be short" in asked and "keep the port number" in asked
+    assert json.loads((tmp_path / "told").read_text())["trigger"] == "manual"
+    await session.hooks.end()
+
+
+async def test_what_fails_or_takes_too_long_is_reported_and_the_session_goes_on(tmp_path: Path) -> None:
+    hooks = (
+        hook("PreToolUse", "sleep 60 & echo $! > pid; wait", timeout=0.3),
+        hook("PreToolUse", "exit 3"),
+        hook("PreToolUse", "head -c 2000000 /dev/zero"),
+        hook("PreToolUse", "kill -9 $$"),
+    )
+    session = Session(tmp_path, *hooks)
+    await session.run(call("echo ran"), "ok")
+    assert session.results()[0].text.startswith("ran")
+    for why in ("did not answer within 0.3 s", "exit code 3", "more than 1 MiB", "signal 9"):
+        assert any(why in text for text in session.said), session.said
+    assert not runs(tmp_path / "pid")
+
+
+async def test_what_a_hook_leaves_in_the_background_holds_up_nobody(tmp_path: Path) -> None:
+    session = Session(tmp_path, hook("PreToolUse", "sleep 60 & echo $! > pid; exit 2", timeout=30))
+    await asyncio.wait_for(session.run(call("echo ran"), "ok"), 20)
+    assert session.results()[0].denied
+    assert not runs(tmp_path / "pid"), "it ends with the session"
+
+
+@contextmanager
+def server(status: int, body: str) -> Iterator[tuple[str, list[tuple[str, object]]]]:
+    """A server on loopback that answers each POST so, and what it was sent."""
+    got: list[tuple[str, object]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent = self.rfile.read(int(self.headers["content-length"]))
+            got.append((self.headers.get("x-token", ""), json.loads(sent)))
+            self.send_response(status)
+            self.send_header("location", "http://127.0.0.1:9/elsewhere")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- as it is called above
+            pass
+
+    found = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=found.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{found.server_port}/hook", got
+    finally:
+        found.shutdown()
+        thread.join()
+        found.server_close()
+
+
+async def test_a_url_is_posted_to_and_answers(tmp_path: Path) -> None:
+    said = json.dumps({"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "by post"}})
+    with server(200, said) as (url, got):
+        session = Session(tmp_path, Hook("PreToolUse", url=url, timeout=10, headers={"x-token": "t"}))
+        await session.run(call("echo ran"), "ok")
+    assert "by post" in session.results()[0].text
+    ((token, told),) = got
+    assert token == "t" and isinstance(told, dict) and told["tool_name"] == "Bash"
+
+
+@pytest.mark.parametrize("status", [302, 500])
+async def test_a_url_that_fails_or_leads_elsewhere_is_reported(tmp_path: Path, status: int) -> None:
+    with server(status, '{"decision": "block"}') as (url, got):
+        session = Session(tmp_path, Hook("PreToolUse", url=url, timeout=10))
+        await session.run(call("echo ran"), "ok")
+    assert len(got) == 1 and session.results()[0].text.startswith("ran")
+    assert any(f"status {status}" in text for text in session.said)
