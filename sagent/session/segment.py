@@ -158,7 +158,7 @@ def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
             found.redacted += not told.own
             if told.kind in _TOLD or b'"blob":"' in line:
                 _note(found, told)
-            if told.kind in ("result", "compacted") and b"/blobs/" in line:
+            if b"/blobs/" in line and (told.kind in ("result", "compacted") or b'"sender":"sagent' in line):
                 found.spilled.extend((*name, told.id) for name in _spilled(line))
     return found
 
@@ -208,7 +208,7 @@ def has_entries(log: Path, names: set[str]) -> bool:
 
 
 _CHILD = re.compile(rb',"kind":"(?:spawned|returned)","parent":"')
-_SPILLED = re.compile(rb'(?:the whole is|It is kept) in ((?:[^"\\]{0,4000}?/blobs/[0-9a-f]{64}(?: and )?)+)')
+_SPILLED = re.compile(rb'(?:the whole is|is kept|All of it is) in ((?:[^"\\]{0,4000}?/blobs/[0-9a-f]{64}(?: and )?)+)')
 _BLOB = re.compile(rb"([^/]+)/blobs/([0-9a-f]{64})")
 _TOLD = frozenset({"opened", "spawned", "returned", "repaired"})
 

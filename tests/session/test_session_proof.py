@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 import sagent.session.segment as stretch
 import sagent.session.verify as proof_module
 from sagent.codec import encode_message
+from sagent.context.compaction import compose
 from sagent.errors import SessionCorrupt, SessionNotFound
 from sagent.lib.json import canonical_bytes
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
-from sagent.session.contents import MessageEntry, NoticeEntry, Opened, Returned, Spawned, Unknown
+from sagent.session.contents import Compacted, MessageEntry, NoticeEntry, Opened, Returned, Spawned, Unknown
 from sagent.session.entries import parse_line, read_body, seal
 from sagent.session.folds import history
 from sagent.session.log import read_log
@@ -250,6 +251,21 @@ def test_a_spilled_output_that_is_gone_shows(tmp_path: Path):
     path.unlink()
     (problem,) = verify(made.path).problems
     assert f"{path.name} is missing" in problem
+
+
+def test_what_was_cut_and_is_gone_shows(tmp_path: Path):
+    with Session.create_at(tmp_path / "s") as made:
+        log = made.log()
+        log.append(Opened(made.id, "root", "/work", {}))
+        cut, cleared = log.blobs.put(b"what was cut"), log.blobs.put(b"what was cleared")
+        log.append(Compacted((), 9, 3, "full", (), (0, compose("## Goal", str(cut)))))
+        told = user(f"The person cleared it. What went is kept in {cleared}.", sender="sagent")
+        log.append(MessageEntry(StoredMessage.of(told, None)))
+    assert verify(made.path).problems == ()
+    assert not any("named by no entry" in part.checked for part in verify(made.path).parts)
+    for path in (cut, cleared):
+        path.unlink()
+        assert any(f"{path.name} is missing" in problem for problem in verify(made.path).problems)
 
 
 def test_what_a_killed_process_left_is_told_and_is_no_damage(session: Path):
