@@ -74,7 +74,7 @@ class _Page:
 
     def turns(self) -> Iterator[str]:
         for (agent, prompt), rows in groupby(self._diff.rows, lambda row: (row.agent, row.prompt)):
-            asked = self._prose.markdown(prompt, breaks=True)
+            asked = self._prose.asked(prompt)
             yield f'<article class="said"><h3>{self._prose.text(agent)}</h3>{asked}</article>\n'
             for alike, some in groupby(rows, _alike):
                 for row in some:

@@ -114,7 +114,7 @@ class Cards:
         prose = self._prose
         match shown:
             case Said(_, text, sender, media=media):
-                yield prose.markdown(text, breaks=True) if not sender.startswith("job:") else _pre(prose.text(text))
+                yield prose.asked(text) if not sender.startswith("job:") else _pre(prose.text(text))
                 yield from map(self._image, media)
             case TurnShown(turn, calls=calls):
                 if turn.thinking:

@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import valid_text
+from sagent.lib.text import count
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.page import UNSAFE, escape
 
@@ -30,6 +31,8 @@ _LANGUAGES = frozenset((
 _ALIASES = {"kt": "kotlin", "pyi": "python", "htm": "html", "h": "c", "mjs": "js", "zsh": "sh"}
 _CLASSES = {"Keyword": "k", "String": "s", "Comment": "c", "Number": "n", "Function": "f", "Class": "f", "Tag": "k",
             "Decorator": "f", "Inserted": "i", "Deleted": "d"}  # fmt: skip
+_ATTACHED = re.compile(r'\n<(stdin|file|directory)(?: path="([^"\n]{0,4000})")?>\n')  # as a request has it
+MOST_OPEN = 12  # lines that are not folded
 _WIDE = '<div class="wide" tabindex="0" role="group" aria-label="table">'
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
@@ -82,6 +85,30 @@ class Prose:
             each.content = self._redaction.text(each.content)  # `ghp\_...` had another shape
         html = markdown.renderer.render(list(_safe(tokens, top)), markdown.options, {})
         return f'<div class="prose">{valid_text(html).translate(UNSAFE)}</div>'
+
+    def asked(self, text: str) -> str:
+        """What a person said: their words, and folded what came with them."""
+        shown: list[str] = []
+        place = 0
+        while start := _ATTACHED.search(text, place):
+            if (end := text.find(f"</{start[1]}>", start.end())) < 0:
+                break
+            shown += (self._words(text[place : start.start()]), self._attached(start, text[start.end() : end]))
+            place = end + len(f"</{start[1]}>")
+        return "".join((*shown, self._words(text[place:])))
+
+    def _words(self, text: str) -> str:
+        return self.markdown(text, breaks=True) if text.strip() else ""
+
+    def _attached(self, start: re.Match[str], text: str) -> str:
+        text = text.rstrip("\n")
+        lines = text.count("\n") + 1
+        opened = " open" if lines <= MOST_OPEN else ""
+        name, size = self.text(start[2] or start[1]), count(lines, "line")
+        return (
+            f'<details class="call"{opened}><summary><span class="verb">Attached</span> <code>{name}</code> '
+            f'<span class="quiet">{size}</span></summary><pre>{self.text(text)}</pre></details>\n'
+        )
 
     def clean(self, text: str) -> str:
         """Without secrets and cut, not yet escaped."""

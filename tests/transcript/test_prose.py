@@ -148,3 +148,29 @@ def test_code_that_would_take_long_to_tell_apart_is_shown_as_it_is(language: str
     """Where lexers go back and forth in it, this does not end."""
     prose = Prose(Redaction(), 50_000)
     assert all(prose.code(code, language) == prose.text(code.removesuffix("\n")) for _ in range(12))
+
+
+def test_what_came_with_a_request_is_folded_as_it_is():
+    piped = "".join(f"# {number} <b> **x** ghp_{'a1B2c3D4e5' * 3}\n" for number in range(40))
+    said = f'**Why**?\n\n<stdin>\n{piped}\n</stdin>\n<file path="a b.py">\nx = 1\n</file>\nAnd <stdin> is a word.'
+    shown = Prose(Redaction(), 50_000).asked(said)
+    tags = Outline(shown)
+    assert tags.open == []
+    assert [tag for tag, _ in tags.tags].count("details") == 2
+    assert '<details class="call"><summary>' in shown
+    assert "<code>stdin</code>" in shown
+    assert '<span class="quiet">40 lines</span>' in shown
+    assert '<details class="call" open><summary><span class="verb">Attached</span> <code>a b.py</code>' in shown
+    assert "<strong>Why</strong>" in shown
+    assert "<strong>x</strong>" not in shown
+    assert "<h4>" not in shown
+    assert "# 39 &lt;b&gt; **x** [redacted: token]" in shown
+    assert "And &lt;stdin&gt; is a word." in shown
+    assert "a1B2" not in shown
+
+
+@pytest.mark.parametrize("text", ["a\n<stdin>\nno end", "\n<stdin>\n\n</file>", "\n<stdin>\n" * 100_000])
+def test_what_only_begins_like_an_attachment_is_words(text: str):
+    shown = Prose(Redaction(), 50_000).asked(text)
+    assert "details" not in shown
+    assert "&lt;stdin&gt;" in shown
