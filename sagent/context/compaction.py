@@ -29,7 +29,7 @@ _REQUESTS, _BRIEF = 0.4, 0.05  # of it: what earlier requests, which stay word f
 _TOLD = 0.15  # of it: a summary made by code, and the files shown after it, each
 _BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at most
 _HEAD = "(From sagent: the conversation before this point was cut; "
-HEAD = _HEAD + "requests and advice stay word for word.{where} A summary of the rest:)"
+HEAD = _HEAD + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
 KEPT = " All of it is in {path}: Read it there, or search it with Grep, where the summary does not say enough."
 _FILE = "sagent:"  # begins the sender of a message that shows a file
 
@@ -144,8 +144,9 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
             reads[path] += 1
     errors = [f"- {calls[call].name}: {one_line(result.text, 200)}" for call, result in failed.items() if call in calls]
     said = [message.content for message in history if message.role == "assistant" and message.content.strip()]
+    asked = [one_line(message.content, 200) for message in history if _is_request(message, "")][-_LINES:]
     sections = {
-        "Goal": "as the requests above say",
+        "Goal": "\n- ".join(("as the requests above say" + "; these were asked too:" * bool(asked), *asked)),
         "Done": "\n\n".join(text if len(text) <= 1_500 else f"{text[:1_000]} … {text[-480:]}" for text in said[-3:]),
         "Files": "\n".join(
             [f"- changed {path} ({count} times)" for path, count in changes.most_common(_LINES)]

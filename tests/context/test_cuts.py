@@ -113,6 +113,19 @@ def test_a_summary_by_code_carries_the_one_before_and_stays_within_its_bounds() 
     assert "the rest is in /kept/there" in text
 
 
+def test_a_summary_by_code_names_the_requests_that_did_not_fit() -> None:
+    history = [user(f"request {number}: look at part {number}" + " x" * 2_000) for number in range(5)]
+    history.insert(3, user("told by sagent", sender="sagent"))
+    cut = find_cut([*history, assistant("done"), user("the last")], 0, "", words=9_000)
+    assert cut is not None
+    gone = cut.gone(history)
+    text = sum_up(gone)
+    for number in range(5):
+        assert (f"- request {number}: look at part {number}" in text) == (history[number + (number > 2)] in gone)
+    assert "told by sagent" not in text
+    assert len(text) < 3_000
+
+
 def test_what_a_summary_must_be() -> None:
     assert is_summary(SUMMARY)
     assert is_summary(SUMMARY.replace("## ", "**").replace("\nsome", "**\nsome"))
