@@ -206,7 +206,7 @@ def _find(text: str) -> list[_Span]:
         if match is None:
             continue
         start, stop = match.span(match.lastindex or 0)
-        if _is_harmless(name, text, start, stop):
+        if _is_harmless(name, text, start, stop) or _is_name(low, name.end(), start, stop):
             continue
         spans.append((start, end := stop, "value"))
     return spans
@@ -257,6 +257,22 @@ def _is_harmless(name: re.Match[str], text: str, start: int, stop: int) -> bool:
         return True
     counted = name[0] == "token" and name.string[name.end() : name.end() + 1].isalpha()  # tokens, tokenizer
     return _is_prose(value, text[stop : stop + 2], wide=counted or (quoted and name[0] != "secret"))
+
+
+_OF_FILE = re.compile(  # secrets.txt:12: of grep
+    r"(?:[\w-]{0,30}\.)?(?:cfg|conf|css|csv|env|go|html?|ini|java|jsx?|json|log|md|py|rb|rs|sh|toml|tsx?|txt|xml|ya?ml)[:-]"
+)
+_ANOTHER = re.compile(r"[\w.-]{1,100}\s{1,4}(?::=|=>|=|:)\s")
+
+
+def _is_name(low: str, end: int, start: int, stop: int) -> bool:
+    """Whether what would be a value is the name of another, or the name belongs to a file that a line was found in."""
+    if low[start - 1] in "\"'":
+        return False
+    another = _ANOTHER.match(low, start)
+    return _OF_FILE.match(low, end) is not None or (
+        another is not None and another.end() > stop and _NAME.search(low, start, stop) is not None
+    )
 
 
 _HUMPS = r"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*|[A-Z]+)"
