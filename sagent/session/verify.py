@@ -47,6 +47,7 @@ class Part:
     name: str
     checked: str
     problems: tuple[str, ...] = ()
+    torn: bool = False  # one of them is an unfinished line at the end of a log, which is no damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,8 @@ class _Record:
         changed = f", {found.redacted} of them redacted" if found.redacted else ""
         what = f"{count(found.entries, 'entry', 'entries')}{changed}, {place.size} bytes: ids, parents, form"
         what += f"; head {found.last}" if found.last else ""
-        self.parts.append(Part(f"log of {agent}", what, tuple(found.problems)))
+        torn = any(stretch.torn for stretch in found.stretches)
+        self.parts.append(Part(f"log of {agent}", what, tuple(found.problems), torn))
         return found
 
     def _join(self, log: _Log, stretch: LogSegment, forks: list[str], name: str) -> None:

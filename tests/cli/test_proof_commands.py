@@ -95,6 +95,7 @@ def test_verify_reports_a_torn_last_line_as_such(place: Place):
         file.write(b'{"id":"ab')
     out, _ = place.run("verify", code=1)
     assert "9 bytes of an unfinished entry at the end: its writer was killed, or is still at work" in out
+    assert "sessions repair" not in out  # which would find nothing to repair
 
 
 def test_verify_of_what_is_no_session_is_a_usage_error(place: Place):

@@ -102,7 +102,7 @@ def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
         yield f"signed: {signed}"
     if proof.problems:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
-        logs = any(part.problems for part in proof.parts if part.name.startswith("log of "))
+        logs = any(len(part.problems) > part.torn for part in proof.parts if part.name.startswith("log of "))
         if logs and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
             yield f"`sagent sessions repair {path}` keeps what is intact of a damaged log."
     else:
