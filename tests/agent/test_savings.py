@@ -206,6 +206,7 @@ RULES = (
             for one, writes in RULES
         ),
         pytest.param(SMALL, True, [ASK[:3]], 100, 0.8, 2, id="in a small window"),
+        pytest.param(SMALL, True, *TURNS.values, id="with models in turn in a small window"),
     ],
 )
 async def test_what_is_told_is_what_a_twin_without_compaction_has_paid_more(

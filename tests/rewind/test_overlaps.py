@@ -4,7 +4,8 @@ import asyncio
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -24,11 +25,15 @@ NAMES = ("a", "b", "d/c")
 CALLS = 4
 Step = tuple[str, int, str]
 Work = Callable[[], Coroutine[None, None, None]]
-STEPS = st.lists(
-    st.tuples(st.sampled_from(("turn", "write", "write", "delete")), st.integers(0, CALLS - 1), st.sampled_from(NAMES)),
-    min_size=2,
-    max_size=14,
-)
+
+
+def steps_of(*kinds: str) -> st.SearchStrategy[list[Step]]:
+    one = st.tuples(st.sampled_from(kinds), st.integers(0, CALLS - 1), st.sampled_from(NAMES))
+    return st.lists(one, min_size=2, max_size=14)
+
+
+STEPS = steps_of("turn", "write", "write", "delete")
+BACK_AND_FORTH = steps_of("turn", "write", "write", "delete", "back")
 KINDS = st.tuples(*[st.sampled_from(("command", "command", *NAMES))] * CALLS)
 
 
@@ -57,6 +62,14 @@ def state_of(cwd: Path) -> Mapping[str, str | None]:
     return {name: (cwd / name).read_text() if (cwd / name).exists() else None for name in NAMES}
 
 
+def change(path: Path, what: str, number: int) -> None:
+    if what == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{number}\n")
+    elif what == "delete":
+        path.unlink(missing_ok=True)
+
+
 async def overlap(cwd: Path, kinds: Sequence[str], steps: Sequence[Step], back: int) -> None:
     """Let calls begin, change files and end in some order; then go back to before one of the steps."""
     log = MemoryLog()
@@ -82,12 +95,7 @@ async def overlap(cwd: Path, kinds: Sequence[str], steps: Sequence[Step], back: 
             running[which] = Running(lambda work, h=hand, m=made, e=effect: checkpoints.around(h, m, e, work))
             await running[which].begun()
             begun = state_of(cwd)
-        path = cwd / (name if kind == "command" else kind)
-        if what == "write":
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(f"{number}\n")
-        elif what == "delete":
-            path.unlink(missing_ok=True)
+        change(cwd / (name if kind == "command" else kind), what, number)
     for each in running.values():
         await each.end()
     entry, wanted, looked, open_ = points[back % len(points)]
@@ -102,16 +110,73 @@ async def overlap(cwd: Path, kinds: Sequence[str], steps: Sequence[Step], back: 
     log.close()
 
 
+async def go_back_meanwhile(cwd: Path, kinds: Sequence[str], steps: Sequence[Step]) -> None:
+    """The same, but go back to points at which nothing ran, also while calls go on, and at the end to each of them."""
+    log = MemoryLog()
+    log.append(Unknown("opened", {}))
+    child = log.child("root/a")
+    log.append(Spawned("root/a", child.append(Unknown("opened", {})).id))
+    root, below = Hand(log, Workspace(cwd)), Hand(child, Workspace(cwd))
+    checkpoints, running = Checkpoints(looks_around=True), dict[int, Running]()
+    points: list[tuple[str, Mapping[str, str | None]]] = []
+
+    async def go_back(entry: str, wanted: Mapping[str, str | None], *, quiet: bool) -> None:
+        done = await restore_files(root, checkpoints, entry)
+        said = {each.path for each in (*done.left, *done.omitted)}
+        found = state_of(cwd)
+        for name in NAMES:
+            told = any(str(cwd / name) == path or str(cwd / name).startswith(path + os.sep) for path in said)
+            assert told or found[name] == wanted[name], (name, found, wanted, said)
+        if quiet and set(kinds) == {"command"}:
+            assert (found, said) == (wanted, set())
+
+    for number, (what, which, name) in enumerate(steps):
+        kind = kinds[which]
+        if not running:
+            points.append((log.append(Unknown("label", {"number": number})).id, state_of(cwd)))
+        if what == "back":
+            await go_back(*points[(which + number) % len(points)], quiet=not running)
+            continue
+        if what == "turn" and which in running:
+            await running.pop(which).end()
+            continue
+        if which not in running:
+            made: ToolCall = call(f"{which}-{number}", "Change")
+            effect = Effect("execute") if kind == "command" else Effect("write", (cwd / kind,))
+            hand = below if which % 2 else root
+            running[which] = Running(lambda work, h=hand, m=made, e=effect: checkpoints.around(h, m, e, work))
+            await running[which].begun()
+        change(cwd / (name if kind == "command" else kind), what, number)
+    for each in running.values():
+        await each.end()
+    for entry, wanted in reversed(points):
+        await go_back(entry, wanted, quiet=False)
+    log.close()
+
+
 @settings(max_examples=deep(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(kinds=KINDS, steps=STEPS, back=st.integers(0, 13), in_git=st.booleans())
 def test_what_overlapped_comes_back_or_is_said_not_to(
     kinds: Sequence[str], steps: Sequence[Step], back: int, *, in_git: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        cwd = Path(directory).resolve()
+    with directory(in_git=in_git) as cwd:
+        asyncio.run(overlap(cwd, kinds, steps, back))
+
+
+@settings(max_examples=deep(25, 1000), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@given(kinds=KINDS, steps=BACK_AND_FORTH, in_git=st.booleans())
+def test_one_can_go_back_while_calls_go_on(kinds: Sequence[str], steps: Sequence[Step], *, in_git: bool) -> None:
+    with directory(in_git=in_git) as cwd:
+        asyncio.run(go_back_meanwhile(cwd, kinds, steps))
+
+
+@contextmanager
+def directory(*, in_git: bool) -> Generator[Path]:
+    with tempfile.TemporaryDirectory() as made:
+        cwd = Path(made).resolve()
         for name in NAMES[:2]:
             (cwd / name).write_text("first\n")
         if in_git:
             subprocess.run(["git", "init", "-q"], cwd=cwd, check=True)
             subprocess.run(["git", "add", "."], cwd=cwd, check=True)
-        asyncio.run(overlap(cwd, kinds, steps, back))
+        yield cwd
