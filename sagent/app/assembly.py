@@ -18,6 +18,7 @@ from sagent.app.models import Choice, catalog, choose_model
 from sagent.config import Settings
 from sagent.config.values import option
 from sagent.context.instructions import gather, repository_root
+from sagent.context.places import places
 from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
@@ -244,6 +245,10 @@ def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[To
 
 
 def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None) -> Tool:
+    if name == "AgentSpawn" and any(places("agents", settings.cwd, settings.config_dir)):
+        from sagent.context.agents import find_agents
+
+        return tools.AgentSpawn(find_agents(settings.cwd, settings.config_dir))
     if name != "Bash":
         return getattr(tools, name)()
     return tools.Bash(keep_keys=settings.env_pass, withheld=_withheld(settings), sandbox=sandbox)

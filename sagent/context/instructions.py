@@ -1,18 +1,26 @@
-"""AGENTS.md: what a person and a project want every agent to know. Read once, when a session starts."""
+"""AGENTS.md and its like: what a person and a project want every agent to know. Read once, when a session starts."""
 
 import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 
-NAMES = ("AGENTS.md", "CLAUDE.md")  # in each directory the first that is there
+NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md")
+"""In each directory the first that is there counts, and before all of them OVERRIDE."""
+OVERRIDE = "AGENTS.override.md"
+LOCAL = "CLAUDE.local.md"
+"""What is read in addition, after the other: a person's own notes in a project."""
+RULES = ".claude/rules"
+"""And the files in there, but those that are about some paths only."""
 FILE_LIMIT = 32_000  # bytes read of one file
 TOTAL_LIMIT = 64_000  # bytes of all texts together
 DEPTH = 5  # of includes inside includes
+MOST_RULES = 64  # files
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +71,13 @@ class _Reader:
 
     def read_directory(self, place: Path, border: Path | None) -> Iterator[tuple[Path, str]]:
         """The instructions of a directory with what they include: paths and texts."""
-        for name in NAMES:
-            path = place / name
-            if os.path.lexists(path):
+        names = [name for name in (OVERRIDE, *NAMES) if os.path.lexists(place / name)]
+        for name in (*names[:1], LOCAL):
+            if os.path.lexists(place / name):
+                yield from self._read(place / name, border, 0, "")
+        with suppress(OSError):
+            for path in sorted((place / RULES).rglob("*.md"))[:MOST_RULES]:
                 yield from self._read(path, border, 0, "")
-                return
 
     def _read(self, path: Path, border: Path | None, depth: int, source: str) -> Iterator[tuple[Path, str]]:
         """A file and its includes. Nothing may lead out of `border`; `source` says who included it."""
@@ -107,6 +117,10 @@ class _Reader:
             text = text[: text.rfind("\n") + 1] or text
             self.notices.append(f"{path} is longer than {FILE_LIMIT:,} bytes; only its beginning is used.")
         text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+        text = re.sub(r"(?ms)^<!--.*?-->\n?", "", text).strip() if "<!--" in text else text
+        if RULES in path.as_posix() and text.startswith("---\n"):
+            head, _, rest = text[4:].partition("\n---")
+            text = "" if re.search(r"(?m)^paths\s*:", head) else rest.strip()
         return f"{text}\n\n{_cut_mark(path)}" if cut else text
 
     def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:

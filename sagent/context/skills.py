@@ -1,32 +1,37 @@
 """Skills: what a person or a project knows how to do, each in a file that a model reads when it needs it.
 
 A skill is a directory `skills/NAME` with a `SKILL.md` that begins with `name` and `description` between two lines of
-dashes (agentskills.io). Only these two are in the prompt.
+dashes (agentskills.io). Only these two are in the prompt; scripts and further files lie next to it.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sagent.context.instructions import repository_root
+from sagent.context.frontmatter import read_document
+from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
 
-PLACES = (".sagent/skills", ".agents/skills", ".claude/skills")
-"""Where a project keeps them."""
 MOST = 64
 _HEAD = 4_000  # bytes of a file in which its beginning must end
 _NAME = 64  # characters of a name that are shown
 _LENGTH = 300  # and of a description
+_DEPTH = 3  # directories in which a skill may lie below `skills`
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill and the file that holds all of it."""
+    """A skill and the file that holds all of it. `offered`: the model sees it; `command`: the person may call it."""
 
     name: str
     description: str
     path: Path
+    offered: bool = True
+    command: bool = True
+    border: Path | None = None
+    hint: str = ""  # about its arguments
 
 
 def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[Skill, ...]:
@@ -36,56 +41,69 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
     of it. The notices say what was left out.
     """
     notices = [] if notices is None else notices
-    root = repository_root(cwd) or cwd
-    found = {skill.name: skill for skill in _skills_in(user_dir / "skills", None, notices)}
-    own = set(found)
-    for skill in (skill for place in PLACES for skill in _skills_in(cwd / place, root, notices)):
-        if skill.name not in own:
-            found[skill.name] = skill
-        else:
-            notices.append(f"The project's skill {skill.name} ({skill.path}) is not used: you have one of that name.")
-    return tuple(sorted(found.values(), key=lambda skill: skill.name))[:MOST]
+    found: dict[str, tuple[Skill, str]] = {}
+    seen: set[str] = set()  # one that is linked to from several places is one
+    for place in places("skills", cwd, user_dir):
+        for skill in _skills_in(place, notices):
+            real = os.path.realpath(skill.path)
+            if real in seen:
+                continue
+            seen.add(real)
+            if skill.name not in found:
+                found[skill.name] = skill, place.source
+            elif place.source == "project" and found[skill.name][1] == "person":
+                notices.append(
+                    f"The project's skill {skill.name} ({skill.path}) is not used: you have one of that name."
+                )
+    return tuple(sorted((skill for skill, _ in found.values()), key=lambda skill: skill.name))[:MOST]
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
     """What the prompt says of them, "" where there are none."""
-    if not skills:
-        return ""
-    rows = "\n".join(f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills)
-    return f"Skills. When a task fits one, read its file first and do as it says.\n{rows}"
+    rows = "\n".join(f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills if skill.offered)
+    return f"Skills. When a task fits one, read its file first and do as it says.\n{rows}" if rows else ""
 
 
-def _skills_in(place: Path, border: Path | None, notices: list[str]) -> Iterator[Skill]:
-    try:
-        files = sorted(place.glob("*/SKILL.md"))
-    except OSError:
-        return
-    for file in files:
+def skill_text(skill: Skill) -> str:
+    """All that a skill says, without its head. Raises OSError."""
+    text = read_regular(skill.path, skill.border).decode(errors="replace")
+    body = read_document(text).body.strip().replace("${CLAUDE_SKILL_DIR}", str(skill.path.parent))
+    return f"Skill {skill.name}; its files are in {skill.path.parent}.\n\n{body}"
+
+
+def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
+    for file in _files(place.path, _DEPTH):
         try:
-            head = read_regular(file, border, most=_HEAD, cut=True).decode(errors="replace")
+            head = read_regular(file, place.border, most=_HEAD, cut=True).decode(errors="replace")
         except OSError as error:
             notices.append(f"{file} was not read: {error.strerror}.")
             continue
-        fields = _front_matter(head)
+        document = read_document(head)
+        fields = document.fields
         name = one_line(printable(fields.get("name") or file.parent.name), _NAME)
-        if description := one_line(printable(fields.get("description", "")), _LENGTH):
-            yield Skill(name, description, file)
+        name = f"{place.plugin}:{name}" if place.plugin else name
+        when = f"{fields.get('description', '')} {fields.get('when_to_use', '')}"
+        if description := one_line(printable(when), _LENGTH):
+            yield Skill(
+                name,
+                description,
+                file,
+                not document.flag("disable-model-invocation", default=False),
+                document.flag("user-invocable", default=True),
+                place.border,
+                one_line(printable(fields.get("argument-hint", "")), _NAME),
+            )
 
 
-def _front_matter(text: str) -> dict[str, str]:
-    """The `key: value` lines between the first two lines of dashes; a value may go on in indented lines."""
-    lines = text.splitlines()
-    if not lines or lines[0].strip() != "---":
-        return {}
-    found: dict[str, str] = {}
-    key = ""
-    for line in lines[1:]:
-        if line.strip() == "---":
-            return found
-        if line[:1].isspace() and key:
-            found[key] = f"{found[key]} {line.strip()}".strip()
-        elif ":" in line:
-            key, _, value = line.partition(":")
-            key = key.strip()
-            found[key] = value.strip().strip("\"'").removeprefix(">-").removeprefix("|").removeprefix(">").strip()
-    return {}
+def _files(place: Path, depth: int) -> Iterator[Path]:
+    """The `SKILL.md` of each directory; one that has it holds no other skill."""
+    try:
+        folders = sorted(each for each in place.iterdir() if each.is_dir())
+    except OSError:
+        return
+    for folder in folders:
+        file = folder / "SKILL.md"
+        if os.path.lexists(file):
+            yield file
+        elif depth > 1 and not folder.is_symlink():
+            yield from _files(folder, depth - 1)

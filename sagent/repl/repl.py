@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.text import printable
+from sagent.messages import user
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
 from sagent.repl.commands.session import choose_session
@@ -174,6 +175,9 @@ class Repl(CommandContext):
             self.opened.policy.mode, text = settled
             self._session.refresh()
             self.prompt(text)
+
+    def send_filled(self, text: str) -> None:
+        self._session.send(user(text), text, when_idle=False)
 
     def _made(self) -> "Sequence[ToolCall]":
         """The calls of this session so far."""

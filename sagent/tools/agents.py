@@ -2,17 +2,22 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Result
-from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str
+from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
 from sagent.lib.text import count
 from sagent.messages import Text, user
 from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
+
+if TYPE_CHECKING:
+    from sagent.context.agents import AgentKind
 
 LONGEST_DELAY = 86_400.0  # seconds
 END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
@@ -45,11 +50,24 @@ class AgentSpawn(Harmless):
         share={"type": "string", "enum": ["none", "brief", "full"], "description": "of your conversation"},
     )
 
+    def __init__(self, kinds: "Sequence[AgentKind]" = ()) -> None:
+        """`kinds` are described agents, one of which a call may name."""
+        self._kinds = {kind.name: kind for kind in kinds}
+        if kinds:
+            rows = "".join(f"\n- {kind.name}: {kind.description}" for kind in kinds)
+            self.description = (
+                f"{self.description} `agent`: one that is described, with its own prompt and tools:{rows}"
+            )
+            own = as_object(self.parameters.get("properties"))
+            named = {"type": "string", "enum": list(self._kinds)}
+            self.parameters = json_freeze_object({**self.parameters, "properties": {**own, "agent": named}})
+
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Spawn it, and unless it is to live on wait for its answer. A cancelled call ends it and shows what it had."""
         caller, order = _caller(run), _order(arguments)
+        kind = self._kinds.get(as_str(arguments.get("agent")))
         try:
-            peer = await caller.spawn(order)
+            peer = await (caller.spawn(order) if kind is None else _spawn_kind(caller, order, kind))
         except (SagentError, OSError) as error:
             raise ToolError(f"No agent was spawned: {error}") from error
         if order.persistent:
@@ -168,6 +186,34 @@ def _order(arguments: JsonObject) -> SpawnRequest:
         persistent=arguments.get("persistent") is True,
         share=cast("Literal['none', 'brief', 'full']", share),
     )
+
+
+async def _spawn_kind(caller: Caller, order: SpawnRequest, kind: "AgentKind") -> Peer:
+    """An agent as it is described: with no tool that the caller has not, and where its model cannot be had with the
+    caller's."""
+    there: object = getattr(caller, "tools", ())
+    names = [as_str(getattr(each, "name", "")) for each in as_array(there)]
+    wanted = None if kind.tools is None else {name.lower() for name in kind.tools}
+    kept = [name for name in names if (wanted is None or name.lower() in wanted) and name not in kind.without]
+    if order.tools is not None:
+        asked = {name.lower() for name in order.tools}
+        kept = [name for name in kept if name.lower() in asked]
+    turns = [most for most in (order.max_turns, kind.max_turns) if most is not None]
+    request = replace(
+        order,
+        name=order.name or re.sub(r"[^\w-]", "-", kind.name),
+        system=order.system or kind.prompt or None,
+        tools=None if len(kept) == len(names) else tuple(kept),
+        model=order.model or kind.model,
+        effort=order.effort or kind.effort,
+        max_turns=min(turns, default=None),
+    )
+    try:
+        return await caller.spawn(request)
+    except UsageError:
+        if order.model or order.effort or not (kind.model or kind.effort):
+            raise
+        return await caller.spawn(replace(request, model="", effort=""))
 
 
 def _answer_of(path: str, result: Result) -> ToolOutput:

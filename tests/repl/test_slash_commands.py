@@ -22,7 +22,8 @@ from sagent.peer import Switch
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.repl.commands.command import CommandContext, run_command, split_command
-from sagent.repl.commands.registry import all_commands, built_in_commands, filled, own_command
+from sagent.repl.commands.filling import filled
+from sagent.repl.commands.registry import all_commands, built_in_commands, own_command
 from sagent.repl.commands.session import show_page
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Choices, Opened

@@ -65,6 +65,10 @@ class CommandContext(Current):
         """Send a message as if the person had typed it."""
         self.prompts.append(text)
 
+    def send_filled(self, text: str) -> None:
+        """Send a message that holds all it mentions: no file is put into it any more."""
+        self.prompt(text)
+
     def rewound(self, text: str) -> None:
         """The conversation went back: put `text` into the input, to be edited."""
 

@@ -1,11 +1,13 @@
-"""All commands by name: the built-in ones, and the person's from `commands/*.md`."""
+"""All commands by name: the built-in ones, skills, and the person's and a project's from `commands/*.md`."""
 
-import re
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.context.frontmatter import read_document
+from sagent.context.places import Place, places
+from sagent.context.skills import Skill, find_skills, skill_text
+from sagent.errors import UsageError
 from sagent.lib.regular import read_regular
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
@@ -13,15 +15,19 @@ if TYPE_CHECKING:
     from sagent.config import Settings
 
 MOST_BYTES = 200_000  # of a person's command
+_MOST = 200  # files of one directory
 
 
 def all_commands(settings: "Settings") -> Mapping[str, Command]:
-    """Built-in commands win over the person's, and those over the project's."""
-    from sagent.context.instructions import repository_root
-
-    root = repository_root(settings.cwd) or settings.cwd
-    theirs = [*own_commands(root / ".sagent" / "commands", root), *own_commands(settings.config_dir / "commands")]
-    return {**{one.name: one for one in theirs}, **built_in_commands()}
+    """Built-in commands win over skills, those over the person's, and these over the project's."""
+    theirs: dict[str, Command] = {}
+    for skill in find_skills(settings.cwd, settings.config_dir):
+        if skill.command:
+            theirs.setdefault(skill.name.lower(), _skill_command(skill))
+    for place in places("commands", settings.cwd, settings.config_dir):
+        for one in own_commands(place):
+            theirs.setdefault(one.name, one)
+    return {**theirs, **built_in_commands()}
 
 
 def built_in_commands() -> Mapping[str, Command]:
@@ -31,49 +37,64 @@ def built_in_commands() -> Mapping[str, Command]:
     return {one.name: one for module in modules for one in vars(module).values() if isinstance(one, Command)}
 
 
-def own_commands(directory: Path, border: Path | None = None) -> Iterator[Command]:
-    """Each `NAME.md` is a command that sends its text, with `$ARGUMENTS`, and `$1` to `$9`, replaced."""
-    try:
-        files = sorted(directory.glob("*.md"))
-    except OSError:
-        return
-    for file in files:
+def own_commands(place: Place) -> Iterator[Command]:
+    """Each `NAME.md` is a command that sends its text, with what it asks for filled in.
+
+    One in a folder is called by its name, too, or, where that is taken, by both: `folder:name`.
+    """
+    names: set[str] = set()
+    for file in _files(place.path):
         name = file.stem.lower()
-        if name.replace("-", "").replace("_", "").isalnum():
-            try:
-                text = read_regular(file, border, most=MOST_BYTES, cut=True).decode(errors="replace")
-            except OSError:
-                continue
-            yield own_command(name, text)
+        if not name.replace("-", "").replace("_", "").isalnum():
+            continue
+        if name in names and file.parent != place.path:
+            name = f"{file.parent.name.lower()}:{name}"
+        try:
+            text = read_regular(file, place.border, most=MOST_BYTES, cut=True).decode(errors="replace")
+        except OSError:
+            continue
+        names.add(name)
+        yield own_command(f"{place.plugin}:{name}" if place.plugin else name, text, place.border)
 
 
-def own_command(name: str, text: str) -> Command:
-    """A command of the person's. A head between lines of `---` may hold a `description:`."""
-    summary = ""
-    if text.startswith("---\n") and (end := text.find("\n---\n")) > 0:
-        head, text = text[4:end], text[end + 5 :]
-        found = (line.partition(":")[2].strip() for line in head.splitlines() if line.startswith("description:"))
-        summary = next(found, "")
-    body = text.strip()
+def own_command(name: str, text: str, root: Path | None = None) -> Command:
+    """A command from a file. Its head may hold a `description:` and an `argument-hint:`; `root` is its plugin's."""
+    document = read_document(text)
+    body = document.body.strip()
+    body = body.replace("${CLAUDE_PLUGIN_ROOT}", str(root)) if root else body
+    first = document.fields.get("description") or next(iter(body.splitlines()), "")[:80]
+    hint = document.fields.get("argument-hint", "")
 
     async def run(context: CommandContext, given: Mapping[str, str]) -> None:
-        context.prompt(filled(body, given.get("text", "")))
+        await _send(context, body, given.get("text", ""))
 
-    first = summary or next(iter(body.splitlines()), "")[:80]
-    return Command(name, first, (Argument("text", required=False, rest=True),), run)
+    return Command(name, f"{first} ({hint})" if hint else first, (Argument("text", required=False, rest=True),), run)
 
 
-def filled(body: str, arguments: str) -> str:
-    """The text with its place holders replaced; arguments that none asks for stand at the end."""
+def _skill_command(skill: Skill) -> Command:
+    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
+        try:
+            body = skill_text(skill)
+        except OSError as error:
+            raise UsageError(f"{skill.path} was not read: {error.strerror or error}") from error
+        await _send(context, body, given.get("text", ""))
+
+    return Command(
+        skill.name.lower(), f"Skill: {skill.description}", (Argument("text", required=False, rest=True),), run
+    )
+
+
+async def _send(context: CommandContext, body: str, arguments: str) -> None:
+    from sagent.repl.commands.filling import carried_out, filled
+
+    text = filled(body, arguments)
+    context.send_filled(await carried_out(text, context.opened.agent) if "!" in text or "@" in text else text)
+
+
+def _files(place: Path) -> list[Path]:
+    """The files of a directory, and then those of its folders."""
     try:
-        words = shlex.split(arguments)
-    except ValueError:
-        words = arguments.split()
-
-    def word(match: re.Match[str]) -> str:
-        if not match[1]:
-            return arguments
-        return words[int(match[1]) - 1] if int(match[1]) <= len(words) else ""
-
-    text, asked = re.subn(r"\$ARGUMENTS|\$([1-9])", word, body)
-    return text if asked or not arguments else f"{text}\n\n{arguments}"
+        own, deeper = sorted(place.glob("*.md")), sorted(place.glob("*/*.md"))
+    except OSError:
+        return []
+    return [*own, *deeper][:_MOST]

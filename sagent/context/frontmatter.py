@@ -1,0 +1,60 @@
+"""The head of a Markdown file: `key: value` lines between two lines of dashes, as far as people write them."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?$")
+
+
+class Document(NamedTuple):
+    """A file's head and what follows it. A list is its items, one a line."""
+
+    fields: Mapping[str, str]
+    body: str
+
+    def flag(self, name: str, default: bool) -> bool:  # noqa: FBT001 -- what it is where it is not there
+        """A field that is true or false."""
+        return {"true": True, "false": False}.get(self.fields.get(name, "").lower(), default)
+
+    def words(self, name: str) -> tuple[str, ...] | None:
+        """A field that is a list, or words with commas or blanks in between, those in parentheses left together; None
+        where it is not there."""
+        if name not in self.fields:
+            return None
+        found = re.findall(r"(?:[^\s,()\[\]]+(?:\([^)]*\))?)+", self.fields[name])
+        return tuple(word.strip("\"'") for word in found)
+
+
+def read_document(text: str) -> Document:
+    """A text's head and body; all of it is body where there is no head, or the head has no end."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if lines[0].strip() != "---":
+        return Document({}, "\n".join(lines))
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
+    if end is None:
+        return Document({}, "\n".join(lines))
+    found: dict[str, str] = {}
+    key = fold = ""
+    for line in lines[1:end]:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if (line[:1].isspace() or line.startswith("- ")) and key:
+            item = line.strip()
+            if item.startswith("- "):
+                found[key] = f"{found[key]}\n{_plain(item[2:])}".strip()
+            else:
+                found[key] = f"{found[key]}{chr(10) if fold == '|' else ' '}{item}".strip()
+        elif match := _KEY.match(line):
+            key, value = match[1], (match[2] or "").strip()
+            fold = value[:1] if re.fullmatch(r"[|>][+-]?\d?", value) else ""
+            found[key] = "" if fold else _plain(value)
+    return Document(found, "\n".join(lines[end + 1 :]))
+
+
+def _plain(value: str) -> str:
+    """A value without its quotes, or without the comment that ends it."""
+    value = value.strip()
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1].replace("''", "'") if value[0] == "'" else value[1:-1].replace('\\"', '"')
+    return re.split(r"\s#", value, maxsplit=1)[0].strip()

@@ -1,0 +1,56 @@
+"""Where skills, agents and commands lie: the person's own, those of plugins, those of other programs, a project's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sagent.context.instructions import repository_root
+from sagent.lib.dataclass import dataclass
+
+Kind: TypeAlias = Literal["skills", "agents", "commands"]
+FOLDERS = (".sagent", ".agents", ".claude")
+"""Where a project keeps them; in the last two the person may, too, in their home."""
+PLUGINS = "plugins"
+"""Where in the person's directory plugins are installed, each in a folder of its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory. No file of it may really lie outside of `border`; None for the person's own."""
+
+    path: Path
+    border: Path | None
+    source: Literal["person", "plugin", "project"] = "person"
+    plugin: str = ""
+
+
+def places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:
+    """Those of one kind that there are. Of two things by one name the first counts: the person's before a project's, a
+    nearer directory's before one further up."""
+    yield from (place for place in _places(kind, cwd, user_dir) if place.path.is_dir())
+
+
+def plugin_folders(user_dir: Path) -> list[Path]:
+    """Installed plugins."""
+    try:
+        return sorted(each for each in (user_dir / PLUGINS).iterdir() if each.is_dir() and not each.is_symlink())
+    except OSError:
+        return []
+
+
+def _places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:
+    yield Place(user_dir / kind, None)
+    for folder in plugin_folders(user_dir):
+        yield Place(folder / kind, folder, "plugin", folder.name)
+    try:
+        home = Path("~").expanduser()
+    except RuntimeError:  # nobody knows it
+        home = None
+    for name in FOLDERS[1:] if home else ():
+        assert home is not None
+        yield Place(home / name / kind, None)
+    root = repository_root(cwd) or cwd
+    for at in (cwd, *cwd.parents):
+        if not at.is_relative_to(root):
+            return
+        yield from (Place(at / name / kind, root, "project") for name in FOLDERS)

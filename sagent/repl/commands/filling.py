@@ -1,0 +1,122 @@
+"""What becomes of a command's file when a person uses it: arguments, output of commands, files.
+
+Whatever it would run or read is judged as a call of the model's would be, for the file may be a stranger's.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import assert_never
+
+from sagent.agent import Agent
+from sagent.errors import ToolError, UsageError
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.regular import read_regular
+from sagent.messages import Text, ToolCall
+from sagent.policy import Allow, Ask, Deny, Hold
+from sagent.tool import Effect, RunContext, Tool, foresee
+
+MOST_TEXT = 200_000  # characters of a file that is put in
+_SHELL = re.compile(r"!`([^`\n]+)`|!\{([^{}\n]+)\}")
+_FILE = re.compile(r"(?:^|(?<=[\s(]))@(?:\{([^{}\n]+)\}|\"([^\"\n]+)\"|([^\s\"@`{}()]+))")
+
+
+def filled(body: str, arguments: str) -> str:
+    """The text with its place holders replaced; arguments that none asks for stand at the end."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+
+    def word(match: re.Match[str]) -> str:
+        if not match[1]:
+            return arguments
+        return words[int(match[1]) - 1] if int(match[1]) <= len(words) else ""
+
+    text, asked = re.subn(r"\$ARGUMENTS|\{\{args\}\}|\$([1-9])", word, body)
+    return text if asked or not arguments else f"{text}\n\n{arguments}"
+
+
+async def carried_out(text: str, agent: Agent) -> str:
+    """The text with the output of the commands that it names in place of them, and the files that it names after it.
+    Raises UsageError for one that may not be run or read."""
+    pieces: list[str] = []
+    end = 0
+    for match in _SHELL.finditer(text):
+        pieces += [text[end : match.start()], await _output(match[1] or match[2], agent)]
+        end = match.end()
+    pieces.append(text[end:])
+    files = [await _file(name, agent) for name in dict.fromkeys(map(_named, _FILE.finditer(text)))]
+    return "".join(pieces) + "".join(files)
+
+
+def _named(match: re.Match[str]) -> str:
+    return match[1] or match[2] or match[3].rstrip(".,;:!?)")
+
+
+async def _output(command: str, agent: Agent) -> str:
+    state = agent.state
+    tool = state.tools.get("Bash")
+    if tool is None:
+        raise UsageError(f"`{command}` cannot be run: there is no Bash in this session.")
+    call = ToolCall(f"command-{os.urandom(6).hex()}", "Bash", json_freeze_object({"command": command}))
+    call, effect = await _judged(call, agent, lambda arguments: foresee(tool, arguments, state.workspace), command)
+    return await _called(tool, call, effect, agent)
+
+
+async def _called(tool: Tool, call: ToolCall, effect: Effect, agent: Agent) -> str:
+    state = agent.state
+    run = RunContext(state.path, call.id, state.workspace, state.log.blobs, lambda _: None, effect=effect)
+    try:
+        output = await tool(call.arguments, run)
+    except ToolError as error:
+        raise UsageError(f"{call.name}: {error}") from error
+    if isinstance(output, str):
+        return output.strip()
+    return "".join(part.text for part in output.content if isinstance(part, Text)).strip()
+
+
+async def _file(name: str, agent: Agent) -> str:
+    """A file as it is put in; nothing for what is no file, which is somebody's name perhaps."""
+    try:
+        path = Path(agent.state.workspace.cwd, Path(name).expanduser())
+        if not path.is_file():
+            return ""
+        call = ToolCall(f"command-{os.urandom(6).hex()}", "Read", json_freeze_object({"file_path": str(path)}))
+        await _judged(call, agent, lambda _: Effect("read", (path,)), f"@{name}")
+        data = read_regular(path, most=MOST_TEXT, cut=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"@{name} was not read: {getattr(error, 'strerror', None) or error}") from error
+    if b"\0" in data:
+        raise UsageError(f"@{name} was not read: it is not text")
+    return f'\n\n<file path="{name}">\n{data.decode(errors="replace")}\n</file>'
+
+
+async def _judged(
+    call: ToolCall, agent: Agent, effect_of: Callable[[JsonObject], Effect], what: str
+) -> tuple[ToolCall, Effect]:
+    """The call as it may be made. Raises UsageError where the policy, or the person, does not allow it."""
+    state = agent.state
+    while True:
+        effect = effect_of(call.arguments)
+        verdict = await state.judge.before_tool(call, effect, state.workspace)
+        match verdict:
+            case Allow(None):
+                return call, effect
+            case Allow(arguments):
+                call = replace(call, arguments=arguments)
+            case Deny(reason) | Hold(reason):
+                raise UsageError(f"{what} is not allowed: {reason}")
+            case Ask(reason, remedy):
+                ask = state.neighbours.ask
+                refusal = f"{reason} Nobody can be asked here. {remedy}".rstrip()
+                if ask is not None:
+                    refusal = await ask(call, replace(verdict, agent=state.path))
+                if refusal is not None:
+                    raise UsageError(f"{what} is not allowed: {refusal}")
+                return call, effect
+            case _:
+                assert_never(verdict)

@@ -1,0 +1,48 @@
+"""Agents that are described in files, as a call of AgentSpawn has them."""
+
+from pathlib import Path
+
+from sagent.agent import Agent, Resources
+from sagent.context.agents import AgentKind
+from sagent.errors import UsageError
+from sagent.lib.json import as_object, json_freeze_object
+from sagent.messages import ToolCall
+from sagent.model import Model
+from sagent.testing import ScriptedModel
+from sagent.tool import Workspace
+from sagent.tools import AgentSpawn, Bash, Read, Write
+
+REVIEW = AgentKind("review", "Looks at changes.", "Be strict.", Path("x"), tools=("Read", "Nonsense"), model="sonnet")
+
+
+def spawn(**arguments: object) -> ToolCall:
+    return ToolCall("1", "AgentSpawn", json_freeze_object({"prompt": "look", **arguments}))
+
+
+async def test_it_has_its_prompt_and_those_of_its_tools_that_are_there(tmp_path: Path) -> None:
+    def resolve(name: str) -> Model:
+        raise UsageError(f"{name} cannot be had")
+
+    model = ScriptedModel(spawn(agent="review"), "fine", "done")
+    resources = Resources(workspace=Workspace(tmp_path), resolve=resolve)
+    async with Agent(model, tools=[Read(), Write(), Bash(), AgentSpawn([REVIEW])], resources=resources) as agent:
+        await agent.run("go")
+    first, child, last = model.requests
+    assert child.system == "Be strict." and [spec.name for spec in child.tools] == ["Read"]
+    assert "fine" in last.messages[-1].results[0].text
+    described = next(spec for spec in first.tools if spec.name == "AgentSpawn")
+    assert "- review: Looks at changes." in described.description
+    assert as_object(described.parameters["properties"])["agent"] == {"type": "string", "enum": ("review",)}
+
+
+async def test_what_is_left_out_is_left_out_and_nothing_is_added(tmp_path: Path) -> None:
+    kind = AgentKind("safe", "No writing.", "", Path("x"), without=("Write", "Bash"))
+    model = ScriptedModel(spawn(agent="safe", tools=["Read", "Write"]), "fine", "done")
+    tools = [Read(), Write(), Bash(), AgentSpawn([kind])]
+    async with Agent(model, tools=tools, resources=Resources(workspace=Workspace(tmp_path))) as agent:
+        await agent.run("go")
+    assert [spec.name for spec in model.requests[1].tools] == ["Read"]
+
+
+def test_without_any_the_schema_is_as_it_was() -> None:
+    assert AgentSpawn().parameters is AgentSpawn.parameters and AgentSpawn().description is AgentSpawn.description
