@@ -5,31 +5,51 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.json import as_array, as_object
 
 
-def add_rule(path: Path, rule: str) -> None:
-    """Add a rule to `allow` of `[permissions]`. Raises OSError; UsageError where the file cannot be changed safely."""
+def add_rule(path: Path, rule: str, name: str = "allow") -> None:
+    """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError; UsageError where the file cannot be changed
+    safely."""
     text, before = _read(path)
     table = as_object(before.get("permissions"))
-    rules = as_array(table.get("allow"))
+    rules = as_array(table.get(name))
     if rule in rules:
         return
     quoted = json.dumps(rule, ensure_ascii=False)
     place = _find_table(text, "permissions")
     if place is None:
-        changed = _with_table(text, "permissions", f"allow = [{quoted}]")
-    elif "allow" not in table:
-        changed = f"{text[: place[0]]}\nallow = [{quoted}]{text[place[0] :]}"
+        changed = _with_table(text, "permissions", f"{name} = [{quoted}]")
+    elif name not in table:
+        changed = f"{text[: place[0]]}\n{name} = [{quoted}]{text[place[0] :]}"
     else:
-        opening = re.compile(r"^[ \t]*allow[ \t]*=[ \t]*\[", re.MULTILINE).search(text, *place)
+        opening = re.compile(rf"^[ \t]*{name}[ \t]*=[ \t]*\[", re.MULTILINE).search(text, *place)
         at = opening.end() if opening else 0
         changed = f"{text[:at]}{quoted}{', ' if rules else ''}{text[at:]}"
-    wanted = {**before, "permissions": {**table, "allow": [rule, *rules]}}
-    _replace(path, changed, wanted, f"add {quoted} to permissions.allow")
+    wanted = {**before, "permissions": {**table, name: [rule, *rules]}}
+    _replace(path, changed, wanted, f"add {quoted} to permissions.{name}")
+
+
+def add_tables(path: Path, tables: str) -> None:
+    """Add tables at the end. Raises as `add_rule`."""
+    text, before = _read(path)
+    end = "" if not text or text.endswith("\n") else "\n"
+    wanted = _joined(before, tomllib.loads(tables))
+    _replace(path, f"{text}{end}\n{tables}".lstrip("\n"), as_object(wanted), f"add these lines\n\n{tables}\n")
+
+
+def _joined(one: object, other: object) -> object:
+    """Two values of one key: tables and lists are joined, and of two others there is no joining."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        first, second = cast("Mapping[str, object]", one), cast("Mapping[str, object]", other)
+        return {**first, **{key: _joined(first[key], second[key]) if key in first else second[key] for key in second}}
+    if isinstance(one, list) and isinstance(other, list):
+        return [*cast("list[object]", one), *cast("list[object]", other)]
+    return None
 
 
 def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:

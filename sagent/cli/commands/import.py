@@ -1,0 +1,93 @@
+"""`sagent import`: what is set up for another program, as settings; shown, and written if asked."""  # noqa: N999 -- commands are called as their modules
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe
+from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
+from sagent.errors import UsageError
+from sagent.lib.text import Table, printable
+
+if TYPE_CHECKING:
+    from sagent.imports.plan import Additions, Plan
+
+DESCRIPTION = """Show what is set up for another program in this project and in your home: what is taken over, what is
+used as it is, and what is left out and why. Nothing is written without --write, and nothing is run."""
+PROGRAMS = ("claude", "codex", "opencode", "gemini", "vscode")
+
+
+def run_import(argv: Sequence[str]) -> int:
+    parser = Parser("import", DESCRIPTION)
+    parser.add_argument("program", choices=PROGRAMS)
+    parser.add_argument("--write", action="store_true", help="write what is taken over")
+    parser.add_cwd()
+    parser.add_config()
+    given = parser.parse_args(argv)
+    settings = load_settings({"config": given.config, "cwd": given.cwd})
+    from sagent.context.instructions import repository_root
+    from sagent.imports.plan import Plan
+
+    project = repository_root(settings.cwd) or settings.cwd
+    hooks = frozenset(map(str, settings.hooks))
+    plan = Plan(project, Path("~").expanduser(), settings.config_dir, frozenset(settings.mcp), hooks)
+    _readers()[given.program](plan)
+    out = binary_safe(sys.stdout)
+    if not plan.items:
+        write(out, [f"Nothing is set up for {given.program} in {project} or in your home."])
+        return 0
+    rows = tuple(
+        (each.status, each.kind, printable(each.name), printable(each.note), printable(_place(each.file, plan)))
+        for each in plan.items
+    )
+    write(out, [Table(rows, ("", "what", "name", "how", "from"))])
+    targets = {
+        **({settings.config_dir / "config.toml": plan.own} if _says(plan.own) else {}),
+        **({project / ".sagent" / "config.toml": plan.shared} if _says(plan.shared) else {}),
+    }
+    if not given.write:
+        named = ", ".join(map(str, (*targets, *plan.files)))
+        write(out, [f"Nothing was written. With --write: {named}" if named else "There is nothing to be written."])
+        return 0
+    _write(plan, targets)
+    write(out, [f"Written: {path}" for path in (*targets, *plan.files)] or ["There was nothing to write."])
+    return 0
+
+
+def _readers() -> "Mapping[str, Callable[[Plan], None]]":
+    from sagent.imports.claude import take_claude
+    from sagent.imports.others import take_codex, take_gemini, take_opencode, take_vscode
+
+    readers = (take_claude, take_codex, take_opencode, take_gemini, take_vscode)
+    return dict(zip(PROGRAMS, readers, strict=True))
+
+
+def _says(additions: "Additions") -> bool:
+    return bool(additions.mcp or additions.hooks or additions.allow or additions.deny)
+
+
+def _place(file: Path, plan: "Plan") -> str:
+    if file.is_relative_to(plan.project):
+        return str(file.relative_to(plan.project))
+    return f"~/{file.relative_to(plan.home)}" if file.is_relative_to(plan.home) else str(file)
+
+
+def _write(plan: "Plan", targets: "Mapping[Path, Additions]") -> None:
+    """Raises UsageError for a file that cannot be changed; what was written before it stays."""
+    from sagent.repl.settings_file import add_rule, add_tables, write_private
+
+    try:
+        for path, additions in targets.items():
+            for rule in additions.allow:
+                add_rule(path, rule)
+            for rule in additions.deny:
+                add_rule(path, rule, "deny")
+            if additions.tables:
+                add_tables(path, additions.tables)
+        for path, text in plan.files.items():
+            write_private(path, text)
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'a file'} was not written: {error.strerror or error}") from error

@@ -1,0 +1,163 @@
+"""What was set up for Claude Code: rules files, skills, agents, commands, settings, servers."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sagent.config.files import File
+from sagent.config.hooks import read_hooks
+from sagent.config.values import PathBase
+from sagent.errors import ConfigError
+from sagent.hooks.hook import EVENTS
+from sagent.imports.plan import Plan
+from sagent.imports.servers import take_servers
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.policy.rules import Rule
+
+_TOOLS = ("Bash", "Read", "Edit", "Write", "Grep", "Glob")
+_ALIKE = {"MultiEdit": "Edit", "NotebookEdit": "Edit", "LS": "List", "Task": "AgentSpawn", "Agent": "AgentSpawn"}
+_WHY: Mapping[str, str] = {
+    "model": "choose it yourself: model = ... or --model",
+    "env": "export what commands need, or give it in [env] pass",
+    "outputStyle": "give its text with --append-system",
+    "statusLine": "status_line = ... is yours to set",
+    "enabledPlugins": "add a plugin with sagent plugin add",
+    "extraKnownMarketplaces": "add a plugin with sagent plugin add",
+}
+_HANDLER = ("type", "command", "url", "headers", "timeout")
+
+
+def take_claude(plan: Plan) -> None:
+    """All of it, in the project and in the person's home."""
+    home, project = plan.home / ".claude", plan.project / ".claude"
+    for file in (plan.project / "CLAUDE.md", project / "CLAUDE.md", plan.project / "CLAUDE.local.md"):
+        if file.is_file():
+            plan.use("instructions", file)
+    if (home / "CLAUDE.md").is_file():
+        plan.write("instructions", "CLAUDE.md", home / "CLAUDE.md", "AGENTS.md", "@~/.claude/CLAUDE.md\n")
+    for place in (home, project):
+        for kind, pattern in (
+            ("skill", "skills/*/SKILL.md"),
+            ("agent", "agents/*.md"),
+            ("command", "commands/**/*.md"),
+        ):
+            for file in plan.listed(place, pattern):
+                plan.use(kind, file)
+        for file in plan.listed(place, "output-styles/*.md"):
+            plan.leave_out("output style", file.stem, file, "give its text with --append-system, or with --system")
+        for name in ("settings.json", "settings.local.json"):
+            if (found := plan.json(place / name)) is not None:
+                take_settings(plan, found, place / name)
+    if (found := plan.json(plan.project / ".mcp.json")) is not None:
+        take_servers(plan, found.get("mcpServers"), plan.project / ".mcp.json")
+    state = plan.home / ".claude.json"
+    if (found := plan.json(state)) is not None:
+        take_servers(plan, found.get("mcpServers"), state)
+        own = as_object(as_object(found.get("projects")).get(str(plan.project)))
+        take_servers(plan, own.get("mcpServers"), state)
+
+
+def take_settings(plan: Plan, found: Mapping[str, object], file: Path) -> None:
+    """A settings file: its permissions and hooks; of the rest why it is left out."""
+    for name, value in found.items():
+        match name:
+            case "permissions":
+                _take_permissions(plan, as_object(value), file)
+            case "hooks":
+                take_hooks(plan, as_object(value), file)
+            case "$schema":
+                pass
+            case _:
+                plan.leave_out("setting", name, file, _WHY.get(name, "it means nothing here"))
+
+
+def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> None:
+    local = file.name == "settings.local.json" and plan.is_shared(file)
+    for name, value in found.items():
+        if name not in ("allow", "deny"):
+            why = {"ask": "there are no such rules: what no rule allows is asked about"}
+            plan.leave_out(
+                "permission", name, file, why.get(name, "the mode and further directories are yours to choose")
+            )
+            continue
+        for text in map(str, as_array(value)):
+            rule, why = understood(text)
+            if why:
+                plan.leave_out(name, text, file, why)
+            elif name == "allow" and plan.is_shared(file):
+                what = (
+                    "it was said of this project, and config.toml is for all" if local else "a project allows nothing"
+                )
+                plan.leave_out(name, text, file, f"{what}: give --allow, or write it into your config.toml")
+            else:
+                getattr(plan.additions(file), name).append(rule)
+                whose = "the project's" if plan.is_shared(file) else "your"
+                plan.add(name, text, file, "taken over", f"as {rule} in [permissions] of {whose} config.toml")
+
+
+def understood(text: str) -> tuple[str, str]:
+    """A rule as we write it, or why it cannot be."""
+    match = re.fullmatch(r"([\w*-]+)(?:\((.*)\))?", text.strip(), re.DOTALL)
+    if match is None:
+        return "", "it is no rule"
+    tool, pattern = match[1], match[2]
+    tool = _ALIKE.get(tool, tool)
+    if tool not in (*_TOOLS, "List", "AgentSpawn") and not tool.startswith("mcp__"):
+        return "", f"there are no rules about {tool}"
+    if pattern is not None and tool not in _TOOLS:
+        return "", f"a rule about {tool} has no pattern here"
+    if pattern is not None and tool == "Bash":
+        pattern = re.sub(r" \*$", ":*", pattern)
+        if "*" in pattern.removesuffix(":*"):
+            return "", "a wildcard stands only at the end of a command here, as in Bash(git log:*)"
+    elif pattern is not None:
+        if pattern.startswith("/") and not pattern.startswith("//"):
+            pattern = f".{pattern}"  # from the root of the project
+        pattern = pattern.removeprefix("/") if pattern.startswith("//") else pattern
+    try:
+        return str(Rule.parse(tool if pattern is None else f"{tool}({pattern})")), ""
+    except ConfigError as error:
+        return "", str(error)
+
+
+def take_hooks(plan: Plan, found: Mapping[str, object], file: Path) -> None:
+    """Hooks in the shape that several programs share."""
+    for event, groups in found.items():
+        for group in map(as_object, as_array(groups)):
+            matcher = as_str(group.get("matcher"))
+            for handler in map(as_object, as_array(group.get("hooks"))):
+                what = as_str(handler.get("command")) or as_str(handler.get("url")) or as_str(handler.get("type"))
+                name = f"{event} {matcher}".strip()
+                _take_hook(plan, event, matcher, handler, f"{name}: {what}", file)
+
+
+def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, object], name: str, file: Path) -> None:
+    if event not in EVENTS:
+        plan.leave_out("hook", name, file, f"there is no event {event} here")
+        return
+    if strangers := [key for key in handler if key not in (*_HANDLER, "statusMessage")]:
+        plan.leave_out("hook", name, file, f"{strangers[0]} means nothing here")
+        return
+    about = {"matcher": matcher} if matcher not in ("", "*") else {}
+    table = {**about, **{key: handler[key] for key in _HANDLER if key in handler and key != "type"}}
+    shared = plan.is_shared(file)
+    try:
+        kind = {"type": handler["type"]} if "type" in handler else {}
+        target = File(file, "", {})
+        (hook,) = read_hooks(target, {event: [{**kind, **table}]}, PathBase(file.parent, plan.home), None)
+    except ConfigError as error:
+        plan.leave_out("hook", name, file, str(error).partition(": ")[2])
+        return
+    if str(hook) in plan.hooks:
+        plan.add("hook", name, file, "in use", "it is there already")
+        return
+    plan.additions(file).hooks.setdefault(event, []).append(table)
+    note = (
+        "as [[hooks]] of the project's config.toml, which waits for your trust" if shared else "as [[hooks]] of yours"
+    )
+    plan.add("hook", name, file, "taken over", note)
+
+
+def is_present(paths: Sequence[Path]) -> bool:
+    """Whether any of them is there."""
+    return any(path.exists() for path in paths)

@@ -1,0 +1,153 @@
+"""What was set up for codex, opencode, Gemini CLI and VS Code."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagent.context.frontmatter import read_document
+from sagent.imports.claude import take_hooks
+from sagent.imports.plan import Plan, frame
+from sagent.imports.servers import take_servers
+from sagent.lib.json import as_object, as_str
+
+_TOOLS: Mapping[str, str] = {
+    "read": "Read",
+    "write": "Write",
+    "edit": "Edit",
+    "patch": "Edit",
+    "bash": "Bash",
+    "grep": "Grep",
+    "glob": "Glob",
+    "list": "List",
+    "task": "AgentSpawn",
+    "read_file": "Read",
+    "read_many_files": "Read",
+    "write_file": "Write",
+    "replace": "Edit",
+    "run_shell_command": "Bash",
+    "search_file_content": "Grep",
+    "grep_search": "Grep",
+    "list_directory": "List",
+}
+"""Tools of ours by what opencode and Gemini CLI call them."""
+_YOURS = "choose it yourself in config.toml"
+
+
+def take_codex(plan: Plan) -> None:
+    home = plan.home / ".codex"
+    _take_own_rules(plan, home / "AGENTS.md", "@~/.codex/AGENTS.md\n")
+    for place in (home, plan.project / ".codex"):
+        if (found := plan.toml(place / "config.toml")) is not None:
+            for name, value in found.items():
+                if name == "mcp_servers":
+                    take_servers(plan, value, place / "config.toml", expands=False)
+                elif name == "hooks":
+                    take_hooks(plan, as_object(value), place / "config.toml")
+                else:
+                    plan.leave_out("setting", name, place / "config.toml", _YOURS)
+        if (found := plan.json(place / "hooks.json")) is not None:
+            take_hooks(plan, as_object(found.get("hooks", found)), place / "hooks.json")
+        for file in plan.listed(place, "agents/*.toml"):
+            if (described := plan.toml(file)) is not None:
+                name = as_str(described.get("name")) or file.stem
+                fields = {"name": name, "description": as_str(described.get("description"))}
+                body = as_str(described.get("developer_instructions"))
+                plan.write("agent", name, file, f"agents/{file.stem}.md", frame(fields, body))
+    for file in plan.listed(home, "prompts/*.md"):
+        if (text := plan.text(file)) is not None:
+            plan.write("command", file.stem, file, f"commands/{file.name}", text)
+
+
+def take_opencode(plan: Plan) -> None:
+    home, project = plan.home / ".config" / "opencode", plan.project / ".opencode"
+    _take_own_rules(plan, home / "AGENTS.md", "@~/.config/opencode/AGENTS.md\n")
+    for place in (home, plan.project):
+        for file in (place / "opencode.json", place / "opencode.jsonc"):
+            _take_opencode_settings(plan, file)
+    for place in (home, project):
+        for file in [*plan.listed(place, "command/*.md"), *plan.listed(place, "commands/*.md")]:
+            if (text := plan.text(file)) is not None:
+                plan.write("command", file.stem, file, f"commands/{file.name}", text)
+        for file in [*plan.listed(place, "agent/*.md"), *plan.listed(place, "agents/*.md")]:
+            if (text := plan.text(file)) is not None:
+                _take_opencode_agent(plan, file, text)
+        for file in plan.listed(place, "skills/*/SKILL.md"):
+            if (text := plan.text(file)) is not None:
+                plan.write("skill", file.parent.name, file, f"skills/{file.parent.name}/SKILL.md", text)
+
+
+def take_gemini(plan: Plan) -> None:
+    home, project = plan.home / ".gemini", plan.project / ".gemini"
+    if (plan.project / "GEMINI.md").is_file():
+        plan.use("instructions", plan.project / "GEMINI.md")
+    _take_own_rules(plan, home / "GEMINI.md", "@~/.gemini/GEMINI.md\n")
+    for place in (home, project):
+        for name, value in (plan.json(place / "settings.json") or {}).items():
+            file = place / "settings.json"
+            if name == "mcpServers":
+                take_servers(plan, value, file, milliseconds=True)
+            elif name == "hooks":
+                plan.leave_out("setting", name, file, "its events and answers are others: see hooks.md")
+            else:
+                plan.leave_out("setting", name, file, _YOURS)
+        for file in plan.listed(place, "commands/**/*.toml"):
+            if (found := plan.toml(file)) is not None:
+                text = frame({"description": as_str(found.get("description"))}, as_str(found.get("prompt")))
+                folder = "" if file.parent.name == "commands" else f"{file.parent.name}/"
+                plan.write("command", file.stem, file, f"commands/{folder}{file.stem}.md", text)
+        for file in plan.listed(place, "agents/*.md"):
+            if (text := plan.text(file)) is not None:
+                _take_gemini_agent(plan, file, text)
+
+
+def take_vscode(plan: Plan) -> None:
+    file = plan.project / ".vscode" / "mcp.json"
+    for name, value in (plan.json(file) or {}).items():
+        if name == "servers":
+            take_servers(plan, value, file)
+        else:
+            plan.leave_out("setting", name, file, "what it asks for is written as ${NAME}, a variable")
+    if (plan.project / ".github" / "copilot-instructions.md").is_file():
+        file = plan.project / ".github" / "copilot-instructions.md"
+        plan.leave_out("instructions", file.name, file, "name it in AGENTS.md: @.github/copilot-instructions.md")
+
+
+def _take_own_rules(plan: Plan, file: Path, text: str) -> None:
+    if file.is_file():
+        plan.write("instructions", file.name, file, "AGENTS.md", text)
+
+
+def _take_opencode_settings(plan: Plan, file: Path) -> None:
+    for name, value in (plan.json(file) or {}).items():
+        if name == "mcp":
+            take_servers(plan, value, file, milliseconds=True, expands=False)
+        elif name != "$schema":
+            why = "files in agents/ and commands/ are taken over" if name in ("agent", "command") else _YOURS
+            plan.leave_out("setting", name, file, why)
+
+
+def _take_opencode_agent(plan: Plan, file: Path, text: str) -> None:
+    document = read_document(text)
+    off = re.findall(r"(\w+)\s*:\s*false", document.fields.get("tools", ""))
+    fields = {
+        "name": file.stem,
+        "description": document.fields.get("description", ""),
+        "disallowedTools": ", ".join(dict.fromkeys(_TOOLS[name] for name in off if name in _TOOLS)),
+        "model": document.fields.get("model", ""),
+    }
+    plan.write("agent", file.stem, file, f"agents/{file.name}", frame(fields, document.body))
+
+
+def _take_gemini_agent(plan: Plan, file: Path, text: str) -> None:
+    document = read_document(text)
+    if document.fields.get("kind") == "remote":
+        plan.leave_out("agent", file.stem, file, "it is on another machine")
+        return
+    tools = document.words("tools")
+    fields = {
+        "name": document.fields.get("name", file.stem),
+        "description": document.fields.get("description", ""),
+        "tools": "" if tools is None else ", ".join(_TOOLS.get(name, name) for name in tools),
+        "maxTurns": document.fields.get("max_turns", ""),
+    }
+    plan.write("agent", file.stem, file, f"agents/{file.name}", frame(fields, document.body))

@@ -1,0 +1,171 @@
+"""What would be taken over from another program, what is in use as it is, and what is left out and why."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object
+from sagent.lib.regular import read_regular
+
+Status: TypeAlias = Literal["taken over", "in use", "left out"]
+MOST_FILES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that was found: what it is, and where it goes or why it does not."""
+
+    kind: str
+    name: str
+    file: Path
+    status: Status
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Additions:
+    """What a settings file gets in addition."""
+
+    mcp: dict[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
+    hooks: dict[str, list[Mapping[str, object]]] = field(default_factory=dict[str, list[Mapping[str, object]]])
+    allow: list[str] = field(default_factory=list[str])
+    deny: list[str] = field(default_factory=list[str])
+
+    @property
+    def tables(self) -> str:
+        """The servers and hooks as TOML."""
+        servers = [f"[mcp.{name}]\n{_members(server)}" for name, server in self.mcp.items()]
+        hooks = [f"[[hooks.{event}]]\n{_members(each)}" for event, found in self.hooks.items() for each in found]
+        return "\n\n".join((*servers, *hooks)) + "\n" if servers or hooks else ""
+
+
+@dataclass(slots=True)
+class Plan:
+    """All that was found in a project and in the person's home. `taken` are names of servers that are there already."""
+
+    project: Path
+    home: Path
+    config_dir: Path
+    taken: frozenset[str] = frozenset()
+    hooks: frozenset[str] = frozenset()  # what hooks there are already, in words
+    items: list[Item] = field(default_factory=list[Item])
+    own: Additions = field(default_factory=Additions)  # for the person's config.toml
+    shared: Additions = field(default_factory=Additions)  # for the project's
+    files: dict[Path, str] = field(default_factory=dict[Path, str])
+
+    def add(self, kind: str, name: str, file: Path, status: Status, note: str = "") -> None:
+        self.items.append(Item(kind, name, file, status, note))
+
+    def leave_out(self, kind: str, name: str, file: Path, why: str) -> None:
+        self.add(kind, name, file, "left out", why)
+
+    def border(self, file: Path) -> Path | None:
+        """What a file may not lie outside of: the project, for what is in it."""
+        return self.project if file.is_relative_to(self.project) and not self._is_home(file) else None
+
+    def is_shared(self, file: Path) -> bool:
+        """Whether a file came with the project."""
+        return self.border(file) is not None
+
+    def additions(self, file: Path) -> Additions:
+        """What the settings get that what stands in a file belongs to."""
+        return self.shared if self.is_shared(file) else self.own
+
+    def text(self, file: Path) -> str | None:
+        """What a file says; None where there is none, or it cannot be read, which is one more item."""
+        try:
+            return read_regular(file, self.border(file)).decode("utf-8-sig", "replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self.leave_out("file", file.name, file, f"it was not read: {error.strerror}")
+            return None
+
+    def json(self, file: Path) -> Mapping[str, object] | None:
+        """A file's object, its comments left out."""
+        if (text := self.text(file)) is None:
+            return None
+        try:
+            found = json.loads(without_comments(text))
+        except (ValueError, RecursionError) as error:
+            self.leave_out("file", file.name, file, f"it is not JSON: {error}")
+            return None
+        return as_object(found)
+
+    def toml(self, file: Path) -> Mapping[str, object] | None:
+        """A file's tables."""
+        import tomllib
+
+        if (text := self.text(file)) is None:
+            return None
+        try:
+            return tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            self.leave_out("file", file.name, file, f"it is not TOML: {error}")
+            return None
+
+    def listed(self, directory: Path, pattern: str) -> list[Path]:
+        """The files of a directory."""
+        try:
+            return sorted(directory.glob(pattern))[:MOST_FILES]
+        except OSError:
+            return []
+
+    def write(self, kind: str, name: str, source: Path, place: str, text: str) -> None:
+        """Have a file made in the person's directory, or in the project's, where none is."""
+        target = (self.project / ".sagent" if self.is_shared(source) else self.config_dir) / place
+        if target.exists() or target in self.files:
+            self.leave_out(kind, name, source, f"{target} is there already")
+            return
+        self.files[target] = text
+        self.add(kind, name, source, "taken over", f"as {target}")
+
+    def use(self, kind: str, file: Path) -> None:
+        """Something that is read where it lies."""
+        self.add(kind, file.stem if file.name != "SKILL.md" else file.parent.name, file, "in use", "as it is")
+
+    def _is_home(self, file: Path) -> bool:
+        """Whether a file is the person's own although their home is the project."""
+        return self.project == self.home and ".config" in file.parts
+
+
+def without_comments(text: str) -> str:
+    """JSON as people write it, without comments and the commas before what closes a list or an object."""
+    kept = re.sub(
+        r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/',
+        lambda found: found[0] if found[0][0] == '"' else " ",
+        text,
+        flags=re.DOTALL,
+    )
+    return re.sub(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[}\]])', lambda found: found[1] or "", kept)
+
+
+def frame(fields: Mapping[str, str], body: str) -> str:
+    """A Markdown file with a head."""
+    head = "".join(f"{name}: {' '.join(value.split())}\n" for name, value in fields.items() if value)
+    return f"---\n{head}---\n\n{body.strip()}\n"
+
+
+def _members(table: Mapping[str, object]) -> str:
+    return "\n".join(f"{name} = {_toml(value)}" for name, value in table.items())
+
+
+def _toml(value: object) -> str:
+    """A value as TOML. Raises UsageError for one that it has no word for."""
+    if isinstance(value, str):
+        return re.sub(r"\\u([dD][89a-fA-F]..)", r"?", json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f"))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, cast('list[object]', value)))}]"
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, object]", value).items()
+        return f"{{ {', '.join(f'{json.dumps(name)} = {_toml(item)}' for name, item in pairs)} }}" if pairs else "{}"
+    raise UsageError(f"{value!r:.40} cannot be written into a settings file.")

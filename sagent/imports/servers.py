@@ -1,0 +1,79 @@
+"""Lists of MCP servers as other programs have them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagent.imports.plan import Plan
+from sagent.lib.json import as_array, as_object, as_str
+
+_KNOWN = frozenset(
+    ("type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled")
+) | frozenset(("disabled", "cwd", "trust", "description", "startup_timeout_sec", "tool_timeout_sec", "name", "gallery"))
+_TRIES = ("bearer_token_env_var", "http_headers", "env_http_headers")
+
+
+class NotUnderstoodError(ValueError):
+    """A value of a server means nothing here."""
+
+
+def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = False, expands: bool = True) -> None:
+    """Servers by their names. `expands`: `${NAME}` in their values is a variable there, as it is here."""
+    for name, given in as_object(found).items():
+        own = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:32]
+        table = as_object(given)
+        if table.get("enabled") is False or table.get("disabled") is True:
+            plan.leave_out("mcp", name, file, "it is switched off there")
+        elif own in plan.taken or own in plan.own.mcp:
+            plan.leave_out("mcp", name, file, f"there is an [mcp.{own}] already")
+        else:
+            try:
+                server = _server(table, plan.project, milliseconds=milliseconds, expands=expands)
+            except NotUnderstoodError as error:
+                plan.leave_out("mcp", name, file, str(error))
+                continue
+            plan.own.mcp[own] = server
+            what = str(server.get("url") or " ".join((str(server["command"]), *map(str, as_array(server.get("args"))))))
+            plan.add("mcp", name, file, "taken over", f"as [mcp.{own}] of your config.toml, for all projects: {what}")
+
+
+def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> Mapping[str, object]:
+    if strangers := [key for key in table if key not in _KNOWN and key not in _TRIES]:
+        raise NotUnderstoodError(f"{strangers[0]} means nothing here")
+
+    def value(text: object) -> str:
+        if not isinstance(text, str):
+            raise NotUnderstoodError(f"{text!r:.40} is no text")
+        text = text if expands else text.replace("${", "$${")
+        text = text.replace("${workspaceFolder}", str(project))
+        text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda found: f"${{{found[1] or found[2]}}}", text)
+        if left := re.search(r"\$\{\w+:(?!-)[^}]*\}|\{file:[^}]*\}", text):
+            raise NotUnderstoodError(f"{left[0]} means nothing here: write the value, or ${{NAME}}")
+        return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # one that is not set is no error then
+
+    given = table.get("command")
+    command = [value(each) for each in as_array(given)] or ([value(given)] if given else [])
+    command += [value(each) for each in as_array(table.get("args"))]
+    url = value(table.get("url") or table.get("httpUrl") or table.get("serverUrl") or "")
+    if bool(command) == bool(url):
+        raise NotUnderstoodError("it has neither a command nor a url" if not url else "it has a command and a url")
+    found: dict[str, object] = {"url": url} if url else {"command": command[0]}
+    if command[1:]:
+        found["args"] = command[1:]
+    pairs = as_object(table.get("env")) or as_object(table.get("environment"))
+    if pairs and command:
+        found["env"] = {name: value(each) for name, each in pairs.items()}
+    headers = {name: value(each) for name, each in as_object(table.get("headers")).items()}
+    headers |= {name: value(each) for name, each in as_object(table.get("http_headers")).items()}
+    headers |= {name: f"${{{as_str(each)}:-}}" for name, each in as_object(table.get("env_http_headers")).items()}
+    if variable := as_str(table.get("bearer_token_env_var")):
+        headers["Authorization"] = f"Bearer ${{{variable}:-}}"
+    if headers and url:
+        found["headers"] = headers
+    timeout = table.get("tool_timeout_sec", table.get("timeout"))
+    if isinstance(timeout, int | float) and timeout > 0:
+        found["timeout"] = timeout / 1000 if milliseconds else timeout
+    start = table.get("startup_timeout_sec")
+    if isinstance(start, int | float) and start > 0:
+        found["start_timeout"] = start
+    return found

@@ -1,0 +1,191 @@
+"""`sagent import`: what is found, what is written when asked to, and that what is written is read."""
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from program import Shell
+
+from sagent.config import load
+from sagent.imports.claude import understood
+from sagent.imports.plan import without_comments
+
+
+def write(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def home_of(shell: Shell) -> Path:
+    return Path(shell.environment["HOME"])
+
+
+def line_with(out: str, *words: str) -> str:
+    found = [line for line in out.splitlines() if all(word in line for word in words)]
+    assert len(found) == 1, (words, out)
+    return found[0]
+
+
+def test_claude(shell: Shell) -> None:
+    home, config = home_of(shell), home_of(shell) / ".config" / "sagent" / "config.toml"
+    (shell.cwd / ".git").mkdir()
+    write(shell.cwd / "CLAUDE.md", "rules")
+    write(shell.cwd / ".claude/skills/deploy/SKILL.md", "---\ndescription: d\n---\n")
+    write(shell.cwd / ".claude/output-styles/short.md", "short")
+    handler = {"type": "command", "command": '"$CLAUDE_PROJECT_DIR"/check.sh', "timeout": 5}
+    settings = {
+        "permissions": {
+            "allow": ["Bash(npm test:*)"],
+            "deny": ["Read(./.env)", "Bash(rm *)", "WebFetch(domain:x.org)"],
+            "ask": ["Bash(git push:*)"],
+        },
+        "hooks": {
+            "PreToolUse": [{"matcher": "Bash", "hooks": [handler, {"type": "prompt", "prompt": "ok?"}]}],
+            "Notification": [{"hooks": [{"type": "command", "command": "beep"}]}],
+        },
+        "model": "opus",
+    }
+    write(shell.cwd / ".claude/settings.json", settings)
+    write(home / ".claude/settings.json", {"permissions": {"allow": ["Bash(git log:*)"], "deny": ["mcp__x__y"]}})
+    write(home / ".claude/CLAUDE.md", "I like tests.")
+    servers = {
+        "files": {"command": "npx", "args": ["-y", "a server"], "env": {"TOKEN": "${FILES_TOKEN:-none}"}},
+        "odd one": {"type": "http", "url": "https://mcp.example.org/x", "headers": {"A": "b"}},
+        "asks": {"command": "x", "args": ["${input:key}"]},
+    }
+    write(shell.cwd / ".mcp.json", {"mcpServers": servers})
+    write(config, '# mine\n[permissions]\nallow = ["Bash(ls:*)"]\n')
+    before = {path: path.read_bytes() for path in shell.cwd.rglob("*") if path.is_file()}
+
+    done = shell.run("import", "claude", model="")
+    assert done.code == 0, done.err
+    assert "in use" in line_with(done.out, "instructions", "as it is")
+    assert "left out" in line_with(done.out, "short")
+    assert "taken over" in line_with(done.out, "PreToolUse Bash", "check.sh")
+    assert "prompt means nothing here" in line_with(done.out, "PreToolUse Bash: prompt")
+    assert "there is no event Notification" in line_with(done.out, "beep")
+    assert "Read(./.env)" in line_with(done.out, "deny", ".env")
+    assert "Bash(rm:*)" in line_with(done.out, "Bash(rm *)")
+    assert "no rules about WebFetch" in line_with(done.out, "WebFetch")
+    assert "a project allows nothing" in line_with(done.out, "npm test")
+    assert "${input:key} means nothing here" in line_with(done.out, "asks")
+    assert "Nothing was written" in done.out
+    assert before == {path: path.read_bytes() for path in shell.cwd.rglob("*") if path.is_file()}
+
+    done = shell.run("import", "claude", "--write", model="")
+    assert done.code == 0, done.err
+    own = tomllib.loads(config.read_text())
+    assert config.read_text().startswith("# mine\n")
+    assert set(own["permissions"]["allow"]) == {"Bash(ls:*)", "Bash(git log:*)"} and own["permissions"]["deny"] == [
+        "mcp__x__y"
+    ]
+    assert own["mcp"]["files"] == {
+        "command": "npx",
+        "args": ["-y", "a server"],
+        "env": {"TOKEN": "${FILES_TOKEN:-none}"},
+    }
+    assert own["mcp"]["odd-one"]["url"] == "https://mcp.example.org/x"
+    theirs = tomllib.loads((shell.cwd / ".sagent/config.toml").read_text())
+    assert set(theirs["permissions"]["deny"]) == {"Read(./.env)", "Bash(rm:*)"} and "allow" not in theirs["permissions"]
+    assert theirs["hooks"]["PreToolUse"][0] == {
+        "matcher": "Bash", "command": '"$CLAUDE_PROJECT_DIR"/check.sh', "timeout": 5,
+    }  # fmt: skip
+    read = load({}, {"HOME": str(home)}, shell.cwd)
+    assert set(read.mcp) == {"files", "odd-one"} and read.hooks == () and read.wish is not None
+    assert (config.parent / "AGENTS.md").read_text() == "@~/.claude/CLAUDE.md\n"
+
+    again = shell.run("import", "claude", "--write", model="")
+    assert again.code == 0, again.err
+    assert tomllib.loads(config.read_text()) == own
+    assert tomllib.loads((shell.cwd / ".sagent/config.toml").read_text())["permissions"] == theirs["permissions"]
+
+
+def test_the_others(shell: Shell) -> None:
+    home, config = home_of(shell), home_of(shell) / ".config" / "sagent"
+    (shell.cwd / ".git").mkdir()
+    codex = (
+        '[mcp_servers.docs]\nurl = "https://d.example.org"\nbearer_token_env_var = "DOCS"\nstartup_timeout_sec = 20\n'
+    )
+    write(home / ".codex/config.toml", f'model = "gpt-5.5"\nsandbox_mode = "read-only"\n{codex}')
+    write(home / ".codex/prompts/fix.md", "Fix $1.")
+    write(
+        shell.cwd / ".codex/agents/look.toml",
+        'name = "look"\ndescription = "looks"\ndeveloper_instructions = "Look."\n',
+    )
+    assert "choose it yourself" in line_with(shell.run("import", "codex", "--write", model="").out, "sandbox_mode")
+    write(
+        shell.cwd / "opencode.jsonc",
+        '{// ours\n"mcp": {"x": {"type": "local", "command": ["a", "b"], "environment": {"K": "{env:KEY}"},'
+        ' "timeout": 500,},'
+        '"off": {"type": "remote", "url": "http://a", "enabled": false}}, /* no */ "theme": "x"}',
+    )
+    write(
+        shell.cwd / ".opencode/agent/safe.md",
+        "---\ndescription: safe\ntools:\n  write: false\n  bash: false\n---\nBe safe.",
+    )
+    done = shell.run("import", "opencode", "--write", model="")
+    assert "switched off" in line_with(done.out, "off", "mcp"), done.err
+    write(shell.cwd / ".gemini/settings.json", {"mcpServers": {"g": {"httpUrl": "http://g", "timeout": 9000}}})
+    write(
+        shell.cwd / ".gemini/commands/git/log.toml",
+        'description = "logs"\nprompt = "Log {{args}}: !{git log} @{a.md}"\n',
+    )
+    assert shell.run("import", "gemini", "--write", model="").code == 0
+    write(shell.cwd / ".vscode/mcp.json", {"servers": {"v": {"command": "v", "env": {"K": "${env:V}"}}}, "inputs": []})
+    assert shell.run("import", "vscode", "--write", model="").code == 0
+    mcp = tomllib.loads((config / "config.toml").read_text())["mcp"]
+    assert mcp["docs"] == {
+        "url": "https://d.example.org", "headers": {"Authorization": "Bearer ${DOCS:-}"}, "start_timeout": 20,
+    }  # fmt: skip
+    assert mcp["x"] == {"command": "a", "args": ["b"], "env": {"K": "${KEY:-}"}, "timeout": 0.5}
+    assert mcp["g"] == {"url": "http://g", "timeout": 9} and mcp["v"]["env"] == {"K": "${V:-}"} and "off" not in mcp
+    assert (config / "commands/fix.md").read_text() == "Fix $1."
+    sagent = shell.cwd / ".sagent"
+    assert "name: look" in (sagent / "agents/look.md").read_text()
+    assert "disallowedTools: Write, Bash" in (sagent / "agents/safe.md").read_text()
+    assert "Log {{args}}: !{git log} @{a.md}" in (sagent / "commands/git/log.md").read_text()
+    assert (config / "config.toml").stat().st_mode & 0o077 == 0
+
+
+def test_what_cannot_be_read_is_said_and_leads_nowhere(shell: Shell) -> None:
+    (shell.cwd / ".git").mkdir()
+    (shell.cwd / ".claude").mkdir()
+    os.mkfifo(shell.cwd / ".claude/settings.json")
+    write(home_of(shell) / "outside.json", {"mcpServers": {"x": {"command": "x"}}})
+    (shell.cwd / ".mcp.json").symlink_to(home_of(shell) / "outside.json")
+    write(shell.cwd / ".claude/settings.local.json", "{")
+    done = shell.run("import", "claude", model="")
+    assert done.code == 0, done.err
+    for why in ("a FIFO", "leads out of the project", "not JSON"):
+        assert "left out" in line_with(done.out, why)
+    assert "Nothing is set up for gemini" in shell.run("import", "gemini", model="").out
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("Bash", "Bash"),
+        ("Bash(git log:*)", "Bash(git log:*)"),
+        ("Bash(git log *)", "Bash(git log:*)"),
+        ("Read(//etc/**)", "Read(/etc/**)"),
+        ("Edit(/src/**)", "Edit(./src/**)"),
+        ("Read(~/.zshrc)", "Read(~/.zshrc)"),
+        ("mcp__github__*", "mcp__github__*"),
+        ("MultiEdit", "Edit"),
+        ("Skill(x)", ""),
+        ("Bash(git * main)", ""),
+        ("Task(review)", ""),
+        ("(", ""),
+    ],
+)
+def test_rules_are_ours_or_left_out(text: str, rule: str) -> None:
+    found, why = understood(text)
+    assert found == rule and bool(why) is not bool(rule)
+
+
+def test_comments_in_json_are_no_part_of_it() -> None:
+    text = '{"a": "http://x/*y*/", // b\n "b": [1, 2,], /* c */ "c": "\\"//,]",}'
+    assert json.loads(without_comments(text)) == {"a": "http://x/*y*/", "b": [1, 2], "c": '"//,]'}
