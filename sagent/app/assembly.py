@@ -18,7 +18,7 @@ from sagent.app.models import Choice, catalog, choose_model
 from sagent.config import Settings
 from sagent.config.values import option
 from sagent.context.instructions import gather, repository_root
-from sagent.context.places import places
+from sagent.context.places import places, plugin_folders
 from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
@@ -91,7 +91,11 @@ async def open_agent(
         earlier = settings.continue_session or settings.session is not None or settings.fork is not None
         log, past = await _beside(lambda: _open_log(settings, stack, notices), long=earlier)
         workspace.kept = Path(log.path) / "blobs" if log.path else None
-        policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))
+        policy.expose(
+            settings.config_dir / "skills",
+            *plugin_folders(settings.config_dir),
+            *((Path(log.path),) if log.path else ()),
+        )
         settings, off, advised = remember_advisors(settings, past.advisors, notices)
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)

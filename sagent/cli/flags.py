@@ -23,6 +23,7 @@ COMMANDS = {
     "sweep": "run tasks with every combination of some settings, within one budget, and table it",
     "gate": "whether a result is good enough, for CI: exit 0 or 1",
     "import": "take over what is set up for Claude Code, codex, opencode, Gemini CLI or VS Code",
+    "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers of others",
     "config": "show every setting and where it comes from",
     "doctor": "check keys, providers, programs, the terminal and directories",
     "demo": "fix a failing test in a small repository, by default offline and without a key",

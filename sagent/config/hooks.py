@@ -1,14 +1,19 @@
 """`[hooks]`: for each event a list of what is asked then, in the shape that other programs have for it too."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from sagent.config.files import File, Line, expand
 from sagent.config.tables import read_need
 from sagent.config.values import PathBase, RefusedError, decimal, url
+from sagent.errors import ConfigError
 from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent
+from sagent.lib.json import as_object
+from sagent.lib.regular import read_regular
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")
@@ -33,6 +38,23 @@ def read_hooks(
         raise file.error(("hooks",), f"there are {len(found)} hooks, and at most {_MOST} are taken")
     source = "person" if environ is not None else "project"
     return tuple(replace(hook, source=source, place=str(file.path)) for hook in found)
+
+
+def plugin_hooks(folder: Path, home: Path) -> tuple[Hook, ...]:
+    """The hooks of a plugin, in `hooks/hooks.json`. Raises ConfigError."""
+    path = folder / "hooks" / "hooks.json"
+    try:
+        given: object = json.loads(read_regular(path, folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}.") from error
+    found = as_object(given)
+    file = File(path, "", {}, {})
+    hooks = read_hooks(file, as_object(found.get("hooks", found)), PathBase(folder, home), None)
+    return tuple(replace(hook, source="plugin", root=str(folder)) for hook in hooks)
 
 
 def _group(

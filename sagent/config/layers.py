@@ -26,6 +26,7 @@ from sagent.config.servers import addresses, own_address, place_executor, provid
 from sagent.config.settings import Address, CustomProvider, Settings, Wanted, Wish
 from sagent.config.values import PathBase, RefusedError
 from sagent.context.instructions import repository_root
+from sagent.context.places import plugin_folders
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.text import nearest
 
@@ -109,6 +110,7 @@ def _build(
     if user is not None:
         builder.take_file(user, trusted=True)
         builder.warn_of_key(user)
+    builder.take_plugins()
     variables, given = _environment(environ), _by_field(flags)
     project_file = builder.project_file((*variables, *given))
     project = read_file(project_file, project_file.parent.parent)
@@ -387,6 +389,30 @@ class _SettingsBuilder:
         if trusted or self._trusting:
             self.values["hooks"] = (*cast("tuple[Hook, ...]", self.values.get("hooks", ())), *found)
             self.origins["hooks"] = ", ".join(filter(None, (self.origins.get("hooks"), str(file.path))))
+
+    def take_plugins(self) -> None:
+        """What installed plugins add to the person's file. One whose files are wrong is left out, with a warning."""
+        folders = plugin_folders(self.config_dir)
+        for folder in folders:
+            from sagent.config.hooks import plugin_hooks
+
+            try:
+                found = plugin_hooks(folder, self.home)
+                servers = read_file(folder / "mcp.toml", folder)
+                if servers is not None:
+                    before = self.values.get("mcp", {}), self.origins.get("mcp")
+                    self._take_table(servers, "mcp", servers.data.get("mcp", {}))
+                    self._put_before("mcp", *before)
+            except ConfigError as error:
+                self.warnings.append(f"The plugin {folder.name} is not used whole: {error}")
+                continue
+            self.values["hooks"] = (*cast("tuple[Hook, ...]", self.values.get("hooks", ())), *found)
+
+    def _put_before(self, key: str, own: object, origin: str | None) -> None:
+        """Have the person's own rows of a table win over those that were read last."""
+        rows = cast("Mapping[str, object]", self.values[key])
+        self.values[key] = {**rows, **cast("Mapping[str, object]", own)}
+        self.origins[key] = ", ".join(filter(None, (origin, self.origins[key])))
 
     def _take_advisors(self, file: File, keys: Line, value: object) -> None:
         items = cast("list[object]", value) if isinstance(value, list) else [value]

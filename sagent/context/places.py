@@ -33,7 +33,8 @@ def places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:
 def plugin_folders(user_dir: Path) -> list[Path]:
     """Installed plugins."""
     try:
-        return sorted(each for each in (user_dir / PLUGINS).iterdir() if each.is_dir() and not each.is_symlink())
+        found = sorted(each for each in (user_dir / PLUGINS).iterdir() if not each.name.startswith("."))
+        return [each for each in found if each.is_dir() and not each.is_symlink()]
     except OSError:
         return []
 

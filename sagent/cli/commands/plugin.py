@@ -1,0 +1,112 @@
+"""`sagent plugin`: add one from a folder or a git repository, list them, remove one."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe
+from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
+from sagent.errors import UsageError
+from sagent.lib.text import Table, printable
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.imports.plugin import Plugin
+
+DESCRIPTION = """add: show what a plugin brings, and copy it into your configuration directory once you say yes. list:
+what is installed, and at which commit. remove: delete one."""
+
+
+def run_plugin(argv: Sequence[str]) -> int:
+    parser = Parser("plugin", DESCRIPTION)
+    parser.add_argument("operation", choices=["add", "list", "remove"])
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help="a folder, or a git repository; a name, to remove")
+    parser.add_argument("--ref", metavar="REF", default="", help="a branch, a tag or a commit of a repository")
+    parser.add_argument("--name", metavar="NAME", default="", help="call it so")
+    parser.add_argument("--yes", action="store_true", help="add it without a question")
+    given = parser.parse_args(argv)
+    settings = load_settings({})
+    if given.operation != "list" and not given.source:
+        raise UsageError(
+            f"sagent plugin {given.operation} needs a {'name' if given.operation == 'remove' else 'source'}."
+        )
+    match given.operation:
+        case "add":
+            return _add(settings, given)
+        case "remove":
+            return _remove(settings, given.source)
+        case _:
+            return _list(settings)
+
+
+def _add(settings: "Settings", given: argparse.Namespace) -> int:
+    from sagent.imports.plugin import digest, fetched, install, read_plugin
+
+    out = binary_safe(sys.stdout)
+    with fetched(given.source, given.ref) as (folder, commit):
+        plugin = read_plugin(folder, given.name)
+        pin = commit or f"sha256 {digest(folder)}"
+        _show(plugin, pin)
+        if not given.yes and not _agreed():
+            write(out, ["It was not added."])
+            return 1
+        record = {"source": given.source, "ref": given.ref, "commit": commit, "version": plugin.version}
+        try:
+            target = install(plugin, folder, settings.config_dir, record)
+        except OSError as error:
+            raise UsageError(f"The plugin cannot be kept: {error.strerror or error} ({error.filename}).") from error
+    write(out, [f"Added as {target}. To end that: sagent plugin remove {plugin.name}"])
+    return 0
+
+
+def _show(plugin: "Plugin", pin: str) -> None:
+    out = binary_safe(sys.stdout)
+    title = f"{plugin.name} {plugin.version}".strip()
+    write(out, [printable(f"{title}: {plugin.description}" if plugin.description else title), f"pinned to {pin}"])
+    write(out, [Table(tuple((kind, printable(what)) for kind, what in plugin.parts))])
+    write(out, (printable(f"left out: {each}") for each in plugin.left_out))
+    if any(kind in ("hook", "mcp") for kind, _ in plugin.parts):
+        write(out, ["Hooks and MCP servers are programs that run by themselves, in the sandbox where there is one."])
+
+
+def _agreed() -> bool:
+    """Whether the person says yes. Raises UsageError where nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("Nobody can be asked here whether to add it: look at what it brings, then give --yes.")
+    sys.stdout.write("Add it? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _list(settings: "Settings") -> int:
+    from sagent.context.places import plugin_folders
+    from sagent.imports.plugin import digest, installed
+
+    known = installed(settings.config_dir)
+    rows: list[tuple[str, ...]] = []
+    for folder in plugin_folders(settings.config_dir):
+        record = known.get(folder.name, {})
+        try:
+            same = digest(folder) == record.get("sha256")
+        except UsageError:
+            same = False
+        state = "" if same else "changed since it was added" if record else "not added by sagent plugin add"
+        pin = str(record.get("commit") or record.get("sha256") or "")
+        rows.append((folder.name, str(record.get("version", "")), pin[:12], str(record.get("source", "")), state))
+    out = binary_safe(sys.stdout)
+    write(out, [Table(tuple(rows), ("name", "version", "pin", "from", ""))] if rows else ["No plugin is installed."])
+    return 0
+
+
+def _remove(settings: "Settings", name: str) -> int:
+    from sagent.imports.plugin import remove
+
+    try:
+        target = remove(name, settings.config_dir)
+    except OSError as error:
+        raise UsageError(f"{error.filename or name} cannot be removed: {error.strerror or error}") from error
+    write(binary_safe(sys.stdout), [f"Removed {target}."])
+    return 0

@@ -1,0 +1,218 @@
+"""A plugin: a folder with skills, agents, commands, hooks and MCP servers. It is read, copied into the person's
+directory, and pinned by what it was."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagent.config.hooks import plugin_hooks
+from sagent.context.places import PLUGINS
+from sagent.errors import ConfigError, UsageError
+from sagent.imports.plan import Plan, without_comments
+from sagent.imports.servers import take_servers
+from sagent.lib.atomic import atomic_write
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, as_str
+from sagent.lib.regular import read_regular
+
+MOST_FILES, MOST_BYTES = 2_000, 20_000_000
+MANIFESTS = (".claude-plugin/plugin.json", ".codex-plugin/plugin.json", "plugin.json")
+RECORD = "installed.json"
+SERVERS = "mcp.toml"
+"""What becomes of a plugin's `.mcp.json`, next to it."""
+_ELSEWHERE = ("commands", "agents", "skills", "hooks", "mcpServers", "lspServers", "outputStyles")
+_PROTOCOLS = "file:git:http:https:ssh"
+_REMOTE = re.compile(r"(?:[a-z+]+://|[\w.-]+@[\w.-]+:)|.*\.git/?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """What a folder brings: its name, each part in words, and what of it means nothing here."""
+
+    name: str
+    version: str
+    description: str
+    parts: Sequence[tuple[str, str]]
+    left_out: Sequence[str]
+    servers: str  # as TOML
+
+
+@contextmanager
+def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
+    """A plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken as it is. Raises
+    UsageError."""
+    folder = Path(source).expanduser()
+    if folder.is_dir() and not ref and not _REMOTE.fullmatch(source):
+        yield folder.resolve(), ""
+        return
+    with tempfile.TemporaryDirectory(prefix="sagent-plugin-") as place:
+        where = str(folder.resolve()) if folder.is_dir() else source
+        _git("clone", "--quiet", "--no-checkout", "--no-hardlinks", "--no-recurse-submodules", "--", where, place)
+        commit = _git("-C", place, "rev-parse", "--verify", "--end-of-options", f"{ref or 'HEAD'}^{{commit}}", may=True)
+        commit = commit or _git("-C", place, "rev-parse", "--verify", "--end-of-options", f"origin/{ref}^{{commit}}")
+        _git("-C", place, "-c", "core.symlinks=false", "checkout", "--quiet", "--detach", commit)
+        shutil.rmtree(Path(place) / ".git")
+        yield Path(place).resolve(), commit
+
+
+def read_plugin(folder: Path, name: str = "") -> Plugin:
+    """What a folder brings. Nothing of it is run. Raises UsageError for one that is no plugin."""
+    manifest: Mapping[str, object] = {}
+    for file in MANIFESTS:
+        if (folder / file).exists():
+            manifest = _json(folder / file, folder)
+            break
+    name = name or as_str(manifest.get("name")) or folder.name
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", name):
+        raise UsageError(f"{name!r} cannot be a plugin's name: use a-z, 0-9 and -, at most 40. Give --name.")
+    parts = [("skill", file.parent.name) for file in sorted(folder.glob("skills/*/SKILL.md"))]
+    parts += [("agent", file.stem) for file in sorted(folder.glob("agents/*.md"))]
+    parts += [("command", file.stem) for file in sorted(folder.glob("commands/**/*.md"))]
+    try:
+        parts += [("hook", str(hook)) for hook in plugin_hooks(folder, folder)]
+    except ConfigError as error:
+        raise UsageError(f"The plugin's hooks cannot be used: {error}") from error
+    plan = Plan(folder, folder, folder)
+    if (folder / ".mcp.json").exists():
+        found = _json(folder / ".mcp.json", folder)
+        take_servers(plan, found.get("mcpServers", found), folder / ".mcp.json")
+    parts += [
+        ("mcp", f"{each.name}: {each.note.partition(': ')[2]}") for each in plan.items if each.status != "left out"
+    ]
+    left_out = [f"mcp {each.name}: {each.note}" for each in plan.items if each.status == "left out"]
+    left_out += [f"{key} in its manifest: only the usual folders are read" for key in _ELSEWHERE if key in manifest]
+    left_out += [
+        f"{each}: there is no such thing here" for each in (".lsp.json", "output-styles") if (folder / each).exists()
+    ]
+    if not parts:
+        raise UsageError(f"{folder} is no plugin: it has no skills, agents, commands, hooks or MCP servers.")
+    servers = plan.own.tables
+    return Plugin(name, as_str(manifest.get("version")), as_str(manifest.get("description")), parts, left_out, servers)
+
+
+def install(plugin: Plugin, folder: Path, config_dir: Path, record: Mapping[str, str]) -> Path:
+    """Copy a plugin's files into the person's directory, and keep where they come from. Raises UsageError, OSError."""
+    target = config_dir / PLUGINS / plugin.name
+    if target.exists():
+        raise UsageError(f"There is a plugin {plugin.name} already: sagent plugin remove {plugin.name}")
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    making = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+    try:
+        for file, data in _files(folder):
+            (making / file).parent.mkdir(parents=True, exist_ok=True)
+            (making / file).write_bytes(data)
+            if os.access(folder / file, os.X_OK):
+                (making / file).chmod(0o755)
+        if plugin.servers:
+            root = json.dumps(str(target))[1:-1]
+            text = plugin.servers.replace("${CLAUDE_PLUGIN_ROOT:-}", root)
+            (making / SERVERS).write_text(text, "utf-8")
+        making.rename(target)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    _keep(config_dir, {**installed(config_dir), plugin.name: {**record, "sha256": digest(target)}})
+    return target
+
+
+def installed(config_dir: Path) -> dict[str, Mapping[str, object]]:
+    """Where each plugin comes from, by name."""
+    try:
+        found = json.loads(read_regular(config_dir / PLUGINS / RECORD))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {name: as_object(each) for name, each in as_object(found).items()}
+
+
+def remove(name: str, config_dir: Path) -> Path:
+    """Remove a plugin. Raises UsageError where there is none of that name, and OSError."""
+    target = config_dir / PLUGINS / name
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) or target.is_symlink() or not target.is_dir():
+        known = ", ".join(sorted(installed(config_dir))) or "none"
+        raise UsageError(f"There is no plugin {name!r}; installed: {known}.")
+    shutil.rmtree(target)
+    _keep(config_dir, {other: each for other, each in installed(config_dir).items() if other != name})
+    return target
+
+
+def digest(folder: Path) -> str:
+    """A hash of all files of a folder, their names and whether they run."""
+    total = hashlib.sha256()
+    for file, data in _files(folder):
+        runs = os.access(folder / file, os.X_OK)
+        total.update(json.dumps([str(file), runs, hashlib.sha256(data).hexdigest()]).encode())
+    return total.hexdigest()
+
+
+def _files(folder: Path) -> Generator[tuple[Path, bytes]]:
+    """The regular files of a folder, by relative path. Raises UsageError for links and devices, and for too many."""
+    size = count = 0
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if each != ".git")
+        for name in [*names, *(each for each in folders if (Path(at) / each).is_symlink())]:
+            path = Path(at) / name
+            if path.is_symlink():
+                raise UsageError(f"{path} is a link: a plugin has files of its own only.")
+        for name in sorted(names):
+            path = Path(at) / name
+            try:
+                data = read_regular(path, folder, most=MOST_BYTES)
+            except OSError as error:
+                raise UsageError(f"{path} was not read: {error.strerror}.") from error
+            size, count = size + len(data), count + 1
+            if size > MOST_BYTES or count > MOST_FILES:
+                raise UsageError(f"{folder} has more than {MOST_FILES:,} files or {MOST_BYTES // 1_000_000} MB.")
+            yield path.relative_to(folder), data
+
+
+def _json(file: Path, border: Path) -> Mapping[str, object]:
+    try:
+        return as_object(json.loads(without_comments(read_regular(file, border).decode("utf-8-sig"))))
+    except OSError as error:
+        raise UsageError(f"{file} was not read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file} is not JSON: {error}") from error
+
+
+def _keep(config_dir: Path, record: Mapping[str, object]) -> None:
+    with atomic_write(config_dir / PLUGINS / RECORD) as file:
+        file.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def _git(*arguments: str, may: bool = False) -> str:
+    """What git prints. Nothing that a repository names is run. Raises UsageError; with `may` it is "" then."""
+    import subprocess
+
+    from sagent.lib.process import system_path
+
+    settings = (
+        "core.hooksPath=/dev/null",
+        "core.fsmonitor=false",
+        "protocol.ext.allow=never",
+        "submodule.recurse=false",
+    )
+    argv = ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
+    inert = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
+    kept = {name: os.environ[name] for name in ("HOME", "SSH_AUTH_SOCK", "TMPDIR") if name in os.environ}
+    try:
+        done = subprocess.run(
+            argv,
+            env={**kept, **inert, "PATH": system_path()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise UsageError(f"git cannot be run: {error.strerror}") from error
+    if done.returncode:
+        if may:
+            return ""
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it does not say why"]
+        raise UsageError(f"git {next(each for each in arguments if not each.startswith('-'))} failed: {lines[-1]}")
+    return done.stdout.decode(errors="replace").strip()
