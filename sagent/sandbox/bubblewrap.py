@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import resource
 import select
 import shutil
 import stat
@@ -122,7 +123,8 @@ class Box:
             *("--net", "--ipc", "--uts", "--preserve-credentials", "--", unshare, *own, f"--wd={cwd}", "--"),
             *((_GATE,) if _gate() else ()),  # while commands that run can trace none of these
             *(setpriv, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
-            *(prlimit, f"--data={memory}:", f"--nproc={MOST_PROCESSES}", "--core=0", "--", *argv),
+            *(prlimit, f"--data={_within(resource.RLIMIT_DATA, memory)}:"),
+            *(f"--nproc={_within(resource.RLIMIT_NPROC, MOST_PROCESSES)}", "--core=0", "--", *argv),
         ]
 
     def harden(self) -> None:
@@ -200,6 +202,12 @@ def _gate() -> bytes:
         return make_gate()
     except ValueError:
         return b""
+
+
+def _within(limit: int, wanted: int) -> int:
+    """As much as is wanted of what a limit of our own lets a command have (`ulimit -u`)."""
+    most = resource.getrlimit(limit)[1]
+    return wanted if most == resource.RLIM_INFINITY else min(wanted, most)
 
 
 def has_own_pid_limit(release: str) -> bool:

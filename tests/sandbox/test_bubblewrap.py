@@ -194,6 +194,21 @@ def test_the_everyday_works_and_commands_share_what_runs(who: str) -> None:
         assert found == lines
 
 
+def test_limits_that_a_person_has_already_are_kept_and_no_hindrance() -> None:
+    """`ulimit -u` and `ulimit -d`: a command cannot raise them, so it is not told to."""
+    program = (
+        "import subprocess; from sagent.sandbox.bubblewrap import Boxes, refusal; from sagent.sandbox.scratch import *;"
+        "print(refusal() or 'stands'); scratch = Scratch(); box = Boxes(scratch).open(());"
+        "argv = box.entering(['bash', '-c', 'ulimit -u; ulimit -d'], '/', memory=1 << 45);"
+        "print(subprocess.run(argv, capture_output=True, text=True).stdout); box.close(); scratch.remove()"
+    )
+    ran = subprocess.run(
+        ["prlimit", "--nproc=3000", f"--data={1 << 40}", "--", sys.executable, "-c", program],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.stdout.split() == ["stands", "3000", str(1 << 30)]
+
+
 def test_a_home_that_may_not_be_entered_is_no_hindrance() -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         place = Path(base).resolve()
