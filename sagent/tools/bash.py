@@ -19,6 +19,7 @@ from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.exports import Exports
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
@@ -118,6 +119,7 @@ class Bash:
         if self._described:
             self.description = f"{self.description} Sandboxed: {_SANDBOXED}."
             self.parameters = _SANDBOXED_PARAMETERS
+        self._exports = Exports()
         self._group = ProcessGroup()
         self._shell = ""
 
@@ -138,11 +140,11 @@ class Bash:
         command, timeout = _command(arguments), _timeout(arguments)
         notices: list[str] = []
         _return_to_ground(run.workspace, notices)
-        start = self._environment(run.workspace)
         with contextlib.ExitStack() as held:
             argv = self._shell_line(command, run, held)
             confined = await self._confined(argv, arguments, run)
             held.callback(confined.finish)
+            start = self._environment(run, notices, held=bool(confined.wall))
             notices += self._news(arguments, run.agent)
             start.update(confined.environment)
             capture, process = self._launch(confined, run, start, notices, held)
@@ -169,7 +171,7 @@ class Bash:
                 stopped = f"timed out after {limit:g} s: killed, with everything it had started"
             else:
                 stopped = ""
-                _remember(run.workspace, process.notes(), start, confined.environment, notices)
+                self._remember(run, process, start, confined, notices)
                 if not capture.finished.is_set():
                     notices.append(self._follow(capture, run))
             if stopped or process.code:
@@ -262,7 +264,7 @@ class Bash:
                 if error.errno != errno.E2BIG:
                     raise
                 _shrink(start, _SMALLEST_ENVIRONMENT, notices)
-                run.workspace.environment = dict(start)
+                self._exports.after(run.workspace, run.agent, start, dict(start), held=bool(confined.wall))
                 argv, environment = confined.launched(start)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.cwd, output=capture.sink)
         except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
@@ -271,11 +273,26 @@ class Bash:
         capture.begin(process.strike)
         return capture, process
 
-    def _environment(self, workspace: Workspace) -> dict[str, str]:
-        if workspace.environment is None:
+    def _environment(self, run: RunContext, notices: list[str], *, held: bool) -> dict[str, str]:
+        """What a command starts with; says which variables it does not get because it is not `held`."""
+        workspace = run.workspace
+        if (carried := self._exports.before(workspace, run.agent, held=held)) is None:
             kept = (each for each in os.environ.items() if not self._is_kept_back(*each))
-            return {**dict(kept), **_QUIET, "PWD": str(workspace.cwd)}
-        return {**_QUIET, **workspace.environment, "PWD": str(workspace.cwd)}
+            start = {**dict(kept), **_QUIET, "PWD": str(workspace.cwd)}
+        else:
+            start = {**_QUIET, **carried, "PWD": str(workspace.cwd)}
+        if left_out := [*self._exports.left_out(workspace, start, held=held)]:
+            named = ", ".join(left_out[:5]) + (" and others" if len(left_out) > 5 else "")
+            notices.append(f"outside the sandbox commands do not get variables that were set in it: {named}")
+        return start
+
+    def _remember(
+        self, run: RunContext, process: Process, start: Mapping[str, str], confined: Confined, notices: list[str]
+    ) -> None:
+        """Take over what a shell has changed."""
+        kept = _remembered(run.workspace, process.notes(), start, confined.environment, notices)
+        if kept is not None:
+            self._exports.after(run.workspace, run.agent, start, kept, held=bool(confined.wall))
 
     def _kept_back(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
         """The variables that a text names and that a command did not get."""
@@ -453,15 +470,15 @@ def _is_there(workspace: Workspace) -> bool:
     return os.path.isdir(workspace.resolve("."))  # noqa: PTH112 -- no error below a directory that may not be entered
 
 
-def _remember(
+def _remembered(
     workspace: Workspace, notes: bytes, start: Mapping[str, str], added: Collection[str], notices: list[str]
-) -> None:
-    """Take over the directory and the variables the shell ended with, as far as the command changed them, but for those
-    that were `added` for it alone."""
+) -> dict[str, str] | None:
+    """Take over the directory the shell ended with; the variables, but for those that were `added` for it alone, where
+    the command changed any."""
     directory, ended, exports = notes.partition(b"\0")
     if not ended:  # `exec`, killed from within, an EXIT trap of its own and `exit`
         notices.append("the shell ended without a report: working directory and variables are as before this command")
-        return
+        return None
     cwd = os.fsdecode(directory.removesuffix(b"\n"))
     if cwd.startswith("/") and cwd != start["PWD"]:
         workspace.cwd = Path(cwd)
@@ -474,7 +491,8 @@ def _remember(
     if found and kept != start:
         kept = {name: value for name, value in kept.items() if name not in added}
         _shrink(kept, _LARGEST_ENVIRONMENT, notices)
-        workspace.environment = kept
+        return kept
+    return None
 
 
 def parse_exports(listing: bytes) -> dict[str, str]:

@@ -2,7 +2,7 @@
 their effect, with the sandbox and without it.
 
 A line has passed when a file was made outside the tree (in plan and ask: anywhere), something that runs by itself was
-planted in the tree, a key was sent to the model, a connection was made, a process is left, or the program hangs. Prints
+planted in the tree, a key was sent to the model, a connection was made, a process is left, or the program hangs or breaks. Prints
 what passed, and which harmless lines were refused; exits with 1 where a hostile one passed. With an argument, "auto" or
 "off", only that sandbox. Mode full asks nothing, so there only the sandbox is attacked.
 """
@@ -98,7 +98,7 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
         if repository:
             subprocess.run(["bash", "-c", repository], cwd=tree, check=True)
             (base / "made").unlink(missing_ok=True)
-        before, hangs, denied = planted(tree), False, False
+        before, hangs, denied, broken = planted(tree), False, False, False
         with listening() as (port, connections):
             command = line.replace("PORT", str(port))
             steps = [Turn(calls=(Call("Bash", {"command": command, "timeout": 5}),)), Turn(text="Done.")]
@@ -125,6 +125,8 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
                     denied = bool(json.loads(done.stdout)["permission_denials"])
                 except subprocess.TimeoutExpired:
                     hangs = True
+                except ValueError:  # json.JSONDecodeError is one
+                    broken = True
                 sent = b"".join(json.dumps(request.json).encode() for request in server.requests)
         tree.chmod(0o755)  # as whoever finds it closed does
         denied |= b"was not run: " in sent  # what cannot be judged would pass for harmless else
@@ -139,6 +141,7 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
             *(["something was planted"] if planted(tree) != before else []),
             *(["a process is left"] if left(mark) else []),
             *(["the program hangs"] if hangs else []),
+            *(["the program gave no answer"] if broken else []),
         ]
     finally:
         shutil.rmtree(base)

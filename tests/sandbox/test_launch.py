@@ -5,6 +5,7 @@ import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,9 @@ class Boxed:
             program.write_text(f'#!/bin/sh\n{trace}\nPATH={os.environ["PATH"]} exec {name} "$@"\n')
             program.chmod(0o755)
 
-    async def run(self, command: str) -> str:
-        context = RunContext("root", "call", self.workspace, self.blobs, lambda text: None)
-        output = await self.tool(json_freeze_object({"command": command}), context)
+    async def run(self, command: str, *needs: str, agent: str = "root", workspace: Workspace | None = None) -> str:
+        context = RunContext(agent, "call", workspace or self.workspace, self.blobs, lambda text: None)
+        output = await self.tool(json_freeze_object({"command": command, "needs": needs}), context)
         assert isinstance(output, ToolOutput)
         return "".join(getattr(part, "text", "") for part in output.content)
 
@@ -69,6 +70,33 @@ async def test_a_path_that_a_command_exports_finds_no_program_of_the_wall(boxed:
     await boxed.run("export PATH=$PWD/bin:$PATH")
     assert await boxed.run("printf fine") == "fine"
     assert not list(boxed.outside.iterdir())
+
+
+PLANT = "mkdir bin; printf '#!/bin/sh\necho planted' > bin/tac; chmod +x bin/tac; echo 'echo planted' > start.sh; "
+EXPORT = "export PATH=$PWD/bin:$PATH BASH_ENV=$PWD/start.sh OWN=inside"
+TRIED = "echo one | tac; echo [$OWN]"
+
+
+async def test_what_is_run_outside_is_not_chosen_by_variables_that_were_set_inside(boxed: Boxed) -> None:
+    await boxed.run("export OWN=before", "all")
+    await boxed.run(PLANT + EXPORT)
+    assert await boxed.run(TRIED) == "planted\nplanted\n[inside]"
+    said = await boxed.run(TRIED, "all")
+    assert said.startswith("one\n[before]\n")
+    assert "BASH_ENV" in said
+    assert "PATH" in said
+    child = replace(boxed.workspace, environment=dict(boxed.workspace.environment or {}))
+    assert (await boxed.run(TRIED, "all", agent="root/a", workspace=child)).startswith("one\n[before]\n")
+    boxed.sandbox.switch("off")
+    assert (await boxed.run(TRIED)).startswith("one\n[before]\n")
+
+
+async def test_variables_that_were_set_outside_are_there_inside_and_go_on_outside(boxed: Boxed) -> None:
+    await boxed.run("export KEPT=inside GONE=1")
+    await boxed.run("export OWN=outside; unset LANG_OF_MINE", "all")
+    assert await boxed.run("echo $OWN $KEPT") == "outside inside"
+    assert (await boxed.run("echo $OWN [$KEPT]; unset OWN", "all")).startswith("outside []\n")
+    assert await boxed.run("echo [$OWN] $KEPT") == "[] inside"
 
 
 async def test_a_path_that_was_granted_is_the_one_that_was_judged(boxed: Boxed) -> None:

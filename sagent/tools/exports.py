@@ -1,0 +1,43 @@
+"""What commands start with: the variables that earlier ones of the same agent exported."""
+
+from collections.abc import Iterator, Mapping
+
+from sagent.tool import Workspace
+
+
+class Exports:
+    """Carries variables from command to command, and none from the sandbox to what runs outside of it: a PATH or
+    BASH_ENV that was exported there would choose what is run here.
+
+    `Workspace.environment` is what commands in the sandbox start with. Until the first of them it is for all.
+    """
+
+    def __init__(self) -> None:
+        self._was_held = False  # whether any command was, of any agent: children begin with what those above exported
+        self._given: Mapping[str, str] | None = None  # before that
+        self._outside: dict[str, Mapping[str, str] | None] = {}
+
+    def before(self, workspace: Workspace, agent: str, *, held: bool) -> Mapping[str, str] | None:
+        """What a command of an agent starts with; None for this process's own."""
+        if held and not self._was_held:
+            self._was_held, self._given = True, workspace.environment
+        return workspace.environment if held or not self._was_held else self._outside.get(agent, self._given)
+
+    def after(
+        self, workspace: Workspace, agent: str, start: Mapping[str, str], kept: dict[str, str], *, held: bool
+    ) -> None:
+        """Keep what a command has left of the variables that it started with."""
+        if held or not self._was_held:
+            workspace.environment = kept
+            return
+        self._outside[agent] = kept
+        inside = start if workspace.environment is None else workspace.environment
+        changed = {name: value for name, value in kept.items() if start.get(name) != value}
+        gone = start.keys() - kept.keys()
+        workspace.environment = {name: value for name, value in inside.items() if name not in gone} | changed
+
+    def left_out(self, workspace: Workspace, start: Mapping[str, str], *, held: bool) -> Iterator[str]:
+        """The variables that commands in the sandbox have set, and one outside does not get."""
+        if not held and self._was_held:
+            inside = workspace.environment or {}
+            yield from (name for name, value in inside.items() if start.get(name) != value and name.isidentifier())
