@@ -38,6 +38,11 @@ KEYS = [
     ".gemini/oauth_creds.json",
     ".config/op/config",
     ".git-credentials",
+    ".cloudflared/cert.pem",
+    ".config/ngrok/ngrok.yml",
+    ".config/crush/crush.json",
+    ".config/solana/id.json",
+    ".local/share/atuin/key",
 ]
 
 
@@ -61,6 +66,13 @@ def test_a_cache_that_builds_write_is_no_place_of_keys_nor_of_what_runs_by_itsel
         assert not inside(cache, (*places.secrets, *places.run_by_themselves)), cache
     for runs in (".cache/pre-commit/repo/hook", ".cache/p10k-instant-prompt-me.zsh", ".npm/_npx/a", ".cargo/bin/cargo"):
         assert not inside(runs, places.caches)
+    for loaded in (".cache/jedi/a.pkl", ".cache/parso/a.pkl", ".cache/black/a.pickle", ".cache/pyright-python/a.js"):
+        assert not inside(loaded, places.caches), "an editor loads it as code"
+
+
+def test_what_editors_shells_and_agents_obey_in_a_directory_is_protected() -> None:
+    obeyed = (".git/config", ".envrc", ".helix/languages.toml", ".dir-locals-2.el", ".Rprofile", ".pdbrc", "crush.json")
+    assert [path for path in obeyed if not inside(path, known_places().protected)] == []
 
 
 def test_names_are_relative_where_they_have_to_be_and_none_is_listed_twice() -> None:
