@@ -1,5 +1,7 @@
 """Commands in a sandbox, in a real terminal: what one wants beyond it is put to the person, whole."""
 
+import contextlib
+import time
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,44 @@ def test_lines_alone_are_a_reason_for_no(console: Console, tmp_path: Path) -> No
     assert "The person said no: s" in last_text(server.requests[1])
     assert "The person said no." in last_text(server.requests[2])
     assert not (tmp_path / "a").exists()
+
+
+def test_escape_ends_a_command_in_the_sandbox_with_all_that_it_started(console: Console) -> None:
+    command = "touch begun; (setsid sleep 297 &) ; sleep 297 & sleep 297"
+    console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Fine.")])
+    console.start()
+    console.type("go")
+    console.until("◌ Bash", "sandboxed")
+    while not (console.cwd / "begun").exists():
+        time.sleep(0.05)
+    console.keys("Escape")
+    console.until("Interrupted.")
+    console.type("go on")
+    console.until("Fine.")
+    assert running(b"sleep\x00297\x00") == []
+
+
+def test_ctrl_b_lets_a_command_in_the_sandbox_go_on_behind_and_the_end_of_the_session_ends_it(console: Console) -> None:
+    command = "touch begun; sleep 296; echo slept"
+    console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Ok.")])
+    console.start()
+    console.type("go")
+    console.until("◌ Bash", "sandboxed")
+    while not (console.cwd / "begun").exists():
+        time.sleep(0.05)
+    console.keys("C-b")
+    console.until("goes on as job", "Ok.")
+    assert len(running(b"sleep\x00296\x00")) == 1
+    console.type("/quit")
+    console.until("ended 0")
+    assert running(b"sleep\x00296\x00") == []
+
+
+def running(words: bytes) -> list[str]:
+    """The processes with this command line."""
+    found: list[str] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (place / "cmdline").read_bytes() == words:
+                found.append(place.name)
+    return found
