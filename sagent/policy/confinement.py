@@ -29,8 +29,9 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
     counts = partial(_counts, [pattern for _, pattern in denied])
     key = (*judge.roots, *(str(rule) for rule, _ in denied))
-    for root in judge.roots:
-        for path in judge.places.survey(root, key, counts).look():
+    surveys = {root: judge.places.survey(root, key, counts) for root in judge.roots}
+    for survey in surveys.values():
+        for path in survey.look():
             last = path.rpartition("/")[2]
             if last == ".git":
                 tops.add(path.rpartition("/")[0])
@@ -66,6 +67,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
             {*(root for root in judge.roots if not is_below(root, unread)), *judge.places.exposed, *written, *read}
         ),
         domains=tuple(_not_denied(hosts, rules.deny)),
+        partly_known=tuple(root for root, survey in surveys.items() if survey.is_cut),
     )
 
 

@@ -41,6 +41,11 @@ class Survey:
         self._new = deque([root])
         self._at = 0
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more directories than are looked into."""
+        return len(self._known) >= MOST and bool(self._new)
+
     def look(self) -> Iterator[str]:
         """What is there now, as far as it is known."""
         size = len(self._known)

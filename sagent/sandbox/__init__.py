@@ -79,7 +79,7 @@ class Sandbox:
 
     def __init__(self, wanted: SandboxMode = "auto", *, cache: Path | None = None, memory: int | None = None) -> None:
         self.wanted: SandboxMode = wanted
-        self.warn: Callable[[str], None] = lambda text: None  # the person, of what was undone while something runs
+        self.warn: Callable[[str], None] = lambda text: None  # the person, of what was undone, or is not known
         self._cache = cache
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
         self._means: Means | None = None
@@ -93,6 +93,7 @@ class Sandbox:
         self._network: Network | None = None
         self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
+        self._told: set[str] = set()  # directories that are known in part
         if wanted == "required" and not self.stands:
             raise UsageError(
                 f"--sandbox required: there is none here, for {self.means.why}. With --sandbox auto commands are asked "
@@ -175,6 +176,7 @@ class Sandbox:
             return Confined(argv)
         if any(need.kind == "all" for need in needs):
             return Confined(argv, finish=partial(self._finish, self._watch((), granted=profile.protected)))
+        self._warn_of_size(profile)
         guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         if self._sweeping is None:
@@ -208,6 +210,15 @@ class Sandbox:
         finish = partial(self._finish, self._watch(() if lasting else profile.protected, held, granted), token, box)
         attend = partial(self._attend, profile.protected, held, granted)
         return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
+
+    def _warn_of_size(self, profile: "Profile") -> None:
+        for place in sorted({*profile.partly_known} - self._told):
+            self._told.add(place)
+            self.warn(
+                f"{place} has more directories than the sandbox looks into: `.env` files and repositories in the others"
+                " are neither hidden from commands nor protected. Start in a smaller directory, or name them in deny"
+                " rules."
+            )
 
     async def _sweep(self) -> None:
         """Remove what killed sessions left, and tell the person what could not be undone any more."""

@@ -47,6 +47,7 @@ class Profile:
     which need not exist; `exposed` paths may be read although they lie below a hidden one. Where a path lies below
     several of these the deepest holds, and of two that are the same `protected` and `exposed`. `domains` are the hosts
     that may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
+    `partly_known` are directories in which not everything was found that is to be hidden or protected.
     """
 
     writable: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class Profile:
     hidden: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
+    partly_known: tuple[str, ...] = ()
 
     def can_write(self, path: str) -> bool:
         return _depth(path, self.writable) > _depth(path, self.protected)
@@ -94,6 +96,7 @@ class Profile:
             tuple({**dict.fromkeys(self.hidden), **dict.fromkeys(other.hidden)}),
             tuple(exposed),
             _common(self.domains, other.domains),
+            tuple({**dict.fromkeys(self.partly_known), **dict.fromkeys(other.partly_known)}),
         )
 
 

@@ -2,9 +2,9 @@
 their effect, with the sandbox and without it.
 
 A line has passed when a file was made outside the tree (in plan and ask: anywhere), something that runs by itself was
-planted in the tree, a key was sent to the model, a connection was made, a process is left, or the program hangs or breaks. Prints
-what passed, and which harmless lines were refused; exits with 1 where a hostile one passed. With an argument, "auto" or
-"off", only that sandbox. Mode full asks nothing, so there only the sandbox is attacked.
+planted in the tree, a key was sent to the model, a connection was made, a process is left, or the program hangs or
+breaks. Prints what passed, and which harmless lines were refused; exits with 1 where a hostile one passed. With an
+argument, "auto" or "off", only that sandbox. Mode full asks nothing, so there only the sandbox is attacked.
 """
 
 import json

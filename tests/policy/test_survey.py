@@ -7,12 +7,14 @@ import time
 from itertools import count
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.policy.survey import Survey
+from sagent.sandbox import Sandbox
 from sagent.tool import Workspace
 
 
@@ -35,6 +37,29 @@ def test_keys_and_repositories_in_the_depths_of_a_large_workspace_are_known(tmp_
     profiles = (policy.profile(workspace) for _ in range(10))
     wanted = {f"{root}/6/697/.env.local", f"{root}/6/697/a.pem"}
     assert any(wanted <= {*profile.hidden} for profile in profiles)
+
+
+async def test_of_a_workspace_that_is_too_large_to_be_known_the_person_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.policy.survey.MOST", 3)
+    root = tmp_path.resolve() / "work"
+    for number in range(2):
+        (root / str(number)).mkdir(parents=True)
+    policy, workspace, told = PermissionPolicy("edit", home=tmp_path), Workspace(root), list[str]()
+    assert policy.profile(workspace).partly_known == ()
+    (root / "0/a/b").mkdir(parents=True)
+    sandbox = Sandbox()
+    sandbox.warn = told.append
+    try:
+        for _ in range(2):
+            (await sandbox.confine(["true"], policy.profile(workspace), root)).finish()
+    finally:
+        await sandbox.aclose()
+    if not sandbox.stands:
+        pytest.skip(sandbox.means.why)
+    assert len(told) == 1
+    assert told[0].startswith(f"{root} has more directories than the sandbox looks into")
 
 
 def test_what_was_installed_is_passed_over(tmp_path: Path) -> None:
