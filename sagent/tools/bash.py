@@ -259,14 +259,14 @@ class Bash:
             capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
             try:
                 argv, environment = confined.launched(start)
-                process = self._group.start(argv, env=environment, cwd=run.workspace.cwd, output=capture.sink)
+                process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
             except OSError as error:
                 if error.errno != errno.E2BIG:
                     raise
                 _shrink(start, _SMALLEST_ENVIRONMENT, notices)
                 self._exports.after(run.workspace, run.agent, start, dict(start), held=bool(confined.wall))
                 argv, environment = confined.launched(start)
-                process = self._group.start(argv, env=environment, cwd=run.workspace.cwd, output=capture.sink)
+                process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
         except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
             raise ToolError(f"The command was not run: {error}") from error
         held.callback(process.close)

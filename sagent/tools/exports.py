@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from sagent.tool import Workspace
 
+_DIRECTORIES = ("PWD", "OLDPWD")  # which a shell sets by itself
+
 
 class Exports:
     """Carries variables from command to command, and none from the sandbox to what runs outside of it: a PATH or
@@ -40,4 +42,5 @@ class Exports:
         """The variables that commands in the sandbox have set, and one outside does not get."""
         if not held and self._was_held:
             inside = workspace.environment or {}
-            yield from (name for name, value in inside.items() if start.get(name) != value and name.isidentifier())
+            changed = (name for name, value in inside.items() if start.get(name) != value and name.isidentifier())
+            yield from (name for name in changed if name not in _DIRECTORIES)

@@ -85,6 +85,7 @@ async def test_what_is_run_outside_is_not_chosen_by_variables_that_were_set_insi
     assert said.startswith("one\n[before]\n")
     assert "BASH_ENV" in said
     assert "PATH" in said
+    assert "PWD" not in said
     child = replace(boxed.workspace, environment=dict(boxed.workspace.environment or {}))
     assert (await boxed.run(TRIED, "all", agent="root/a", workspace=child)).startswith("one\n[before]\n")
     boxed.sandbox.switch("off")
