@@ -28,7 +28,6 @@ SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the stric
 # What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them.
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
-_APART = 1 << 12  # bytes of memory more, by which what lasts is told from commands
 _PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside
 
 
@@ -193,9 +192,8 @@ class Sandbox:
                 from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks, wrap
 
                 network, own = any(need.kind == "network" for need in needs), self._own_temporary()
-                memory = self._memory + _APART if lasting else self._memory
-                most = count_tasks(uid=os.getuid()) + MOST_PROCESSES
-                wall = wrap((), profile, network=network, scratch=own, memory=memory, processes=most)
+                most, mark = count_tasks(uid=os.getuid()) + MOST_PROCESSES, self._own_scratch().marks[lasting]
+                wall = wrap((), profile, network=network, scratch=own, memory=self._memory, processes=most, mark=mark)
             case "seatbelt":
                 from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
@@ -287,11 +285,11 @@ class Sandbox:
         """Whether something runs inside."""
         if self._boxes is not None:
             return self._boxes.at_work
-        if self.means.name != "landlock":
+        if self.means.name != "landlock" or self._scratch is None:
             return False
-        from sagent.sandbox.landlock import at_work
+        from sagent.sandbox.landlock import marked
 
-        return at_work(self._memory)
+        return bool(marked(self._scratch.marks[0]))
 
     def _finish(self, watch: "Watch", token: str = "", box: "Box | None" = None) -> Sequence[str]:
         """What is to be said of a command that has ended; nothing the second time."""
@@ -356,6 +354,10 @@ class Sandbox:
             self._sweeping = None
         if (scratch := self._scratch) is not None:
             self._scratch = None
+            if self.means.name == "landlock" and not self._stays:
+                from sagent.sandbox.landlock import end
+
+                await asyncio.to_thread(end, *scratch.marks)
             await asyncio.to_thread(scratch.close if self._stays else scratch.remove)
 
     def _let_go(self) -> None:

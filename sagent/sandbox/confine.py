@@ -1,6 +1,6 @@
 """A program of its own: confines itself by Landlock and seccomp, and becomes the program that it is told to run.
 
-    confine.py [write=PATH | hide=PATH | show=PATH | network | processes=N | data=BYTES] ... -- PROGRAM [ARGUMENT ...]
+    confine.py [write=PATH | hide=PATH | show=PATH | network | processes=N | data=BYTES | mark=N] ... -- PROGRAM ...
 
 Everything may be read but what is hidden and devices; nothing may be written but what is said. What is hidden is left
 out by allowing what lies beside it when the command starts, so a directory with a hidden one below cannot be listed,
@@ -8,6 +8,8 @@ and within such a wall no second one can stand.
 Without `network` there are no sockets but pairs of streams; with it there are those of IP and netlink. Unix sockets
 with a name are refused always: Landlock has no right for them, and Docker and agents with keys listen there. No ptrace,
 no namespaces, no System V IPC, no pseudo-terminals, for the person's own are among them. Root keeps two capabilities.
+A `mark` stays with a process and all that it starts: the limit of locks, which the kernel minds no more, and which they
+cannot change. Who ends them finds them by it.
 
 Not held, for Landlock has no rights for it: modes, set-user-ID bits among them, owners, times and extended attributes
 of files outside; the arguments of other processes; what an inherited descriptor leads to.
@@ -53,9 +55,16 @@ SHARED = """ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271,
 shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193, semctl 66 191, semtimedop 220 192,
 msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181"""
 MACHINES = {  # the number for audit, and those of calls whose arguments are looked at
-    "x86_64": (0xC000003E, {"ioctl": 16, "socket": 41, "pair": 53, "clone": 56, "unshare": 272, "prlimit": 302}),
-    "aarch64": (0xC00000B7, {"ioctl": 29, "socket": 198, "pair": 199, "clone": 220, "unshare": 97, "prlimit": 261}),
+    "x86_64": (
+        0xC000003E,
+        {"ioctl": 16, "socket": 41, "pair": 53, "clone": 56, "unshare": 272, "prlimit": 302, "setrlimit": 160},
+    ),
+    "aarch64": (
+        0xC00000B7,
+        {"ioctl": 29, "socket": 198, "pair": 199, "clone": 220, "unshare": 97, "prlimit": 261, "setrlimit": 164},
+    ),
 }
+RLIMIT_LOCKS = 10
 CLONE3, X32 = 435, 0x40000000
 NAMESPACES = 0x7E020080  # every CLONE_NEW flag
 TYPING = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX type into a terminal
@@ -243,7 +252,8 @@ def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
     if not apart:
         # A pair of datagram sockets could be connected to others; a raw one is one of datagrams under another name.
         kinds = [(LOAD, 24, 0, 0), (AND, 15, 0, 0), *_refused(1, EQUAL, *DATAGRAMS)[1:]]
-        blocks |= {"prlimit": _allowed(0, 0), "pair": [*_allowed(0, UNIX)[:-1], *kinds]}
+        blocks |= {"pair": [*_allowed(0, UNIX)[:-1], *kinds], "setrlimit": _refused(0, EQUAL, RLIMIT_LOCKS)}
+        blocks["prlimit"] = [*_allowed(0, 0)[:-1], *_refused(1, EQUAL, RLIMIT_LOCKS)]
     for name, block in blocks.items():
         code += [(EQUAL, looked_at[name], 0, len(block)), *block]
     code.append((RETURN, ALLOW, 0, 0))
@@ -263,7 +273,9 @@ def _allowed(argument: int, *values: int) -> "list[tuple[int, int, int, int]]":
 
 def confine(words: "list[str]") -> None:
     """Raise the wall around this process. Raises OSError or ValueError."""
-    said: dict[str, list[str]] = {name: [] for name in ("write", "hide", "show", "network", "processes", "data")}
+    said: dict[str, list[str]] = {
+        name: [] for name in ("write", "hide", "show", "network", "processes", "data", "mark")
+    }
     for word in words:
         name, _, value = word.partition("=")
         if name not in said:
@@ -285,6 +297,7 @@ def confine(words: "list[str]") -> None:
         (resource.RLIMIT_CORE, ["0"]),
         (resource.RLIMIT_NPROC, said["processes"]),
         (resource.RLIMIT_DATA, said["data"]),
+        (RLIMIT_LOCKS, said["mark"]),
     ):
         for each in value:
             most = resource.getrlimit(limit)[1]

@@ -5,8 +5,10 @@ What it cannot hold of a profile is said, so that somebody is asked instead.
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -57,12 +59,14 @@ def wrap(
     scratch: str | os.PathLike[str] | None = None,
     memory: int | None = None,
     processes: int | None = None,
+    mark: int | None = None,
 ) -> list[str]:
     """The command line that runs another within a profile. With `network` any host may be reached, else none.
 
     `scratch` may be written too. `memory` bounds the data of each process, in bytes; `processes` bounds how many the
-    user may have, those outside included. Exits with 126 and a sentence on standard error where the wall cannot be
-    raised; nothing has run then. Inherited descriptors, the directory, the environment and signals stay as they are.
+    user may have, those outside included. By the `mark` it is found, and all that it starts. Exits with 126 and a
+    sentence on standard error where the wall cannot be raised; nothing has run then. Inherited descriptors, the
+    directory, the environment and signals stay as they are.
     """
     writable = (*profile.writable, *([os.fspath(scratch)] if scratch else ()))
     return [
@@ -73,29 +77,38 @@ def wrap(
         *(["network"] if network else ()),
         *([] if memory is None else [f"data={memory}"]),
         *([] if processes is None else [f"processes={processes}"]),
+        *([] if mark is None else [f"mark={mark}"]),
         *("--", *argv),
     ]
 
 
-def at_work(memory: int) -> bool:
-    """Whether a process runs that is bounded to this memory, or less: no command can raise its limit, and hardly
-    anything else has one. Not to be known, and so False, where all have."""
-    return any(_is_bounded(place.name, memory) for place in Path("/proc").glob("[0-9]*")) and not _is_bounded(
-        "self", memory
-    )
+def marked(*marks: int) -> list[int]:
+    """The processes that run with one of these marks."""
+    wanted = {str(mark) for mark in marks}
+    return [int(place.name) for place in Path("/proc").glob("[0-9]*") if _mark(place) in wanted]
 
 
-def _is_bounded(pid: str, memory: int) -> bool:
+def end(*marks: int) -> None:
+    """Kill all that run with one of these marks, and what they start meanwhile."""
+    deadline = time.monotonic() + _PATIENCE
+    while (found := marked(*marks)) and time.monotonic() < deadline:
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _mark(place: Path) -> str:
+    """What a process is marked with; "" for one that has ended, or is somebody else's."""
     try:
-        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116 -- of every process
-            return False
-        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
-        limit = next(line for line in lines if line.startswith("Max data size")).split()[4]
-        if not limit.isdigit() or int(limit) > memory:
-            return False
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        if place.stat().st_uid != os.geteuid():
+            return ""
+        lines = (place / "limits").read_text().splitlines()
+        if (place / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z":
+            return ""
+        return next(line for line in lines if line.startswith("Max file locks")).split()[4]
+    except (OSError, IndexError, StopIteration):
+        return ""
 
 
 def gaps(profile: Profile) -> tuple[str, ...]:

@@ -46,6 +46,11 @@ class Scratch:
         self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
         self.lock = _locked(self.path)
 
+    @property
+    def marks(self) -> tuple[int, int]:
+        """Of what runs in the session where no namespace tells it from others: of commands, and of what lasts."""
+        return _marks(self.path)
+
     def stay(self) -> None:
         """Let nobody remove it, for something goes on that holds no lock."""
         (self.path / _STAYS).touch()
@@ -72,11 +77,21 @@ def sweep(changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda stat
         ready = (path for path, lock in left.items() if (path / _BEFORE).exists() or os.fstat(lock).st_mtime < old)
         going = [path for path in ready if not (path / _STAYS).exists()]
         found = [each for path in going for each in changed(_told_in(path))]
+        if going:
+            from sagent.sandbox.landlock import end
+
+            end(*(mark for path in going for mark in _marks(path)))
         _remove(going, _LONGEST)
         return found
     finally:
         for lock in left.values():
             os.close(lock)
+
+
+def _marks(path: Path) -> tuple[int, int]:
+    """Numbers that follow from a directory's name."""
+    number = 2 * int.from_bytes(path.name[-7:].encode())
+    return number, number + 1
 
 
 def tell_before(directory: Path, states: Mapping[str, Before]) -> None:

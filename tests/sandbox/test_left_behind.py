@@ -1,0 +1,110 @@
+"""Within Landlock there are no namespaces that would end with a session: what hides from us is found all the same."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.lib.json import json_freeze_object
+from sagent.sandbox import Sandbox
+from sagent.sandbox.landlock import available
+from sagent.sandbox.probe import Means
+from sagent.sandbox.profile import Profile
+from sagent.sandbox.scratch import sweep
+from sagent.tool import RunContext, Workspace
+from sagent.tools.bash import Bash
+from tests.tools.conftest import Folder
+from tests.waiting import wait_until
+
+# It leaves its session, its descriptors and its environment, lowers whatever limit it can, and says so.
+DAEMON = """
+import os, resource, sys
+if os.fork() or os.setsid() or os.fork():
+    os._exit(0)
+shed = []
+for limit in (2, 6, 10, 11):  # data, processes, locks, signals that wait
+    try:
+        resource.setrlimit(limit, (1 << 28, 1 << 28) if limit == 2 else (64, 64))
+    except (OSError, ValueError) as error:
+        shed.append(f"{limit}: {error}")
+with open(sys.argv[1], "w") as file:
+    file.write(f"{os.getpid()} {shed}")
+os.closerange(0, 1000)
+os.execve("/bin/sleep", ["sleep", "600"], {})
+"""
+
+
+@pytest.fixture(autouse=True)
+def landlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    if why := available():
+        pytest.skip(why)
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+
+
+def daemon(told: Path) -> str:
+    told.with_name("daemon.py").write_text(DAEMON)
+    wait = f"for _ in $(seq 200); do [ -s {told} ] || sleep 0.05; done"
+    return f"{shlex.quote(sys.executable)} {told.with_name('daemon.py')} {told}; {wait}"
+
+
+def runs(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+@pytest.mark.parametrize("detached", [False, True])
+async def test_a_daemon_that_hides_ends_with_the_session_unless_a_command_was_let_go(
+    tmp_path: Path, *, detached: bool
+) -> None:
+    place, sandbox = tmp_path.resolve(), Sandbox()
+    workspace = Workspace(place)
+    workspace.profile = lambda workspace: Profile((str(place),))
+    tool, run = Bash(sandbox=sandbox), RunContext("root", "call", workspace, Folder(place / "blobs"), lambda text: None)
+    try:
+        await tool(json_freeze_object({"command": daemon(place / "told")}), run)
+        if detached:
+            (await sandbox.confine(["true"], Profile(), place)).let_go()
+    finally:
+        await tool.aclose()
+        await sandbox.aclose()
+    pid = int((place / "told").read_text().split()[0])
+    assert "10: " in (place / "told").read_text(), "it has shed the mark"
+    try:
+        assert runs(pid) == detached
+    finally:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_one_that_a_killed_session_has_left_is_ended_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path.resolve()
+    owner = f"""
+import asyncio, os, signal, subprocess
+from pathlib import Path
+from sagent.sandbox import Sandbox, probe
+from sagent.sandbox.profile import Profile
+probe.probe = lambda cache: probe.Means("landlock")
+async def main():
+    line = ["sh", "-c", {daemon(place / "told")!r}]
+    confined = await Sandbox().confine(line, Profile(({str(place)!r},)), Path("/"))
+    argv, environment = confined.launched(os.environ)
+    subprocess.run(argv, env=environment, check=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", owner], env={**os.environ, "TMPDIR": str(place)}, check=False)
+    pid = int((place / "told").read_text().split()[0])
+    assert runs(pid)
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    for directory in place.glob("sagent-tmp-*"):
+        os.utime(directory, (0, 0))
+    sweep()
+    wait_until(lambda: not runs(pid), "its end", seconds=10)
