@@ -71,6 +71,40 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
     _replace(path, changed, wanted, f"set api_key of providers.{provider}")
 
 
+def add_server(path: Path, name: str, given: Mapping[str, object]) -> None:
+    """Add `[mcp.NAME]` with these members. Raises as `add_rule`, and UsageError where there is one of this name."""
+    text, before = _read(path)
+    servers = as_object(before.get("mcp"))
+    if name in servers:
+        raise UsageError(
+            f"{path} has an MCP server {name!r} already: `sagent mcp remove {name}` first, or choose a name."
+        )
+    lines = "\n".join(f"{key} = {_toml(value)}" for key, value in given.items())
+    wanted = {**before, "mcp": {**servers, name: dict(given)}}
+    _replace(path, _with_table(text, f"mcp.{name}", lines), wanted, f"add [mcp.{name}]")
+
+
+def remove_server(path: Path, name: str) -> None:
+    """Remove `[mcp.NAME]`. Raises as `add_rule`, and UsageError where there is none."""
+    text, before = _read(path)
+    servers = as_object(before.get("mcp"))
+    if name not in servers:
+        raise UsageError(f"{path} has no MCP server {name!r}. It has: {', '.join(servers) or 'none'}.")
+    wanted = {**before, "mcp": {key: value for key, value in servers.items() if key != name}}
+    wanted = wanted if wanted["mcp"] else {key: value for key, value in wanted.items() if key != "mcp"}
+    header = rf"""[ \t]*\[[ \t]*mcp[ \t]*\.[ \t]*["']?{re.escape(name)}["']?[ \t]*(?:\..*)?\].*"""
+    text = re.sub(rf"^{header}\n?(?:(?![ \t]*\[).*\n?)*", "", text, flags=re.MULTILINE)
+    _replace(path, text, wanted, f"remove [mcp.{name}]")
+
+
+def _toml(value: object) -> str:
+    """A text, a number, a list of texts or a table of texts, as TOML writes it."""
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, object]", value)
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in pairs.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def write_private(path: Path, text: str | bytes) -> None:
     """Replace a file in one step, readable by its owner alone. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

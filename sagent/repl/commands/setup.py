@@ -107,7 +107,7 @@ async def show_servers(context: CommandContext) -> None:
     """Show MCP servers and their tools."""
     servers = context.settings.mcp
     if not servers:
-        raise UsageError("No MCP server is configured: add [mcp.NAME] to your config.toml, with a command or a url.")
+        raise UsageError("No MCP server is configured: sagent mcp add NAME URL adds one.")
     tools: dict[str, list[str]] = {}
     for tool in context.opened.agent.tools:
         if (server := getattr(tool, "server", "")) in servers:

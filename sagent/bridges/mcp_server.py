@@ -1,0 +1,332 @@
+"""sagent as an MCP server (modelcontextprotocol.io): other agents start sessions, go on with them and look at them.
+
+Needs sagent[mcp]. There are three tools: `sagent`, `sagent_reply` and `sagent_status`. What a session may do is decided
+by the policy that the server was started with. If the client supports elicitation, the policy's questions go to the
+client's person; otherwise they are denials. A client before 2026-07-28 is asked while the call waits. A later one gets
+an `input_required` result, and the run continues when the call is repeated with the answer.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
+
+from sagent.agent import Agent, Asker
+from sagent.errors import SagentError
+from sagent.events import Denied, Event, Notice, Result, Retrying, SessionOpened, ToolStarted
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import json_dump
+from sagent.lib.text import one_line, printable
+from sagent.messages import ToolCall
+from sagent.policy import Ask
+from sagent.transcript.event_json import encode_result
+from sagent.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import Context, MCPServer
+    from mcp.types import CallToolResult, InputRequiredResult
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+PATIENCE = 600.0  # seconds in which a question is answered; after that the answer is no
+_MOST = 10_000  # characters of a call that a person is asked about
+_INPUT_REQUIRED = "2026-07-28"  # the first version in which a server cannot send requests
+_APPROVAL = "approval"
+_RUNS = 200  # that a server remembers
+
+ANSWER: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["allow", "deny"], "title": "Decision"},
+        "reason": {"type": "string", "title": "Reason", "description": "What the agent reads when you deny."},
+    },
+    "required": ["decision"],
+}
+"""The form in which a person answers, as MCP's elicitation has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client asks for; None for what the server was started with."""
+
+    session: str | None = None  # to go on with
+    cwd: str | None = None
+    model: str | None = None
+    max_budget_usd: float | None = None
+
+
+Open: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker | None], AbstractAsyncContextManager[Agent]]
+"""Opens the agent of a session. Raises SagentError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked, and where the answer goes: None allows, a text denies and says why."""
+
+    text: str
+    answer: "asyncio.Future[str | None]"
+
+
+@dataclass(slots=True)
+class Run:
+    """One prompt at work, or what came of it."""
+
+    name: str  # by which a client that was asked something comes back to it
+    asks: bool  # whether there is somebody to ask
+    news: "asyncio.Queue[str | Question | None]" = field(default_factory=asyncio.Queue[str | Question | None])
+    session: str = ""
+    state: Literal["working", "asking", "done", "failed", "interrupted"] = "working"
+    doing: str = ""
+    usd: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+    task: "asyncio.Task[Result] | None" = None
+    question: Question | None = None
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case SessionOpened(agent="root"):
+                self.session = event.session_id
+            case ToolStarted():
+                self._say(f"{event.agent}: {event.call.name} {one_line(_words(event.call), 160)}")
+            case Denied():
+                self._say(f"{event.agent}: denied {event.denial.tool}")
+            case Retrying():
+                self._say(f"{event.agent}: the model is asked again: {one_line(event.reason, 160)}")
+            case Notice(level="warning"):
+                self._say(one_line(event.text, 300))
+            case _:
+                pass
+
+    def on_end(self, task: "asyncio.Task[Result]") -> None:
+        """Whether it succeeded, and the last news."""
+        if task.cancelled():
+            self.state = "interrupted"
+        elif task.exception() is not None or task.result().is_error:
+            self.state = "failed"
+        else:
+            self.state = "done"
+        self.news.put_nowait(None)
+
+    def _say(self, text: str) -> None:
+        self.doing = printable(text)
+        self.news.put_nowait(self.doing)
+
+    async def ask(self, call: ToolCall, ask: Ask) -> str | None:
+        """Put a call to the person, and wait for the answer."""
+        words = printable(_words(call))
+        shown = words if len(words) <= _MOST else f"{words[:_MOST]}\n({len(words) - _MOST:,} more characters)"
+        wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
+        text = f"{ask.agent or 'sagent'} wants to call {printable(call.name)}:\n{shown}{wants}\n{printable(ask.reason)}"
+        question = Question(text, asyncio.get_running_loop().create_future())
+        self.state = "asking"
+        self.news.put_nowait(question)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await question.answer
+        except TimeoutError:
+            return f"the person did not answer within {PATIENCE:g} s"
+        finally:
+            self.state = "working"
+
+
+class Sessions:
+    """The runs of one server."""
+
+    def __init__(self, open_agent: Open) -> None:
+        self._open = open_agent
+        self._runs: dict[str, Run] = {}
+
+    def begin(self, wanted: Wanted, prompt: str, *, asks: bool) -> Run:
+        """Start to work on a prompt."""
+        run = Run(secrets.token_urlsafe(16), asks)
+        for name in [name for name, old in self._runs.items() if old.task and old.task.done()][: -_RUNS or None]:
+            del self._runs[name]
+        self._runs[run.name] = run
+        run.task = asyncio.create_task(self._work(run, wanted, prompt))
+        run.task.add_done_callback(run.on_end)
+        return run
+
+    def find(self, name: str | None) -> Run | None:
+        return self._runs.get(name or "")
+
+    def status(self, session: str | None) -> list[dict[str, object]]:
+        """What each run does, or came to, the latest last."""
+        return [
+            {"session_id": run.session, "state": run.state, "doing": run.doing, "cost_usd": run.usd,
+             "seconds": round(time.monotonic() - run.began, 1)}
+            for run in self._runs.values() if session in (None, run.session)
+        ]  # fmt: skip
+
+    async def aclose(self) -> None:
+        """Interrupt what still runs, and wait until its sessions are closed."""
+        running = [run.task for run in self._runs.values() if run.task is not None and not run.task.done()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _work(self, run: Run, wanted: Wanted, prompt: str) -> Result:
+        async with self._open(wanted, run.on_event, run.ask if run.asks else None) as agent:
+
+            def count(_: Event) -> None:
+                run.usd = float(agent.ledger.cost().total)
+
+            agent.listen(count)
+            try:
+                result = await agent.run(prompt)
+            except SagentError:
+                result = await agent.wait()
+            run.usd = float(result.cost.total)
+            return result
+
+
+def make_server(sessions: Sessions, instructions: str = "") -> "MCPServer":
+    """The server with its three tools."""
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver import Context
+    from mcp.types import CallToolResult, InputRequiredResult
+
+    server = MCPServer("sagent", instructions=instructions or None, version=__version__, log_level="ERROR")
+
+    async def sagent(
+        prompt: str,
+        context: Context,
+        cwd: str | None = None,
+        model: str | None = None,
+        max_budget_usd: float | None = None,
+    ) -> CallToolResult | InputRequiredResult:
+        return await _answer(sessions, Wanted(None, cwd, model, max_budget_usd), prompt, context)
+
+    async def sagent_reply(
+        session_id: str, prompt: str, context: Context, max_budget_usd: float | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        return await _answer(sessions, Wanted(session_id, max_budget_usd=max_budget_usd), prompt, context)
+
+    async def sagent_status(session_id: str | None = None) -> CallToolResult:
+        found = sessions.status(session_id)
+        return _result(json_dump(found), {"runs": found})
+
+    server.add_tool(
+        sagent,
+        description="Have the coding agent sagent do a task in a directory: it reads, edits and runs code there. "
+        "Returns its answer, its cost in USD and a session_id. max_budget_usd bounds what the session may cost.",
+    )
+    server.add_tool(sagent_reply, description="Go on with a session of sagent: it remembers what was said and done.")
+    server.add_tool(
+        sagent_status, description="What the sessions of this server are doing: state, last tool call, cost in USD."
+    )
+    return server
+
+
+async def _answer(
+    sessions: Sessions, wanted: Wanted, prompt: str, context: "Context"
+) -> "CallToolResult | InputRequiredResult":
+    """Begin a run, or go on with the one that had asked something, up to its result or its next question."""
+    run = sessions.find(context.request_state)
+    if context.request_state is not None and run is None:
+        return _result("The server has been restarted since it asked; what the session did is in its log.", None)
+    if run is None:
+        run = sessions.begin(wanted, prompt, asks=_can_ask(context))
+    elif run.question is not None:
+        _take(run.question, (context.input_responses or {}).get(_APPROVAL))
+        run.question = None
+    assert run.task is not None
+    try:
+        while (news := await run.news.get()) is not None:
+            match news:
+                case str():
+                    await context.report_progress(round(time.monotonic() - run.began, 3), None, news)
+                case Question():
+                    if (context.protocol_version or "") >= _INPUT_REQUIRED:
+                        run.question = news
+                        return _input_required(news.text, run.name)
+                    _take(news, await _elicit(context, news.text))
+                case _:
+                    assert_never(news)
+        return _finished(run.task.result())
+    except SagentError as error:
+        return _result(str(error), {"is_error": True, "error": {"kind": error.kind, "message": str(error)}})
+    except asyncio.CancelledError:
+        run.task.cancel()
+        await asyncio.wait([run.task])
+        raise
+
+
+def _can_ask(context: "Context") -> bool:
+    """Whether the client can put a form to its person. (Before there were modes, `elicitation` had no members.)"""
+    capabilities = context.client_capabilities
+    can = capabilities.elicitation if capabilities is not None else None
+    return can is not None and (can.form is not None or can.url is None)
+
+
+async def _elicit(context: "Context", text: str) -> object:
+    """Ask while the call waits, as clients before 2026-07-28 are asked. A failure allows nothing."""
+    from mcp import MCPError
+
+    try:
+        return await context.session.elicit_form(text, ANSWER, context.request_id)
+    except MCPError:
+        return None
+
+
+def _take(question: Question, answer: object) -> None:
+    """Pass a person's answer on. Only a form that says allow allows."""
+    from mcp.types import ElicitResult
+
+    if question.answer.done():
+        return
+    if not isinstance(answer, ElicitResult) or answer.action != "accept":
+        question.answer.set_result("the person declined")
+        return
+    content = answer.content or {}
+    if content.get("decision") == "allow":
+        question.answer.set_result(None)
+    else:
+        question.answer.set_result(str(content.get("reason") or "") or "the person said no")
+
+
+def _input_required(text: str, state: str) -> "InputRequiredResult":
+    from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+
+    request = ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=ANSWER))
+    return InputRequiredResult(input_requests={_APPROVAL: request}, request_state=state)
+
+
+def _finished(result: Result) -> "CallToolResult":
+    shown = encode_result(result)
+    said = [result.content] if result.content else []
+    if result.error is not None:
+        said.append(f"Error ({result.error.kind}): {result.error.message}")
+    said.append(f"(session_id {result.session_id}, ${result.cost.total:.4f})")
+    return _result("\n\n".join(said), shown)
+
+
+def _result(text: str, structured: dict[str, object] | None) -> "CallToolResult":
+    from mcp.types import CallToolResult, TextContent
+
+    failed = structured is None or bool(structured.get("is_error"))
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured, is_error=failed)
+
+
+def _words(call: ToolCall) -> str:
+    command = call.arguments.get("command")
+    return command if isinstance(command, str) else json_dump(call.arguments)
+
+
+class Guarded:
+    """An ASGI application for those who send a bearer token."""
+
+    def __init__(self, app: "ASGIApp", token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] == "http" and not self._admits(dict(scope["headers"]).get(b"authorization", b"")):
+            headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b"Send the server's token: Authorization: Bearer ..."})
+            return
+        await self._app(scope, receive, send)
+
+    def _admits(self, given: bytes) -> bool:
+        return secrets.compare_digest(given, f"Bearer {self._token}".encode())

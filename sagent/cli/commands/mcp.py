@@ -1,0 +1,272 @@
+"""`sagent mcp`: the MCP servers of the settings, and sagent as a server for others."""
+
+import argparse
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.render import binary_safe
+from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
+from sagent.errors import SagentError, UsageError
+from sagent.lib.text import Table
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent, Asker
+    from sagent.bridges.mcp_server import Open, Sessions, Wanted
+    from sagent.config import McpServer, Settings
+    from sagent.events import Event
+
+TOKEN = "SAGENT_MCP_TOKEN"  # noqa: S105 -- the name of a variable
+LOOPBACK = "127.0.0.1"
+
+
+def run_mcp(argv: Sequence[str]) -> int:
+    parser = Parser("mcp", "MCP servers whose tools sagent uses, and sagent as a server for other agents.")
+    operations = parser.add_subparsers(dest="operation", required=True, metavar="OPERATION")
+    listing = operations.add_parser("list", help="the servers of your settings and of this directory")
+    testing = operations.add_parser("test", help="start servers and list their tools")
+    testing.add_argument("name", nargs="?", metavar="NAME", help="only this one")
+    adding = operations.add_parser("add", help="add a server: sagent mcp add NAME URL, or NAME -- COMMAND ARG...")
+    adding.add_argument("name", metavar="NAME", help="letters, digits, _ and -")
+    adding.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="a variable of its command")
+    adding.add_argument("--header", metavar="NAME=VALUE", action="append", default=[], help="a header for its URL")
+    needs = "what its command may do beyond the sandbox, as in domain:api.example.com (repeatable)"
+    adding.add_argument("--needs", metavar="NEED", action="append", default=[], help=needs)
+    adding.add_argument("target", nargs="+", metavar="URL | -- COMMAND", help="its URL, or its command after --")
+    removing = operations.add_parser("remove", help="remove a server from your settings")
+    removing.add_argument("name", metavar="NAME")
+    for each in (listing, testing, adding, removing):
+        each.add_config()
+    serving = operations.add_parser(
+        "serve", help="be a server: tools sagent, sagent_reply, sagent_status", argument_default=argparse.SUPPRESS
+    )
+    http = f"over HTTP at [HOST:]PORT (HOST is {LOOPBACK}); the token is {TOKEN}, or a new one on stderr"
+    serving.add_argument("--http", metavar="[HOST:]PORT", help=http)
+    serving.add_argument("--cwd", metavar="DIR", help="where sessions work that name no directory")
+    serving.add_config()
+    add_agent_flags(serving)
+    given = vars(parser.parse_args(argv))
+    match given.pop("operation"):
+        case "list":
+            return _list(load_settings({"config": given["config"]}))
+        case "test":
+            return _test(load_settings({"config": given["config"]}), given["name"])
+        case "add":
+            return _add(given)
+        case "remove":
+            from sagent.repl.settings_file import remove_server
+
+            path = _own_file(given)
+            remove_server(path, given["name"])
+            write(sys.stdout, [f"Removed {given['name']} from {path}."])
+            return 0
+        case _:
+            return _serve(given)
+
+
+def _list(settings: "Settings") -> int:
+    if not settings.mcp:
+        write(sys.stdout, ["No MCP server is configured. To add one: sagent mcp add NAME URL"])
+        return 0
+    rows = tuple((name, _place(server)) for name, server in settings.mcp.items())
+    write(binary_safe(sys.stdout), [Table(rows, ("name", "command or URL"))])
+    return 0
+
+
+def _place(server: "McpServer") -> str:
+    from shlex import join
+
+    return server.url or join([server.command, *server.args])
+
+
+def _test(settings: "Settings", name: str | None) -> int:
+    """Start the servers and show what they offer; 1 where one cannot be used."""
+    if name is not None and name not in settings.mcp:
+        raise UsageError(f"There is no MCP server {name!r}. There are: {', '.join(settings.mcp) or 'none'}.")
+    servers = {each: server for each, server in settings.mcp.items() if name in (None, each)}
+    notices: list[str] = []
+    rows = asyncio.run(_offered(settings, servers, notices))
+    if not servers:
+        return _list(settings)
+    if rows:
+        write(binary_safe(sys.stdout), [Table(tuple(rows), ("tool", "description"))])
+    write(binary_safe(sys.stderr), (f"sagent: {text}" for text in notices))
+    return 1 if notices else 0
+
+
+async def _offered(
+    settings: "Settings", servers: "Mapping[str, McpServer]", notices: list[str]
+) -> list[tuple[str, str]]:
+    from sagent.app import policy_of
+    from sagent.bridges.mcp import confining, open_servers
+    from sagent.lib.text import one_line
+    from sagent.sandbox import Sandbox
+    from sagent.tool import Workspace
+
+    policy, workspace = policy_of(settings), Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
+    sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
+    confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
+    try:
+        async with open_servers(servers, notices, confine) as tools:
+            return [(tool.name, one_line(tool.description, 100)) for tool in tools]
+    finally:
+        await sandbox.aclose()
+
+
+def _add(given: Mapping[str, object]) -> int:
+    from sagent.repl.settings_file import add_server
+
+    name, target = str(given["name"]), _texts(given["target"])
+    is_url = len(target) == 1 and target[0].startswith(("http://", "https://"))
+    env, headers = _pairs("--env", given["env"]), _pairs("--header", given["header"])
+    needs = _texts(given["needs"])
+    if is_url and (env or needs):
+        raise UsageError("--env and --needs are for servers that are commands; a URL takes --header.")
+    if headers and not is_url:
+        raise UsageError("--header is for servers with a URL; a command takes --env.")
+    table: dict[str, object] = {"url": target[0]} if is_url else {"command": target[0], "args": target[1:]}
+    table |= {key: value for key, value in {"env": env, "headers": headers, "needs": needs}.items() if value}
+    path = _own_file(given)
+    before = path.read_bytes() if path.exists() else None
+    add_server(path, name, table)
+    try:
+        load_settings({"config": str(path)})
+    except SagentError:
+        path.write_bytes(before) if before is not None else path.unlink()
+        raise
+    write(sys.stdout, [f"Added {name} to {path}. To try it: sagent mcp test {name}"])
+    return 0
+
+
+def _own_file(given: Mapping[str, object]) -> Path:
+    """The person's settings file, where it can be changed. Raises UsageError."""
+    if (named := given["config"]) is not None:
+        path = Path(str(named)).expanduser()
+    else:
+        folder = load_settings({}).config_dir
+        found = (folder / name for name in ("config.toml", "config.yaml", "config.yml"))
+        path = next((each for each in found if each.exists()), folder / "config.toml")
+    if path.suffix != ".toml":
+        raise UsageError(f"{path} is YAML, which is not changed automatically: edit `mcp` there yourself.")
+    return path
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] -- argparse's
+
+
+def _pairs(flag: str, value: object) -> dict[str, str]:
+    pairs = [text.partition("=") for text in _texts(value)]
+    if wrong := [name for name, sign, _ in pairs if not sign or not name]:
+        raise UsageError(f"{flag} {wrong[0]}: write NAME=VALUE.")
+    return {name: text for name, _, text in pairs}
+
+
+def _serve(flags: dict[str, object]) -> int:
+    where = flags.pop("http", None)
+    address = _address(str(where)) if where is not None else None
+    load_settings(flags)  # what is wrong with them is said at once, and not to the first client
+    if find_spec("mcp") is None:
+        from sagent.lib.installed import install_command
+
+        raise UsageError(f"sagent mcp serve needs a package that is not installed: {install_command('mcp')}")
+    from sagent.bridges.mcp_server import Sessions
+
+    async def serve() -> None:
+        sessions = Sessions(opener(flags))
+        try:
+            await (_over_stdio(sessions) if address is None else _over_http(sessions, *address))
+        finally:
+            await sessions.aclose()
+
+    asyncio.run(serve())
+    return 0
+
+
+def _address(where: str) -> tuple[str, int]:
+    host, _, port = where.rpartition(":")
+    if not port.isdigit() or not 0 <= int(port) < 65536:
+        raise UsageError(f"--http {where}: give [HOST:]PORT, as in --http 8900.")
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
+def opener(flags: Mapping[str, object]) -> "Open":
+    """What opens agents as the flags say, within what a client may choose: never above the cap of the flags."""
+
+    @asynccontextmanager
+    async def opened(
+        wanted: "Wanted", listener: "Callable[[Event], None]", ask: "Asker | None"
+    ) -> "AsyncGenerator[Agent]":
+        from sagent.app import open_agent
+
+        async with open_agent(_settings_of(flags, wanted), listener, ask) as agent:
+            yield agent
+
+    return opened
+
+
+def _settings_of(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
+    """The settings of a session that a client wants. Raises UsageError."""
+    given = dict(flags)
+    if wanted.session is not None:
+        given |= {"resume": wanted.session}
+        given["cwd"] = _directory_of(load_settings(flags), wanted.session)
+    if wanted.cwd is not None:
+        given["cwd"] = wanted.cwd
+    if wanted.model is not None:
+        given["model"] = wanted.model
+    settings = load_settings(given)
+    if wanted.max_budget_usd is not None:
+        cap = Decimal(str(wanted.max_budget_usd))
+        if not cap > 0:
+            raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give USD above 0.")
+        own = settings.max_budget_usd
+        settings = replace(settings, max_budget_usd=cap if own is None else min(cap, own))
+    return settings
+
+
+def _directory_of(settings: "Settings", session: str) -> str:
+    """Where a session works. Raises SessionNotFound."""
+    from sagent.session.folds import origin
+    from sagent.session.log import read_log
+    from sagent.session.store import find
+
+    return origin(read_log(find(settings.state_dir, session, settings.cwd) / "root.jsonl")).cwd
+
+
+async def _over_stdio(sessions: "Sessions") -> None:
+    from sagent.bridges.mcp_server import make_server
+
+    await make_server(sessions).run_stdio_async()
+
+
+async def _over_http(sessions: "Sessions", host: str, port: int) -> None:
+    """Serve at an address until SIGINT or SIGTERM. Where it listens, and a token that was made, is said on stderr."""
+    import socket
+
+    import uvicorn
+
+    from sagent.bridges.mcp_server import Guarded, make_server
+
+    token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+    app = Guarded(make_server(sessions).streamable_http_app(host=host), token)
+    try:
+        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise UsageError(f"--http {host}:{port}: {error.strerror or error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    sys.stderr.write(f"sagent: MCP at http://{shown}:{bound.getsockname()[1]}/mcp\n")
+    if TOKEN not in os.environ:
+        sys.stderr.write(f"sagent: clients send the header Authorization: Bearer {token}\n")
+    sys.stderr.flush()
+    await uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on")).serve([bound])

@@ -1,0 +1,256 @@
+"""sagent as an MCP server, driven by the SDK's client over stdio and HTTP, with a provider on loopback."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
+
+from sagent.bridges.mcp_server import Sessions, make_server
+from sagent.cli.commands.mcp import opener
+from sagent.lib.json import as_array, as_object
+from sagent.testing.script import Call
+from sagent.testing.server import FakeProviderServer, Script, Turn
+
+CHECKOUT = Path(__file__).parents[2]
+MODEL = "anthropic/claude-sonnet-4-6"
+SERVE = [sys.executable, "-m", "sagent.bin.cli", "mcp", "serve", "--model", MODEL]
+MODES = ("legacy", "auto")  # the era of `initialize`, and the stateless one
+
+
+@dataclass
+class Person:
+    """Answers what is asked, and remembers it."""
+
+    answers: list[ElicitResult] = field(default_factory=list[ElicitResult])
+    asked: list[str] = field(default_factory=list[str])
+
+    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        self.asked.append(params.message)
+        return self.answers.pop(0)
+
+
+@dataclass
+class Place:
+    """Where the server runs: in this process, but where a test needs a real one."""
+
+    work: Path
+    monkeypatch: pytest.MonkeyPatch
+
+    @property
+    def environment(self) -> dict[str, str]:
+        names = ("PATH", "HOME", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+        return {"PYTHONPATH": str(CHECKOUT)} | {name: os.environ[name] for name in names if name in os.environ}
+
+    @asynccontextmanager
+    async def serve(self, mode: str = "auto", person: Person | None = None, **flags: object) -> AsyncGenerator[Client]:
+        sessions = Sessions(opener({"model": MODEL, **flags}))
+        try:
+            async with Client(make_server(sessions), mode=mode, elicitation_callback=person) as client:
+                yield client
+        finally:
+            await sessions.aclose()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return Place(work, monkeypatch)
+
+
+@asynccontextmanager
+async def provider(place: Place, script: Script) -> AsyncGenerator[FakeProviderServer]:
+    async with FakeProviderServer(script) as server:
+        place.monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        place.monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        yield server
+
+
+def wants_to_write(path: Path) -> Turn:
+    return Turn("", calls=(Call("Write", {"file_path": str(path), "content": "x"}),))
+
+
+def text_of(result: CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+def structured(result: CallToolResult) -> dict[str, object]:
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_prompt_is_answered_with_progress_cost_and_a_session_to_go_on_with(place: Place, mode: str) -> None:
+    said: list[str] = []
+
+    async def on_progress(at: float, total: float | None, message: str | None) -> None:
+        said.append(message or "")
+
+    call = Call("List", {})
+    script = [Turn("", calls=(call,)), Turn("There is nothing."), Turn("You asked what is there.")]
+    async with provider(place, script) as server, place.serve(mode=mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["sagent", "sagent_reply", "sagent_status"]
+        first = await client.call_tool("sagent", {"prompt": "What is here?"}, progress_callback=on_progress)
+        assert not first.is_error
+        assert text_of(first).startswith("There is nothing.")
+        found = structured(first)
+        assert found["result"] == "There is nothing."
+        cost = as_object(found["cost_usd"])["total"]
+        assert isinstance(cost, float) and cost > 0
+        assert any("List" in each for each in said)
+        again = await client.call_tool("sagent_reply", {"session_id": found["session_id"], "prompt": "What did I ask?"})
+        assert structured(again)["session_id"] == found["session_id"]
+        assert len(as_array(server.requests[-1].json["messages"])) > len(as_array(server.requests[0].json["messages"]))
+        runs = as_array(structured(await client.call_tool("sagent_status", {}))["runs"])
+        assert [as_object(run)["state"] for run in runs] == ["done", "done"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("answer", ["allow", "deny", "decline"])
+async def test_questions_of_the_policy_are_put_to_the_clients_person(place: Place, mode: str, answer: str) -> None:
+    target = place.work.parent / "beyond.txt"
+    given = {
+        "allow": ElicitResult(action="accept", content={"decision": "allow"}),
+        "deny": ElicitResult(action="accept", content={"decision": "deny", "reason": "not there"}),
+        "decline": ElicitResult(action="decline"),
+    }[answer]
+    person = Person([given])
+    async with (
+        provider(place, [wants_to_write(target), Turn("done")]) as server,
+        place.serve(mode=mode, person=person) as client,
+    ):
+        result = await client.call_tool("sagent", {"prompt": "Write it."})
+    assert not result.is_error
+    assert len(person.asked) == 1
+    assert "Write" in person.asked[0] and str(target) in person.asked[0]
+    assert target.exists() == (answer == "allow")
+    read = str(server.requests[-1].json["messages"])
+    assert ("not there" in read) == (answer == "deny")
+    assert len(as_array(structured(result)["permission_denials"])) == (answer != "allow")
+
+
+async def test_without_elicitation_the_policy_denies(place: Place) -> None:
+    target = place.work.parent / "beyond.txt"
+    async with provider(place, [wants_to_write(target), Turn("done")]), place.serve() as client:
+        result = await client.call_tool("sagent", {"prompt": "Write it."})
+    assert not target.exists()
+    assert len(as_array(structured(result)["permission_denials"])) == 1
+
+
+async def test_a_client_cannot_raise_the_cap_and_a_refusal_is_an_error(place: Place) -> None:
+    async with provider(place, [Turn("done")]) as server, place.serve(max_budget_usd="0.000001") as client:
+        result = await client.call_tool("sagent", {"prompt": "Go.", "max_budget_usd": 5})
+    assert result.is_error
+    assert "budget" in text_of(result)
+    assert as_object(structured(result)["error"])["kind"] == "budget"
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("sagent", {"prompt": "x", "cwd": "/no/such/directory"}, "/no/such/directory"),
+        ("sagent", {"prompt": "x", "model": "nobody/knows"}, "nobody"),
+        ("sagent", {"prompt": "x", "max_budget_usd": -1}, "above 0"),
+        ("sagent_reply", {"session_id": "none-such", "prompt": "x"}, "none-such"),
+    ],
+)
+async def test_what_cannot_be_done_is_an_error_that_says_why(
+    place: Place, tool: str, arguments: dict[str, object], said: str
+) -> None:
+    async with provider(place, [Turn("done")]), place.serve() as client:
+        result = await client.call_tool(tool, arguments)
+        assert result.is_error
+        assert said in text_of(result)
+        assert "Traceback" not in text_of(result)
+        assert not (await client.call_tool("sagent", {"prompt": "x"})).is_error  # it goes on
+
+
+async def test_a_cancelled_call_ends_its_run_and_leaves_the_session_free(place: Place, tmp_path: Path) -> None:
+    began = tmp_path / "work" / "began"
+    call = Call("Bash", {"command": "touch began; sleep 60"})
+    async with provider(place, [Turn("", calls=(call,)), Turn("done"), Turn("and again")]), place.serve() as client:
+        task = asyncio.create_task(client.call_tool("sagent", {"prompt": "Sleep."}))
+        while not began.exists():
+            await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.wait([task])
+        while True:
+            [run] = as_array(structured(await client.call_tool("sagent_status", {}))["runs"])
+            if as_object(run)["state"] != "working":
+                break
+            await asyncio.sleep(0.02)
+        again = await client.call_tool("sagent_reply", {"session_id": as_object(run)["session_id"], "prompt": "Go on."})
+        assert not again.is_error
+
+
+async def test_over_stdio_only_messages_are_on_stdout_and_the_end_of_input_ends_it(place: Place) -> None:
+    async with provider(place, [Turn("over stdio")]):
+        given = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=place.environment, cwd=place.work)
+        async with Client(given) as client:
+            result = await client.call_tool("sagent", {"prompt": "hello"})
+            assert structured(result)["result"] == "over stdio"
+        server = await asyncio.create_subprocess_exec(
+            *SERVE, cwd=place.work, env=place.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asyncio.wait_for(server.communicate(b"no JSON\n"), 20)
+        assert server.returncode == 0
+        assert all(line.startswith(b"{") for line in out.splitlines())
+
+
+async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: Place) -> None:
+    async with provider(place, [Turn("over HTTP")]):
+        server = await asyncio.create_subprocess_exec(
+            *SERVE, "--http", "0", cwd=place.work,
+            env=place.environment | {"SAGENT_MCP_TOKEN": "secret"}, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert server.stderr is not None
+            url = (await server.stderr.readline()).decode().split()[-1]
+            login = {"Authorization": "Bearer secret"}
+            async with httpx2.AsyncClient() as http:
+                assert (await http.post(url, json={})).status_code == 401
+                assert (await http.post(url, json={}, headers={"Authorization": "Bearer guess"})).status_code == 401
+                foreign = await http.post(url, json={}, headers={**login, "Host": "evil.example"})
+                assert foreign.status_code in (403, 421)
+            async with (
+                httpx2.AsyncClient(headers=login) as http,
+                Client(streamable_http_client(url, http_client=http)) as client,
+            ):
+                result = await client.call_tool("sagent", {"prompt": "hello"})
+                assert structured(result)["result"] == "over HTTP"
+        finally:
+            server.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(server.wait(), 20) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["mcp", "serve", "--http", "x"], "--http x"),
+        (["mcp", "serve", "--permission-mode", "whatever"], "permission"),
+        (["mcp", "add", "a", "https://example.org", "--env", "A=B"], "--env"),
+        (["mcp", "remove", "nobody"], "nobody"),
+        (["mcp", "test", "nobody"], "nobody"),
+    ],
+)
+async def test_a_wrong_command_line_exits_with_2(place: Place, argv: Sequence[str], said: str) -> None:
+    done = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "sagent.bin.cli", *argv, cwd=place.work, env=place.environment,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert said in (await done.communicate())[1].decode()
+    assert done.returncode == 2
