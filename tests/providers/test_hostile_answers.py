@@ -10,7 +10,7 @@ import pytest
 from sagent.errors import ModelError
 from sagent.lib.json import as_array, as_object
 from sagent.messages import Text, user
-from sagent.model import Request
+from sagent.model import Reply, Request
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
@@ -19,7 +19,8 @@ from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire import exchange, reply
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader
-from sagent.providers.wire.transport import inflated
+from sagent.providers.wire.transport import Answer, inflated
+from sagent.testing.server import FakeProviderServer, Turn, Wire
 from sagent.usage import Usage
 
 ORIGIN = Origin("p", "m", "", "")
@@ -116,6 +117,53 @@ async def test_an_event_without_end_is_left_at_its_bound(raw_server, monkeypatch
         assert (error.kind, error.retryable) == ("protocol", False)
         assert "3,000 bytes" in str(error)
         await provider.aclose()
+
+
+PINGS = (
+    b'event: ping\ndata: {"type": "ping"}\n\n' * 3,
+    b": still here\n\n" * 7,
+    b'data: {"type": "ping"}\n\n: un',
+)
+
+
+@pytest.mark.parametrize("way", ["direct", "sdk"])
+@pytest.mark.parametrize("piece", PINGS, ids=["pings", "comments", "halves"])
+async def test_signs_of_life_without_end_are_left_at_their_bound(raw_server, monkeypatch, piece: bytes, way) -> None:
+    if way == "sdk":
+        pytest.importorskip("httpx2")
+    monkeypatch.setattr(exchange, "_QUIET", 3_000)
+    async with raw_server([HEAD % b"", *[b"%x\r\n%s\r\n" % (len(piece), piece)] * 300]) as server:
+        provider = Anthropic.from_key("k", base_url=server.url, transport=way, timeouts=Timeouts(20, 20))
+        error = await asked(provider.model("m"))
+        assert (error.kind, error.retryable) == ("protocol", False)
+        await provider.aclose()
+
+
+async def test_signs_of_life_between_what_is_said_have_no_bound(monkeypatch) -> None:
+    """Nor has an event of many pieces, such as a picture."""
+    monkeypatch.setattr(exchange, "_QUIET", 3_000)
+    turn = Turn(text="word " * 400, pieces=5)
+    async with FakeProviderServer([turn], wire=Wire(chunks=100, comment="c" * 150)) as server:
+        provider = Anthropic.from_key("k", base_url=server.url)
+        *_, reply = [item async for item in provider.model("m").stream(Request("c", [user("hi")]))]
+        assert isinstance(reply, Reply)
+        assert reply.message.content == turn.text
+        await provider.aclose()
+
+
+async def test_little_is_read_after_an_error_and_after_a_reply() -> None:
+    """However many bytes the next ones stand for."""
+    read = 0
+
+    async def bomb() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(50):
+            read += 1_000_000
+            yield bytes(1_000_000)
+
+    async def nothing() -> None: ...
+
+    assert len(await exchange._rest(Answer(200, {}, bomb(), nothing))) == read == 1_000_000
 
 
 EMPTY_PARTS = (

@@ -21,12 +21,12 @@ from sagent.providers.access import Access
 from sagent.providers.clouds.sdk import SdkTransport
 from sagent.providers.families.endpoint import Way
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.transport import DirectTransport, proxy_for
+from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
-async def fetch(transport: DirectTransport, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
+async def fetch(transport: Transport, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
     answer = await transport.post(f"{url}/v1/x?a=b", {"x-test": "1"}, [body[:3], body[3:]])
     try:
         return answer.status, b"".join([chunk async for chunk in answer.chunks])
@@ -124,6 +124,20 @@ async def test_a_connection_is_used_again_and_a_broken_one_is_not(raw_server, tr
         for expected in (2, 2, 3):
             assert await fetch(transport, server.url) == (200, b"ok")
             assert server.connections == expected
+
+
+@pytest.mark.parametrize("way", ["direct", "sdk"])
+async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_server, way) -> None:
+    """Two answers at once: the second would be read, and billed, as that of another request."""
+    if way == "sdk":
+        pytest.importorskip("openai")
+    stale = OK.replace(b"ok", b"no")
+    async with raw_server([OK], [OK + stale], [OK], [OK + b"junk"], [OK]) as server:
+        transport = DirectTransport() if way == "direct" else SdkTransport("openai", "", Access("k", server.url))
+        for expected in (1, 1, 2, 2, 3):
+            assert await fetch(transport, server.url) == (200, b"ok")
+            assert server.connections == expected
+        await transport.aclose()
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from typing import Protocol, cast
 
 import httpx2
 
@@ -9,6 +10,10 @@ from sagent.providers.wire.exchange import ERROR_BODY, read_body
 from sagent.providers.wire.transport import Answer, inflated
 
 _PATIENCE = 10.0  # seconds given to the body of an error
+
+
+class _Closable(Protocol):
+    async def aclose(self) -> None: ...
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -19,6 +24,7 @@ class _Body(httpx2.AsyncByteStream):
         self._stream = response.stream
         self._status = response.status_code
         self._encoding: str = response.headers.pop("content-encoding", "")
+        self._network: _Closable | None = response.extensions.get("network_stream")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async with aclosing(inflated(self._stream, self._encoding)) as chunks:
@@ -30,7 +36,17 @@ class _Body(httpx2.AsyncByteStream):
                 yield chunk
 
     async def aclose(self) -> None:
+        if self._network is not None and _left_over(self._stream):
+            await self._network.aclose()  # or the next request would be answered by it
         await self._stream.aclose()
+
+
+def _left_over(stream: object) -> bool:
+    """Whether bytes came after an answer's end. The SDKs' HTTP client keeps them for the next answer, and only its own
+    parts have them; where they cannot be found, the connection is not used again."""
+    for name in ("_stream", "_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
+        stream = getattr(stream, name, None)
+    return not isinstance(stream, tuple) or bool(cast("tuple[bytes, bool]", stream)[0])
 
 
 async def _guard(response: httpx2.Response) -> None:

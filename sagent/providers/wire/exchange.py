@@ -24,6 +24,7 @@ from sagent.providers.wire.transport import Answer, Transport
 ERROR_BODY = 65_536  # bytes read of an error's body
 _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed, and of one event
 _STREAM = 256 * 1024 * 1024  # bytes read of one that is streamed, whatever is in them
+_QUIET = 4 * 1024 * 1024  # bytes read in a row of which nothing is the reply's: pings, comments, events without content
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
@@ -132,14 +133,12 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
         for deltas in _whole(call, answer, chunk + await read_body(answer, _WHOLE_BODY, watch)):
             yield deltas
         return
-    left = _STREAM
+    bounds = _Bounds(call, reader)
     while chunk:
         await give_way()
-        if (left := left - len(chunk)) < 0 or reader.held > _WHOLE_BODY:
-            raise _too_long(call, _STREAM if left < 0 else _WHOLE_BODY)
         reader.alive = False
         out: list[Delta] = []
-        error = _take_events(call, reader.feed(chunk), out)
+        error = _take_events(call, bounds.feed(chunk), out)
         if reader.alive:
             watch.touch()
         if out:
@@ -147,8 +146,9 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
         if error is not None:
             raise error
         if call.reader.closed:
-            await _drain(answer)
+            await _rest(answer)
             return
+        bounds.check()
         chunk = await _next(call, answer, watch)
     out = []
     error = _take_events(call, reader.end(), out)
@@ -158,6 +158,36 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
         raise error
     if not call.reader.complete:
         raise call.origin.error("cut", "the stream ended before the reply did")
+
+
+class _Bounds:
+    """What may be read of a stream: so much of all, of one event, and in a row of what brings nothing of the reply."""
+
+    __slots__ = ("_call", "_left", "_quiet", "_reader", "_received")
+
+    def __init__(self, call: Call, reader: EventReader) -> None:
+        self._call = call
+        self._reader = reader
+        self._left, self._quiet, self._received = _STREAM, 0, 0
+
+    def feed(self, chunk: bytes) -> list[tuple[str, str]]:
+        """The events that these bytes complete. Raises ModelError."""
+        if (left := self._left - len(chunk)) < 0:
+            raise _too_long(self._call, _STREAM)
+        held = self._reader.held
+        events = self._reader.feed(chunk)
+        if self._reader.held > _WHOLE_BODY:
+            raise _too_long(self._call, _WHOLE_BODY)
+        grown = max(0, self._reader.held - held)  # bytes of an event of which nobody knows yet what it brings
+        self._left, self._quiet = left, self._quiet + len(chunk) - grown
+        return events
+
+    def check(self) -> None:
+        """Raise ModelError where too much has come in a row that brought nothing."""
+        if (received := self._call.reader.received) != self._received:
+            self._quiet, self._received = 0, received
+        if self._quiet > _QUIET:
+            raise _too_long(self._call, _QUIET, " in which nothing is said")
 
 
 async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
@@ -172,8 +202,8 @@ async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
     return b""
 
 
-def _too_long(call: Call, most: int) -> ModelError:
-    error = call.origin.error("protocol", f"its answer is longer than {most:,} bytes")
+def _too_long(call: Call, most: int, of: str = "") -> ModelError:
+    error = call.origin.error("protocol", f"its answer is longer than {most:,} bytes{of}")
     error.final = True  # it would be so again
     return error
 
@@ -211,11 +241,8 @@ def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]
 
 async def _billed_after(call: Call, answer: Answer) -> list[Delta]:
     """The bill, where it comes after the error that ended the reply, and soon."""
-    reader, out = EventReader(), list[Delta]()
-    with suppress(TimeoutError, Disrupted):
-        async with asyncio.timeout(_LINGER):
-            async for chunk in answer.chunks:
-                _take_bills(call, reader.feed(chunk), out)
+    out: list[Delta] = []
+    _take_bills(call, EventReader().feed(await _rest(answer)), out)
     return out
 
 
@@ -330,12 +357,17 @@ async def read_body(
     return b"".join(parts)[:most]
 
 
-async def _drain(answer: Answer) -> None:
-    """Read to the end of a finished stream, so that its connection can be used again; not for long."""
+async def _rest(answer: Answer) -> bytes:
+    """What still comes of an answer that has ended, so that its connection can be used again; for a while, and up to a
+    bound."""
+    parts, left = list[bytes](), ERROR_BODY
     with suppress(TimeoutError, Disrupted):
         async with asyncio.timeout(_LINGER):
-            async for _ in answer.chunks:
-                pass
+            async for chunk in answer.chunks:
+                parts.append(chunk)
+                if (left := left - len(chunk)) < 0:
+                    break
+    return b"".join(parts)
 
 
 def _shown(said: str | bytes) -> str:
