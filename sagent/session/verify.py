@@ -302,7 +302,11 @@ class _Record:
             if agent == "root":
                 continue
             if agent not in self.reached and not log.is_opening:  # which is written before the entry that names it
-                problems.append(f"{self.path(agent)}.jsonl: no other log names this one; nothing of it is shown")
+                problems.append(
+                    f"{self.path(agent)}.jsonl: no other log names this one, so nothing of it is shown: somebody put "
+                    "it there, or the end of the log that named it is lost. "
+                    "Move it out of the session once you know which"
+                )
             elif vouched.get(agent) != log.last:
                 self.notes.append(f"The end of the log of {agent} is not vouched for by its parent's.")
         if named or len(self.logs) > 1:

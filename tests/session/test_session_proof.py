@@ -230,6 +230,7 @@ def test_a_log_that_nobody_has_spawned_shows(session: Path):
         log.append(Unknown("notice", {}))
     (problem,) = verify(session).problems
     assert "root/stranger.jsonl: no other log names this one" in problem
+    assert "Move it out of the session" in problem
 
 
 def test_the_end_of_a_child_that_its_parent_does_not_vouch_for_is_told(session: Path):
