@@ -18,7 +18,7 @@ from sagent.agent.tree import Node
 from sagent.engine.extension import Extension, ExtraCost, Report
 from sagent.errors import ModelError, UsageError
 from sagent.events import Switched
-from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.lib.json import as_array, as_object, as_str, json_freeze_object
 from sagent.model import Reply, Request, ToolSpec
 from sagent.peer import Action, Cancel, Compact, Consult, Stop, Switch
 from sagent.session.contents import AdviceContent, SwitchedEntry
@@ -74,7 +74,9 @@ class AdvisorExtension(Advisors):
             options = self._native.options(model, advisor, self._uses) if self._uses else self._native.after(model)
         if options is None:
             return request
-        options = JsonObject({**request.options, **options})
+        own, more = request.options, options
+        joined = {name: (*as_array(own[name]), *as_array(more[name])) for name in more if name in own}
+        options = json_freeze_object({**own, **more, **joined})
         if "tools" not in options:
             return replace(request, options=options)
         if self._specs[0] is not request.tools:

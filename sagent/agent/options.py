@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 
 from sagent.cost.prices import CACHES
+from sagent.cost.server_tools import MAX_CALLS, most_uses
 from sagent.errors import UsageError
-from sagent.lib.json import JsonObject, as_int, as_object, json_freeze_object, wire_bytes
+from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _OURS = {
     **dict.fromkeys(("model", "fallbacks", "models"), "set by model"),
     **dict.fromkeys(("messages", "input", "contents", "prompt"), "the conversation"),
     **dict.fromkeys(("system", "instructions", "systemInstruction"), "set by system"),
-    **dict.fromkeys(("tools", "betas"), "set by tools; a provider's own tools cannot be asked for yet"),
     **dict.fromkeys(("stream", "stream_options", "background"), "always a stream"),
     **dict.fromkeys(_LIMITS, "set by max_response_tokens"),
     **dict.fromkeys(("n", "best_of", "candidateCount", "candidate_count"), "always one answer"),
@@ -24,6 +24,10 @@ SAMPLING = {
     *("generationConfig", "chat_template_kwargs"),
 }
 """Members that leave a token's price and the bound of an answer as they are."""
+_SERVER_TOOLS = ("tools", MAX_CALLS)  # whose cost is held, where their number is bounded
+_OURS_TO_RUN = ("function", "custom", "bash_", "text_editor_", "computer", "memory_", "local_shell", "apply_patch")
+"""What the types of tools begin with that a provider only calls: who runs them is the caller."""
+_DECLARES = {"functionDeclarations", "function_declarations", "input_schema"}  # members of such tools
 _LIVES = ({"type": "ephemeral"}, *({"type": "ephemeral", "ttl": ttl} for ttl in ("5m", "1h")))
 _DEARER = ("cache_control", "service_tier", "serviceTier", "speed", "plugins", "web_search_options", "server_tools")
 
@@ -34,11 +38,12 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
     for name in _names(given):
         if name in _OURS:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
-        if capped and name not in (*SAMPLING, CACHES):
+        if capped and name not in (*SAMPLING, *_SERVER_TOOLS, CACHES):
             raise UsageError(
                 f"option {name!r} might change what a call costs, so the cap on spending could not be kept: leave out "
                 "the option, or the cap"
             )
+    _check_tools(given, capped=capped)
     if CACHES in given and given[CACHES] not in _LIVES:
         raise UsageError(
             f"option {CACHES}={given[CACHES]!r}: caches are kept for five minutes, or for an hour: "
@@ -52,9 +57,32 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
     return frozen
 
 
+def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
+    """Raise UsageError for tools that the provider would not run itself, or, under a cap, may run without end."""
+    tools = given.get("tools", ())
+    for fields in map(as_object, as_array(tools) or ((None,) if tools else ())):
+        kind = as_str(fields.get("type"))
+        if not fields:
+            raise UsageError(
+                "option 'tools': a list of the provider's own tools is needed, each an object as in its documentation, "
+                'such as {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}'
+            )
+        if kind.startswith(_OURS_TO_RUN) or _DECLARES & {*fields}:
+            raise UsageError(
+                f"option 'tools': {kind or 'a function'} is not run by the provider, and would be answered by nobody; "
+                "only its own tools, such as a web search, are asked for so"
+            )
+    if capped:
+        try:
+            most_uses(given)
+        except ValueError as error:
+            raise UsageError(f"option 'tools': {error}, so the cap on spending could not be kept") from None
+
+
 def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> None:
     """Raise UsageError for a member of a person's own provider row that sagent sets itself, or that is known to cost
     more than list prices say and a cap holds. Of members that nobody knows the row's author knows what they cost."""
+    _check_tools(body, capped=capped)
     for name in _names(body):
         dearer = "a cap reckons with list prices; leave it out, or the cap" if capped and name in _DEARER else ""
         if why := _OURS.get(name, dearer):

@@ -26,7 +26,7 @@ from sagent.events import (
 from sagent.lib.json import json_dump
 from sagent.lib.text import escaped, one_line, printable
 from sagent.messages import ToolCall
-from sagent.transcript.event_json import encode_event, encode_result
+from sagent.transcript.event_json import encode_event, encode_result, ran_there
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -247,8 +247,8 @@ class Transcript:
                 self._line(f"→ {what}")
             case Advised(_, advice):
                 self._line(*advice_lines(advice))
-            case ReplyFinished():
-                self._line()
+            case ReplyFinished(_, message):
+                self._line(*ran_there(message))
             case ThinkingDelta(_, text) if self._thinking:
                 self._write(text)
             case TextDelta() | ThinkingDelta() | AdviceDelta() | ToolProgress():

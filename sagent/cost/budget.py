@@ -102,7 +102,7 @@ class Budget(Generic[T, R]):
 @dataclass(slots=True, eq=False)
 class Ask:
     """A call that wants money: with at most `input_bound` tokens of input, likely `likely`, and as much output as is
-    `wanted`, but no less than `least`. `extra_usd` is for models that the provider asks by itself."""
+    `wanted`, but no less than `least`. `extra_usd` is for models and tools that the provider runs by itself."""
 
     agent: str
     role: str
@@ -130,7 +130,8 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
         return None
     worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.extra_usd)
     left = max(EXACT.subtract(budget.free, budget.held), ZERO)
-    extra = f" ({show(ask.extra_usd)} of it for models that the provider asks by itself)" if ask.extra_usd else ""
+    whom = "for models and tools that the provider runs by itself"
+    extra = f" ({show(ask.extra_usd)} of it {whom})" if ask.extra_usd else ""
     parts = [f"{show(budget.counted)} counts as spent"]
     parts += [f"{show(budget.aside)} is set aside for other agents"] if budget.aside else []
     parts += [f"{show(budget.held)} is reserved by calls in flight"] if budget.held else []

@@ -170,8 +170,9 @@ class Ledger:
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
         nothing is looked up. `tier` as in PriceBook.worst, `options` are the request's; `extra_usd` is what models that
-        the provider runs inside the call may cost, in USD. `count` gives a closer bound of the input, and is asked
-        where `input_bound` would refuse the call, or allow a shorter answer than an input of `likely` tokens would.
+        the provider runs inside the call may cost, in USD; what its tools may, `options` tell. `count` gives a closer
+        bound of the input, and is asked where `input_bound` would refuse the call, or allow a shorter answer than an
+        input of `likely` tokens would.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
@@ -179,6 +180,8 @@ class Ledger:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add(agent)
         ask.ceiling = self.prices.ceiling(provider, model, tier=tier, hour=keeps_an_hour(options))
+        if ask.ceiling is not None and "tools" in options:
+            ask.extra_usd = EXACT.add(extra_usd, self._worst_tools(ask, options))
         if count and ask.ceiling is not None:
             output = self._output(ask, budget, input_bound)
             if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:
@@ -306,6 +309,28 @@ class Ledger:
         held = EXACT.add(ask.ceiling.cost(ask.input_bound, output), ask.extra_usd)
         budget.hold(held)
         return Reservation(self, ask, budget, output, held)
+
+    def _worst_tools(self, ask: Ask, options: Mapping[str, object]) -> Decimal:
+        """What tools that the provider runs inside a call may cost: for each use its fee, and a round that reads as
+        much as the window holds. Raises BudgetExceeded where nothing bounds that."""
+        from sagent.cost.server_tools import most_uses  # few ask for them
+
+        name = f"{ask.provider}/{ask.model}"
+        try:
+            uses = most_uses(options)
+        except ValueError as error:
+            raise BudgetExceeded(f"{error}, so the cap cannot be kept: leave the tool out, or the cap") from None
+        if not uses:
+            return ZERO
+        window, fees = self.prices.window(ask.provider, ask.model), self.prices.fees(ask.provider, ask.model)
+        unknown = next((fee for fee in uses if fee and fee not in fees), "window" if window is None else "")
+        if unknown or window is None or ask.ceiling is None:
+            raise BudgetExceeded(
+                f"what the tools of {name} may cost is not known ({unknown}), so the cap cannot be kept: give it in "
+                f"the settings (prices, {name!r}), or run without the tools"
+            )
+        each = ask.ceiling.cost(window, ask.wanted)
+        return total(EXACT.multiply(EXACT.add(each, fees.get(fee, ZERO)), count) for fee, count in uses.items())
 
     def _output(self, ask: Ask, budget: _Budget, input_tokens: int) -> int:
         """The output that a call with so much input may ask for now; -1 where not even the input can be paid."""

@@ -67,6 +67,7 @@ class PriceBook:
         `free` names the providers whose calls cost nothing.
         """
         self._own = {key.lower(): _read(key, row) for key, row in (overrides or {}).items()}
+        self._windows = {key.lower(): row.get("window") for key, row in (overrides or {}).items()}
         self._free = free
         self._ceilings: dict[tuple[str, str, str | None, bool], tuple[object, Ceiling | None]] = {}
 
@@ -154,17 +155,23 @@ class PriceBook:
         rows = {model.lower(): row for model in ids if (row := self._row(provider, model))}
         return tuple(rows[key] for key in sorted(rows))
 
-    def _row(self, provider: str, model: str) -> KnownModel | None:
+    def window(self, provider: str, model: str) -> int | None:
+        """The tokens that a model's window holds; None where the data do not say."""
         from sagent.cost.catalog import corrections
 
+        entry = self._entry(provider, model)
+        key = f"{provider}/{model}".lower()
+        window = self._windows.get(key) or corrections().get(key, {}).get("window")
+        if not isinstance(window, int):
+            window = None if entry is None or isinstance(entry, tuple) else entry.window
+        return window
+
+    def _row(self, provider: str, model: str) -> KnownModel | None:
         tariff = self._tariff(provider, model, datetime.now(UTC), "")
         if tariff is None:
             return None
-        entry = self._entry(provider, model)
-        window = corrections().get(f"{provider}/{model}".lower(), {}).get("window")
-        if not isinstance(window, int):
-            window = None if entry is None or isinstance(entry, tuple) else entry.window
-        return KnownModel(model, window, tariff[0].input.scaleb(6, EXACT), tariff[0].output.scaleb(6, EXACT))
+        rates = (rate.scaleb(6, EXACT) for rate in (tariff[0].input, tariff[0].output))
+        return KnownModel(model, self.window(provider, model), *rates)
 
     def _tariff(self, provider: str, model: str, at: datetime, tier: str) -> "Tariff | None":
         entry = self._entry(provider, model)

@@ -6,7 +6,7 @@ history grows; only the turn still open does.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -26,11 +26,19 @@ PAUSED = "(paused)"
 
 
 LONGEST_EXCERPT = 2_000  # characters
+_LONGEST_QUESTION = 300
+_ASKED = ("query", "queries", "url", "pattern", "code", "command")
 
 
 def excerpt(words: str) -> str:
     """What a server tool's result says, as far as a person and other providers are shown it."""
     return words if len(words) <= LONGEST_EXCERPT else f"{words[:LONGEST_EXCERPT]}…"
+
+
+def asked_for(tool: str, given: Mapping[str, object]) -> str:
+    """What a server tool was asked for, in one line."""
+    words = " ".join(" ".join(words_in(given, _ASKED)).split())
+    return f"[{tool}: {words[:_LONGEST_QUESTION]}]" if words else f"[{tool}]"
 
 
 def words_in(value: object, members: Sequence[str]) -> Iterable[str]:

@@ -16,6 +16,7 @@ from typing import Any, assert_never, cast
 from sagent.codec import VERSION
 from sagent.events import Advice, Advised, AdvisorTally, Denial, Event, Finished, Result, SessionOpened, TextDelta
 from sagent.lib.json import json_thaw, sha256_hex
+from sagent.lib.text import one_line, printable
 from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.session.table import show_advice, show_usage
 from sagent.usage import Cost, Saving, Usage
@@ -113,6 +114,12 @@ def _show_message(message: Message) -> dict[str, Any]:
     if message.role == "assistant":
         out |= {"model": message.model, "stop_reason": message.stop}
     return out
+
+
+def ran_there(message: Message, width: int = 160) -> list[str]:
+    """What the provider's own tools did in a reply, a line for each, without control characters."""
+    found = (part.text for part in message.parts if isinstance(part, Opaque) and part.text.strip())
+    return [f"⏺ {printable(one_line(text, width))}" for text in found]
 
 
 def _show_part(part: Part) -> dict[str, Any]:

@@ -178,7 +178,8 @@ async def test_they_are_set_by_flag_variable_and_file(tmp_path: Path, monkeypatc
     [
         ('{ service_tier = "priority" }', "1", "body.service_tier in .providers.acme. cannot be set: a cap reckons"),
         ("{ n = 4 }", None, "body.n in .providers.acme. cannot be set: always one answer"),
-        ("{ tools = [] }", None, "body.tools in .providers.acme. cannot be set: set by tools"),
+        ('{ tools = [{ type = "function" }] }', None, "function is not run by the provider"),
+        ('{ tools = [{ type = "web_search" }] }', "1", "give the option max_tool_calls too"),
     ],
 )
 async def test_neither_does_a_row_of_the_persons_own_say_what_sagent_says(

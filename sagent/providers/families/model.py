@@ -9,7 +9,7 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from sagent.cost.prices import CACHES, keeps_an_hour
 from sagent.errors import ModelError
-from sagent.lib.json import EMPTY, JsonObject, as_int, as_object
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object
 from sagent.messages import Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
@@ -44,6 +44,7 @@ class WireModel(ABC, Generic[E_co]):
         self._known = able.like or model_id  # the name that tells what it can do
         own = limits_of(listed_as or provider.name, known_as or model_id)
         self._limits = limits_like(able.like) if able.like else own
+        self._joined: tuple[JsonObject, JsonObject] | None = None  # options as they came, and with what its row says
         self._worded: dict[int, tuple[Message, Message]] = {}  # messages that it cannot see, and what it reads instead
 
     @property
@@ -68,7 +69,9 @@ class WireModel(ABC, Generic[E_co]):
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the model is said to lack, and notes on what that was."""
-        able, notes = self._able, list[str]()
+        able, notes, body = self._able, list[str](), self._provider.row.quirks.body
+        if body:
+            request = replace(request, options=self._merged(body, request.options))
         if CACHES in request.options and not self._marks(request):
             notes.append(
                 f"{self.provider} is not asked by {CACHES} to keep what {self.id} reads: the option was left out"
@@ -96,6 +99,19 @@ class WireModel(ABC, Generic[E_co]):
                 notes.append(f"{self.id} cannot be shown images: it reads in words that they were there")
                 request = replace(request, messages=messages)
         return request, tuple(notes)
+
+    def _merged(self, body: JsonObject, options: JsonObject) -> JsonObject:
+        """What every request to the provider says, and what this one does: lists of tools and of features are joined,
+        objects merged, and of the rest the request's own holds."""
+        if self._joined is None or self._joined[0] is not options:
+            both: dict[str, object] = {**body, **options}
+            for name in {*body} & {*options}:
+                if as_array(body[name]) and as_array(options[name]):
+                    both[name] = tuple(dict.fromkeys((*as_array(body[name]), *as_array(options[name]))))
+                elif as_object(body[name]) and as_object(options[name]):
+                    both[name] = {**as_object(body[name]), **as_object(options[name])}
+            self._joined = options, frozen(both)
+        return self._joined[1]
 
     def _marks(self, request: Request) -> bool:
         """Whether caches are asked for, by marks on what is to be kept."""

@@ -29,6 +29,7 @@ from sagent.messages import Text, ToolCall, ToolResult
 from sagent.repl.view.blocks import Block, Report, Said, Thought
 from sagent.repl.view.calls import essence
 from sagent.repl.view.markdown import Flow, feed, finish
+from sagent.transcript.event_json import ran_there
 
 ROOT = "root"  # the agent that the person talks to
 MOST_KEPT = 100_000  # characters of a call's output that can be shown again
@@ -107,7 +108,7 @@ def reduce(view: View, event: Event, at: float) -> Step:
             return replace(_awake(view, ROOT), thinking=thought[-MOST_KEPT:], thought_since=since), ()
         case ReplyFinished(_, message):
             view, blocks = _end_reply(view, at)
-            return replace(view, said=not message.calls), blocks
+            return replace(view, said=not message.calls), (*blocks, *map(Report, ran_there(message)))
         case Received():
             since = at if view.since is None else view.since
             view, blocks = _end_reply(view, at)

@@ -146,7 +146,8 @@ def _complaints(received: Received) -> Iterator[str]:
         (not messages, "Invalid 'messages': empty array. Expected an array with minimum length 1."),
         (unasked, "The 'stream_options' parameter is only allowed when 'stream' is enabled."),
     )
-    tools = [as_object(as_object(tool).get("function")) for tool in as_array(body.get("tools"))]
+    offered = map(as_object, as_array(body.get("tools")))
+    tools = [as_object(tool.get("function")) for tool in offered if as_str(tool.get("type"), "function") == "function"]
     yield from check_tools("Invalid 'tools[{}].function.name'", tools)
     waiting: list[str] = []
     for number, message in enumerate(messages):

@@ -17,7 +17,7 @@ from sagent.lib.json import (
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, tier_named
-from sagent.providers.handover import excerpt, words_in
+from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge, Usage
@@ -94,6 +94,7 @@ class MessagesReplyReader(ReplyReader):
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._details: Mapping[str, object] = EMPTY
+        self._first: Mapping[str, object] = EMPTY  # what was reported before the first word
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         kind = event.get("type")
@@ -108,6 +109,7 @@ class MessagesReplyReader(ReplyReader):
         elif kind == "message_start":
             message = as_object(event.get("message"))
             self.response_id = as_str(message.get("id"))
+            self._first = as_object(message.get("usage"))
             self._bill(message.get("usage"), out)
         elif kind == "message_delta":
             self._ended(as_object(event.get("delta")))
@@ -155,10 +157,15 @@ class MessagesReplyReader(ReplyReader):
         return tuple(charges)
 
     def usage(self) -> Usage | None:
-        """The executor's own share. Each round reads the context again: the last one has its size."""
+        """The executor's own share. Each round reads the context again: the last one has its size, or what was reported
+        before server tools were used."""
         if not self._usage:
             return None
         whole = self._whole().usage
+        if self._family == "anthropic" and any(block.type == "server_tool_use" for block in self._blocks):
+            first = _charge(self._first, self._origin.model, self._usage).usage
+            if 0 < first.total_input < whole.total_input:
+                whole = replace(first, output=whole.output, reasoning=whole.reasoning, fees=whole.fees)
         own = [charge.usage for entry, charge in self._rounds() if _is_own(entry)]
         if not own:
             return whole
@@ -301,7 +308,7 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
 
 
 def _excerpt(block: Mapping[str, object]) -> str:
-    """What a server tool's result says, for a person and for other providers; "" for the call itself."""
+    """What a server tool's call asks for, or its result says, for a person and for other providers."""
     if as_str(block.get("type")).endswith("tool_use"):
-        return ""
+        return asked_for(as_str(block.get("name")), as_object(block.get("input")))
     return excerpt(" ".join(words_in(block.get("content"), _READABLE)))

@@ -202,7 +202,7 @@ class ChatModel(WireModel["ChatProvider"]):
         limit, clamped = output_limit(self.id, self._limits, request.max_output)
         if limit:
             members[quirks.max_tokens] = limit
-        members |= {**effort, **quirks.body}
+        members |= effort
         held = quirks.structured or ("json_schema" if self._able.structured else "")
         members |= response_format(request, held, with_tools=quirks.structured_tools)
         if quirks.cache_key:

@@ -8,7 +8,7 @@ from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, T
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.openai_models import efforts_of
-from sagent.providers.handover import excerpt, words_in
+from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge
@@ -362,6 +362,8 @@ def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str
 
 
 def _excerpt(item: Mapping[str, object]) -> str:
-    """What a server tool's result says, for a person and for other providers; "" for a call itself."""
+    """What a server tool's result says, for a person and for other providers; of a search what it looked for."""
+    if item.get("type") == "web_search_call":
+        return asked_for("web_search", as_object(item.get("action")))
     results = {name: item.get(name) for name in ("output", "outputs", "results", "error")}
     return excerpt(" ".join(words_in(results, _READABLE)))

@@ -225,7 +225,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
             members["max_output_tokens"] = limit
         if request.capped and provider.name in STANDARD:  # else a project's settings choose, and "priority" is dearer
             members["service_tier"] = "default"
-        members |= {**thinking, "prompt_cache_key": cache_key(request.conversation), **provider.row.quirks.body}
+        members |= {**thinking, "prompt_cache_key": cache_key(request.conversation)}
         members |= {name: value for name, value in request.options.items() if name != "tools"}
         if form := self._format(request):
             members["text"] = {**as_object(members.get("text")), "format": form}
