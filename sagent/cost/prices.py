@@ -25,6 +25,7 @@ _THEIR_NAMES = {
     "gemini": "google",
     "z.ai": "zai",
     "bedrock": "aws",
+    "bedrock-mantle": "aws",
     "foundry": "azure",
     "vertex": "google",
     "vertex-anthropic": "google",

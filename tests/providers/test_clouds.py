@@ -275,6 +275,41 @@ async def test_azure_with_a_token_of_entra(monkeypatch: pytest.MonkeyPatch, raw_
     assert Sent(server.requests[0]).headers["authorization"] == "Bearer entra-token"
 
 
+@pytest.mark.parametrize("version", ["", "2025-04-01-preview"])
+async def test_azure_with_a_machines_identity(monkeypatch: pytest.MonkeyPatch, raw_server, version: str) -> None:
+    """azure-identity asks the service that a machine of Azure's has for it, over HTTP; the token is asked for once."""
+    token = page(json.dumps({"access_token": "entra-1", "expires_on": "4102444800", "token_type": "Bearer"}).encode())
+    async with raw_server(token, sse(*RESPONSE), sse(*RESPONSE)) as server:
+        for name, value in {
+            "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential",
+            "IDENTITY_ENDPOINT": f"{server.url}/msi/token",
+            "IDENTITY_HEADER": "secret-header",
+            "AZURE_OPENAI_ENDPOINT": server.url,
+            **({"OPENAI_API_VERSION": version} if version else {}),
+        }.items():
+            monkeypatch.setenv(name, value)
+        provider = Azure.from_env()
+        for _ in range(2):
+            text, _ = await collect(provider.model("my-deployment"))
+        await provider.aclose()
+    asked, first, second = map(Sent, server.requests)
+    assert asked.target.startswith("/msi/token?")
+    assert "cognitiveservices.azure.com" in asked.target
+    assert asked.headers["x-identity-header"] == "secret-header"
+    assert first.headers["authorization"] == second.headers["authorization"] == "Bearer entra-1"
+    assert text == "from the cloud"
+
+
+async def test_azure_without_any_login_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    provider = Azure.from_env()
+    with pytest.raises(ModelError, match=r"AZURE_OPENAI_API_KEY, or AZURE_OPENAI_AD_TOKEN .*azure") as caught:
+        await collect(provider.model("m"))
+    assert caught.value.kind == "auth"
+    await provider.aclose()
+
+
 async def test_a_workloads_identity_is_exchanged_for_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_server
 ) -> None:

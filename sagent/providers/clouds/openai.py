@@ -1,7 +1,8 @@
 """The openai SDK's client: OpenAI with a key or a workload's identity, and Azure."""
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import cast
 
 import httpx2
@@ -11,6 +12,7 @@ from openai.auth import WorkloadIdentity, k8s_service_account_token_provider
 from sagent.providers.clouds.body import hooks
 from sagent.providers.clouds.client import Reach
 
+_SCOPE = "https://cognitiveservices.azure.com/.default"
 _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
 
 
@@ -76,9 +78,36 @@ def _azure(reach: Reach) -> openai.AsyncOpenAI:
     endpoint = (reach.base_url or os.environ.get("AZURE_OPENAI_ENDPOINT", "")).rstrip("/").removesuffix("/openai/v1")
     if not endpoint:
         raise ValueError("Azure has no address: set AZURE_OPENAI_ENDPOINT, or give --base-url")
-    if version := os.environ.get("OPENAI_API_VERSION"):
-        return openai.AsyncAzureOpenAI(api_key=reach.key, azure_endpoint=endpoint, api_version=version, max_retries=0)
     key = reach.key or os.environ.get("AZURE_OPENAI_AD_TOKEN") or os.environ.get("AZURE_OPENAI_API_KEY")
-    if not key:
-        raise ValueError("Azure has no key: set AZURE_OPENAI_API_KEY, or AZURE_OPENAI_AD_TOKEN to a token of Entra ID")
-    return openai.AsyncOpenAI(api_key=key, base_url=f"{endpoint}/openai/v1", max_retries=0)
+    token = None if key else _entra()
+    if version := os.environ.get("OPENAI_API_VERSION"):
+        return openai.AsyncAzureOpenAI(
+            api_key=reach.key,
+            azure_ad_token_provider=token,
+            azure_endpoint=endpoint,
+            api_version=version,
+            max_retries=0,
+        )
+    return openai.AsyncOpenAI(api_key=key or token, base_url=f"{endpoint}/openai/v1", max_retries=0)
+
+
+def _entra() -> Callable[[], Awaitable[str]]:
+    """Tokens of Entra ID by what azure-identity finds: a service's or a machine's identity, the login of `az`.
+
+    They are renewed when they run out. (learn.microsoft.com, DefaultAzureCredential; AZURE_TOKEN_CREDENTIALS chooses)
+    """
+    try:
+        from azure.identity import DefaultAzureCredential, get_bearer_token_provider
+    except ImportError as error:
+        from sagent.lib.installed import install_command
+
+        raise ValueError(
+            "Azure has no key: set AZURE_OPENAI_API_KEY, or AZURE_OPENAI_AD_TOKEN to a token of Entra ID; or, for the "
+            f"login of this machine or of az, {install_command('azure')}"
+        ) from error
+    renewed = get_bearer_token_provider(DefaultAzureCredential(), _SCOPE)
+
+    async def token() -> str:
+        return await asyncio.to_thread(renewed)
+
+    return token
