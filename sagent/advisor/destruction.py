@@ -30,7 +30,8 @@ _GIT = re.compile(
     r"reset .*--(?:hard|merge|keep)|push (?:.* )?(?:--force|-\w*[fd]\b|--delete|--mirror|--prune|[+:]\S)"
     r"|checkout (?:.* )?(?:--(?: |$)|\.(?: |$)|-f\b|--force|-B )|switch (?:.* )?(?:-f\b|--force|--discard-changes|-C )"
     r"|branch (?:.* )?(?:-\w*[DMC]|-\w*f\b|--force)|stash (?:drop|clear)|tag (?:.* )?(?:-d\b|--delete)|gc .*--prune"
-    r"|(?:filter-(?:branch|repo)|prune|rm|worktree remove|submodule deinit|checkout-index)\b|reflog (?:expire|delete)"
+    r"|(?:filter-(?:branch|repo)|prune|lfs prune|notes (?:remove|prune)|rm|worktree remove)\b"
+    r"|(?:submodule deinit|checkout-index)\b|reflog (?:expire|delete)"
     r"|update-ref .*-d\b|read-tree .*(?:-u\b|--reset)|remote (?:rm|remove)\b"
     r"|(?:merge|rebase|am|cherry-pick) .*--(?:abort|quit)"
 )
@@ -51,11 +52,16 @@ _SQL = re.compile(
     r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b|(?<!\w)\.restore\b|\bupdate\s+\S+\s+set\b(?![^;]*\bwhere\b)|\bdrop\w*\(|\.delete(?:One|Many)\(",
     re.IGNORECASE,
 )
+_EDITORS = frozenset({"ed", "ex", "vi", "vim", "nvim"})
 _RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
-_INTERPRETERS = re.compile(r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|tclsh|osascript|pwsh|[gmn]?awk)[\d.]*")
+_INTERPRETERS = re.compile(
+    r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|tclsh|osascript|pwsh|[gmn]?awk|Rscript|julia|ghc)[\d.]*"
+)
 _CODE = re.compile(
-    r"rmtree|os\.(?:remove|unlink|rmdir|truncate)|removedirs|\bunlink|\brmdir|\brm(?:Sync)?\b|rm_r|FileUtils|File\.delete"
-    r"|Remove-Item|deleteFile|remove_dir|remove_tree|removeSync|\bfile delete\b|dropDatabase|rimraf|\.truncate\("
+    r"rmtree|(?:os|file)\.(?:remove|unlink|rmdir|truncate)|\bimport\b[^;\n]*\b(?:remove|truncate)\b|removedirs|\bunlink|\brmdir"
+    r"|\brm(?:Sync)?\b|rm_r|FileUtils|File\.delete"
+    r"|Remove-Item|(?:delete|remove)File|remove_dir|remove_tree|removeSync|\bfile delete\b|dropDatabase|rimraf"
+    r"|\.truncate\("
     r"|\bopen\([^()]*,\s*\\?['\"]w[b+]*\\?['\"]\)\s*\.close\("
     r"|write(?:_text|_bytes|File|FileSync)\((?:[^()]*,\s*)?b?(?:''|\"\")\)"
     r"|\b(?:drop|truncate)\s+table\b|\bdelete\s+from\b",
@@ -128,7 +134,10 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
         return True
     if recipe := _recipe(name, rest, folder):
         return depth >= _DEPTH or destroys(recipe, folder, depth + 1)
-    if _DESTROYERS.fullmatch(name) or _OTHERS.match(line):
+    named = (name, *rest[:2]) if name in _RUNNERS else (name,)  # `pnpm exec rimraf`
+    if any(map(_DESTROYERS.fullmatch, named)) or _OTHERS.match(line):
+        return True
+    if name in _EDITORS and any(destroys(text.partition("!")[2], folder, depth + 1) for text in rest):
         return True
     known = _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".") or _runs_go(name, words)
     if known or "/" in words[0].text:

@@ -21,6 +21,9 @@ _SPARES = re.compile(r"-[a-zA-Z]*[nb][a-zA-Z]*|--(?:no-clobber|backup|suffix|ign
 _INTO = re.compile(r"-\w*t$|--target-directory=")
 _IN_PLACE = re.compile(r"-[a-zA-Z]*i|--in-?place")  # with a suffix it keeps a copy
 _OUTPUT = re.compile(r"(?:-[a-zA-Z]*[oO]|--output(?:-document)?)(?:=?(.+))?")
+_ARCHIVE = re.compile(r"-?[a-zA-Z]*c[a-zA-Z]*f|-\w*f|--file(?:=(.+))?|-fprint(?:f|0)?")
+"""How tar and find name the file that they write."""
+_PRINTS = re.compile(r">\s*\"([^\"]+)\"")
 _CODE = re.compile(
     r"['\"]w[b+t]*['\"]|write_(?:text|bytes)|[wW]riteFile|File\.write|file_put_contents|os\.(?:replace|rename)"
     r"|shutil\.(?:move|copy)|(?:rename|copyFile)(?:Sync)?\("
@@ -69,6 +72,12 @@ def _targets(words: Sequence[Word]) -> Iterator[_Target]:
         for at, text in enumerate(texts):
             if output := _OUTPUT.fullmatch(text):
                 yield output[1] or "".join(texts[at + 1 : at + 2]), ()
+    elif name == "find" or (name == "tar" and re.match(r"-?[a-zA-Z]*c|--create", " ".join(texts[:1]))):
+        for at, text in enumerate(texts):
+            if archive := _ARCHIVE.fullmatch(text):
+                yield archive[1] or "".join(texts[at + 1 : at + 2]), ()
+    elif name.endswith("awk"):
+        yield from ((found, ()) for text in texts for found in _PRINTS.findall(text))
 
 
 def _is_lost(path: Path, sources: Sequence[str], folder: Path) -> bool:

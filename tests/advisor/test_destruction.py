@@ -104,6 +104,13 @@ from sagent.advisor.destruction import destroys, is_destroyer
         "scp a.conf host:/etc/a.conf",
         "scp -r -P 22 dist me@host:www",
         "rsync -a dist/ me@host:/srv/www",
+        "python3 -c \"from os import remove as r; r('x')\"",
+        "Rscript -e 'file.remove(\"x\")'",
+        "ghc -e 'System.Directory.removeFile \"x\"'",
+        "pnpm exec rimraf x",
+        "vim -c ':!rm x' -c q",
+        "git lfs prune",
+        "git notes remove HEAD",
     ],
 )
 def test_what_takes_things_away_for_good_is_known(command: str) -> None:
@@ -148,6 +155,10 @@ def test_what_takes_things_away_for_good_is_known(command: str) -> None:
         "scp host:/etc/a.conf .",
         "rsync -an dist/ me@host:/srv/www",
         "rsync -a me@host:/srv/www dist/",
+        "python3 -c 'import os, sys; print(sys.path)'",
+        "vim -c ':wq' f",
+        "git notes show",
+        "tar tf a.tar",
         "sqlite3 a.db .tables",
         "go run example.org/tool@latest",
         "go test ./...",
@@ -235,6 +246,7 @@ def test_what_is_written_over_counts_where_no_rewind_brings_it_back(
         "echo x &> .env", "cd sub && echo x > .env", "install -m 600 a .env", "rsync -at a .env", "ln -sf a .env",
         "sed -i s/a/b/ .env", "vim -es -c %d -c wq .env", "perl -pi -e s/a/b/ .env",
         "sort -o .env a", "curl -so .env x.org", "cat a | sponge .env",
+        "tar czf .env a", "tar -cf big a", "find . -fprint .env", "awk '{print > \".env\"}' a",
         "bash -c 'cp a .env'", "sudo cp a .env", "find . -name a -exec cp {} .env ;", "cp sub/.env .", "sort a > big",
         "python3 -c \"open('.env', 'w').write('x')\"", "python3 - <<E\nimport os; os.replace('a', \".env\")\nE",
     ]  # fmt: skip
@@ -242,7 +254,7 @@ def test_what_is_written_over_counts_where_no_rewind_brings_it_back(
         "cp a plain", "echo x > plain", "sed -i s/a/b/ plain", "echo x > new.db", "cp a no.db", "echo x >> .env",
         "tee -a .env", "cp -n a .env", "cp --backup a .env", "sed -i.bak s/a/b/ .env", "cp .env copy", "mv .env copy",
         "cat .env > plain", "rsync -an a .env", "python3 -c \"print(open('.env').read())\"", "echo x > /dev/null",
-        "python3 app.py --config .env",
+        "python3 app.py --config .env", "tar czf new.tgz .env", "tar xf big", "awk '{print}' .env",
     ]  # fmt: skip
     assert [command for command in lost if not destroys(command, where)] == []
     assert [command for command in kept if destroys(command, where)] == []
