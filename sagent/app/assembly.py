@@ -231,24 +231,24 @@ def _open_trace(
 
 
 def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[Tool, ...]:
-    """The tools asked for, by name; all of them by default. Raises UsageError with the nearest names."""
-    if settings.tools is None:
-        return tuple(_make_tool(name, settings, sandbox) for name in tools.BUILTIN)
-    by_name = {name.lower(): name for name in tools.BUILTIN}
-    chosen: list[Tool] = []
-    for name in settings.tools:
-        known = by_name.get(name.lower())
-        if known is None:
+    """The tools asked for, by name or group; by default the built-in ones. Raises UsageError with the nearest names."""
+    by_name = {name.lower(): (name,) for name in tools.EVERY} | dict(tools.GROUPS)
+    chosen: dict[str, None] = {}
+    for name in ("default",) if settings.tools is None else settings.tools:
+        if not (known := by_name.get(name.lower(), ())):
             import difflib
 
             near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
             hint = f" Did you mean {by_name[near[0]]}?" if near else ""
-            raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.BUILTIN)}.")
-        chosen.append(_make_tool(known, settings, sandbox))
-    return tuple(chosen)
+            raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.EVERY)}.")
+        chosen |= dict.fromkeys(known)
+    web = None if set(chosen).isdisjoint(tools.WEB) else tools.WebAccess((), settings.state_dir / "web", settings.web)
+    return tuple(_make_tool(name, settings, sandbox, web) for name in chosen)
 
 
-def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None) -> Tool:
+def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None, web: "tools.WebAccess | None") -> Tool:
+    if name in tools.WEB:
+        return getattr(tools, name)(web)
     if name == "AgentSpawn" and any(places("agents", settings.cwd, settings.config_dir)):
         from sagent.context.agents import find_agents
 

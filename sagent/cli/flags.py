@@ -207,7 +207,9 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
         group.add_argument(
             "--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)"
         )
-    group.add_argument("--tools", metavar="A,B", help="offer only these tools; none for no tools")
+    group.add_argument(
+        "--tools", metavar="A,B", help="offer only these tools; default,web adds the web; none for no tools"
+    )
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
     group.add_argument("--sandbox", metavar="MODE", help="hold commands: auto (default), required or off")
     domains = "hosts that sandboxed commands may reach"

@@ -68,7 +68,7 @@ THRESHOLDS = {
 ALIASES = {"executor": "model", "advisor": "advisors"}
 """Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
 
-TABLES = ("providers", "prices", "mcp", "aliases", "hooks")
+TABLES = ("providers", "prices", "mcp", "web", "aliases", "hooks")
 _ORDERS: Mapping[str, tuple[object, ...]] = {
     "permission_mode": MODES,
     "log_level": LOG_LEVELS,

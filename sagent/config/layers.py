@@ -313,13 +313,13 @@ class _SettingsBuilder:
         from fnmatch import fnmatchcase
 
         from sagent.policy.rules import BEYOND_THE_SANDBOX
-        from sagent.tools import BUILTIN
+        from sagent.tools import EVERY
 
-        known = (*BUILTIN, *BEYOND_THE_SANDBOX)
+        known = (*EVERY, *BEYOND_THE_SANDBOX)
         for rule in cast("tuple[str, ...]", value):
             tool = rule.partition("(")[0]
             if not tool.startswith("mcp__") and not any(fnmatchcase(name, tool) for name in known):
-                hint = nearest(tool, known) or f"; the tools are {', '.join(BUILTIN)}."
+                hint = nearest(tool, known) or f"; the tools are {', '.join(EVERY)}."
                 self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 
     def _read(self, field: Field, value: object, base: PathBase, where: Callable[[], str]) -> object:

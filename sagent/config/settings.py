@@ -146,6 +146,7 @@ class Settings:
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
     mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     hooks: "tuple[Hook, ...]" = ()
+    web: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], repr=False)
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])  # of models
     origins: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -197,9 +197,31 @@ def _pairs(value: object, what: str) -> Mapping[str, str]:
     raise RefusedError(f"{what}: give a table of texts")
 
 
+_WEB = ("base_url", "api_key", "email", "model")
+
+
+def read_web(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[str, str]]:
+    """`[web.NAME]`: a service of searches or papers, by its `base_url`, `api_key` and `email`, or the "reader" of
+    pages, by its `model`. Raises ConfigError with file and line."""
+    from sagent.tools.web.services import SERVICES
+
+    for name, given in table.items():
+        if name not in SERVICES:
+            raise file.unknown(("web", name), tuple(SERVICES))
+        for key, value in given.items():
+            if key not in _WEB:
+                raise file.unknown(("web", name, key), _WEB)
+            try:
+                (url if key == "base_url" else text_of)(value)
+            except RefusedError as error:
+                raise file.error(("web", name, key), f"web.{name}.{key} is not accepted: {error}") from None
+    return cast("Mapping[str, Mapping[str, str]]", table)
+
+
 READERS: Mapping[str, Callable[[File, Table, PathBase], object]] = {
     "providers": read_providers,
     "prices": read_prices,
     "mcp": read_mcp,
+    "web": read_web,
 }
 """How each table is read."""

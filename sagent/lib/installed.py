@@ -9,7 +9,11 @@ from importlib import metadata
 from pathlib import Path
 
 NAME = "sagent"
-_PACKAGES = {"bedrock": "boto3", "selfhosted": "torch transformers"}  # extras that are not named as what they need
+_PACKAGES = {  # extras that are not named as what they need
+    "bedrock": "boto3",
+    "selfhosted": "torch transformers",
+    "web": "html-to-markdown selectolax ddgs",
+}
 _TOOLS = {"pipx_metadata.json": "pipx install --force", "uv-receipt.toml": "uv tool install"}  # by what they leave
 
 

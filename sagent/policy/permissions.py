@@ -34,7 +34,7 @@ class PermissionPolicy(Policy):
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
     `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`; `domains`
-    are the hosts that commands in a sandbox may reach.
+    are the hosts that commands in a sandbox and tools for the web may reach.
     """
 
     def __init__(
@@ -63,6 +63,10 @@ class PermissionPolicy(Policy):
         if any(not _is_name(text) for text in (effect.command, *map(str, effect.paths))):
             return Deny(f"{call.name} names what the system knows no name for: a NUL, or half of a surrogate pair.")
         judge = PathJudge(self.mode, self.rules, self._places, workspace)
+        if effect.needs and not effect.command:
+            from sagent.policy.web import judge_hosts
+
+            return judge_hosts(call.name, effect, judge, self._domains)
         match effect.kind:
             case "none":
                 return Allow()

@@ -21,6 +21,7 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?!.{{254}})(?:{_LABEL}\.)*{_LABEL}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what makes the system read a host that ends so as an IPv4 address
 _WEB = (80, 443)
+_USUAL = (*_WEB, 8080, 8443)  # where pages of public hosts are
 
 _GLOBAL_V6 = ip_network("2000::/3")
 _NAT64 = ip_network("64:ff9b::/96")
@@ -50,6 +51,11 @@ class Endpoint:
         if self.host == "localhost":
             return (IPv4Address("127.0.0.1"), IPv6Address("::1"))
         return () if isinstance(self.host, str) else (self.host,)
+
+    @property
+    def must_be_named(self) -> bool:
+        """Whether it is reached only where an entry names it: this machine, a private address, an unusual port."""
+        return self.port not in _USUAL or any(reach(address) != "public" for address in self.fixed)
 
     @property
     def wanted(self) -> str:

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sagent.tool import Tool
     from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from sagent.tools.grep import Grep
     from sagent.tools.list import List
     from sagent.tools.read import Read
+    from sagent.tools.web.access import WebAccess
+    from sagent.tools.web.fetch import WebFetch
     from sagent.tools.write import Write
 
 __all__ = [
     "AGENTS",
     "BUILTIN",
+    "EVERY",
+    "GROUPS",
+    "WEB",
     "AgentSelf",
     "AgentSend",
     "AgentSpawn",
@@ -32,6 +37,8 @@ __all__ = [
     "Grep",
     "List",
     "Read",
+    "WebAccess",
+    "WebFetch",
     "Write",
     "agent_tools",
     "coding_tools",
@@ -43,10 +50,17 @@ AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf", "BackgroundTask")
 _CODING = ("Read", "Write", "Edit", "Glob", "Grep", "List", "Bash")
 BUILTIN = (*_CODING, *AGENTS)
 """Names of the built-in tools, in the order in which a model sees them."""
+WEB = ("WebFetch",)
+"""Names of the tools for the web, which are off unless they are chosen."""
+EVERY = (*BUILTIN, *WEB)
+GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB}
+"""What stands for several names where tools are chosen."""
 _HOMES = {
     **dict.fromkeys(("AgentSelf", "AgentSend", "AgentSpawn"), "agents"),
     **dict.fromkeys(("FunctionTool", "tool"), "decorator"),
     "BackgroundTask": "background",
+    "WebAccess": "web.access",
+    "WebFetch": "web.fetch",
 }  # the modules of names; else a tool's is called as it is, in lower case
 
 

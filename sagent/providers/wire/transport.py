@@ -24,7 +24,6 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _IDLE_SECONDS = {"http": 4.0, "https": 55.0}
 _LONGEST_IDLE = 300.0
 _IDLE_CONNECTIONS = 256  # are kept for one server: as many as agents may work at a time
-_PIECE = 1024 * 1024  # bytes that are inflated at a time: few may stand for very many
 _PORTS = {"http": 80, "https": 443}
 NOT_RUNNING = ". Start the server there, or name another address with --base-url"
 
@@ -273,20 +272,12 @@ def _bracketed(host: str) -> str:
 
 def _tls_context() -> "ssl.SSLContext":
     """A context that trusts what the system trusts; SSL_CERT_FILE and SSL_CERT_DIR come first."""
-    import ssl
-    import sys
+    from sagent.lib.tls import system_context
 
-    own = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    for name, path in zip(("SSL_CERT_FILE", "SSL_CERT_DIR"), own, strict=True):
-        if path and not os.access(path, os.R_OK):
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        if (path := os.environ.get(name)) and not os.access(path, os.R_OK):
             raise Disrupted("network", f"{name} names {path}, which cannot be read: fix or unset it", final=True)
-    if sys.platform in ("darwin", "win32") and not any(own):
-        import truststore  # the system's own verifier
-
-        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+    return system_context()
 
 
 def unreachable(what: str, error: BaseException) -> Disrupted:
@@ -331,25 +322,22 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerato
         async for chunk in chunks:
             yield chunk
         return
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        reason = f"the answer is encoded as {encoding!r}, which was not asked for: something on the way does that"
-        raise Disrupted("protocol", reason, final=True)
     import zlib
 
-    inflater = None
+    from sagent.lib.inflate import ENCODINGS, Inflater
+
+    if encoding not in ENCODINGS:
+        reason = f"the answer is encoded as {encoding!r}, which was not asked for: something on the way does that"
+        raise Disrupted("protocol", reason, final=True)
+    inflater = Inflater(encoding)
     try:
         async for chunk in chunks:
-            rest = chunk
-            if inflater is None and chunk:  # zlib or gzip, by its header; some send "deflate" without one
-                headed = encoding != "deflate" or chunk[0] & 15 == 8
-                inflater = zlib.decompressobj(zlib.MAX_WBITS | 32 if headed else -zlib.MAX_WBITS)
-            while rest and inflater is not None and not inflater.eof:
-                if plain := inflater.decompress(rest, _PIECE):
-                    yield plain
-                rest = inflater.unconsumed_tail
-        if inflater is not None and (plain := inflater.flush()):
-            yield plain
+            for plain in inflater.feed(chunk):
+                yield plain
+        rest, whole = inflater.finish()
     except zlib.error as error:
         raise Disrupted("protocol", f"the compressed answer is damaged: {error}") from error
-    if inflater is None or not inflater.eof:
+    if rest:
+        yield rest
+    if not whole:
         raise Disrupted("cut", "the compressed answer ended early")

@@ -1,0 +1,111 @@
+"""What the tools for the web share: the way out, the rate, what was fetched lately, and what may be reached."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_int, as_str
+from sagent.sandbox.hosts import Entry
+from sagent.tool import RunContext
+from sagent.tools.web.address import WebAddress, parse_address
+from sagent.tools.web.cache import FetchCache
+from sagent.tools.web.gateway import Gateway, WebRequest, WebResponse
+from sagent.tools.web.rate import HostRate
+
+Service = Mapping[str, str]
+"""What is set of one service: `base_url`, `api_key`, `email`, `model`."""
+
+_BUSY = (429, 503)
+_KEPT_HEADERS = ("content-type", "last-modified")
+
+
+def default_directory() -> Path:
+    """Where rates and pages are kept where nothing else is said: this person's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sagent" / "web"
+
+
+@dataclass(frozen=True, slots=True)
+class WebAccess:
+    """`allow_hosts` are reached although they are no public addresses: "localhost:3000", "intranet.corp:443".
+
+    `directory` is shared by all processes that are to keep one rate. `services` are set by name: those of searches and
+    papers, and "reader", whose `model` answers questions about pages. `interval` is in seconds, between two requests to
+    one host; `gateway` the way out, with its own resolver for tests.
+    """
+
+    allow_hosts: tuple[str, ...] = ()
+    directory: Path = field(default_factory=default_directory)
+    services: Mapping[str, Service] = field(default_factory=dict[str, Service], repr=False)
+    interval: float = 0.5
+    gateway: Gateway = field(default_factory=Gateway, repr=False)
+
+    @property
+    def rate(self) -> HostRate:
+        return HostRate(self.directory / "rate")
+
+    @property
+    def cache(self) -> FetchCache:
+        return FetchCache(self.directory / "cache")
+
+    def service(self, name: str) -> Service:
+        return self.services.get(name, {})
+
+    def entries(self, run: RunContext, address: WebAddress) -> tuple[Entry, ...]:
+        """What may be reached beyond public addresses: what is listed here, what the policy's rules name, and this
+        machine or a private address where the policy has judged just that call."""
+        workspace = run.workspace
+        names = list(self.allow_hosts)
+        if workspace.profile is not None:
+            names += workspace.profile(workspace).domains
+            if address.endpoint.must_be_named and run.effect is not None:  # a policy lets it through only by name
+                names += [need.target for need in run.effect.needs]
+        return tuple(map(Entry.parse, names))
+
+    async def fetch(
+        self,
+        request: WebRequest,
+        run: RunContext,
+        *,
+        interval: float | None = None,
+        alone: bool = False,
+        fresh: float = 0.0,
+    ) -> WebResponse:
+        """Send a request in its turn, or take what came lately: a GET's answer from a public address that is not older
+        than `fresh` seconds. Raises ToolError."""
+        key = f"{request.method} {request.address} {request.headers.get('accept', '')}"
+        if fresh and (found := self.cache.get(key, fresh=fresh)) is not None:
+            return _kept(request.address, *found)
+        seconds = self.interval if interval is None else interval
+        send = partial(self.gateway.fetch, request, partial(self.entries, run, request.address))
+        if request.address.endpoint.must_be_named:  # a server of one's own is asked as fast as one likes
+            response = await send()
+        else:
+            async with self.rate.turn(str(request.address.endpoint.host), seconds, alone=alone):
+                response = await send()
+        if response.status in _BUSY and response.headers.get("retry-after", "").isdecimal():
+            self.rate.back_off(str(request.address.endpoint.host), float(response.headers["retry-after"]))
+        if fresh and _may_be_kept(request, response):
+            headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+            about: dict[str, object] = {
+                "url": str(response.address),
+                "status": response.status,
+                "headers": headers,
+                "cut": response.cut,
+            }
+            self.cache.put(key, about, response.body)
+        return response
+
+
+def _may_be_kept(request: WebRequest, response: WebResponse) -> bool:
+    fine = request.method == "GET" and response.status == 200 and response.public and response.moved is None
+    return fine and "no-store" not in response.headers.get("cache-control", "").lower()
+
+
+def _kept(address: WebAddress, about: Mapping[str, object], body: bytes) -> WebResponse:
+    headers = cast("Mapping[str, str]", about.get("headers", {}))
+    address = parse_address(as_str(about.get("url"), str(address)))
+    return WebResponse(address, as_int(about.get("status"), 200), headers, body, cut=bool(about.get("cut")))

@@ -1,0 +1,52 @@
+"""What was fetched a short while ago, on the disk, for all processes of this person."""
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from sagent.lib.atomic import atomic_write
+from sagent.lib.json import as_object, json_dump, sha256_hex
+from sagent.lib.regular import read_regular
+
+FRESH = 900.0  # seconds
+_MOST_FILES = 300
+_LARGEST = 11_000_000  # bytes
+
+
+class FetchCache:
+    """Entries by a key: a JSON object and bytes. What cannot be read or written is as if it were not there."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def get(self, key: str, *, fresh: float = FRESH) -> tuple[dict[str, object], bytes] | None:
+        """An entry that is not older than so many seconds."""
+        path = self._path(key)
+        with suppress(OSError, ValueError):
+            if not 0 <= time.time() - path.stat().st_mtime <= fresh:
+                return None
+            head, _, body = read_regular(path).partition(b"\n")
+            return dict(as_object(json.loads(head))), body
+        return None
+
+    def put(self, key: str, about: dict[str, object], body: bytes = b"") -> None:
+        """Keep an entry."""
+        if len(body) > _LARGEST:
+            return
+        with suppress(OSError):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with atomic_write(self._path(key)) as file:
+                file.write(json_dump(about).encode() + b"\n" + body)
+            self._prune()
+
+    def _prune(self) -> None:
+        """Delete the oldest of too many."""
+        found = list(self._directory.iterdir())
+        if len(found) > _MOST_FILES:
+            found.sort(key=lambda path: path.stat().st_mtime)
+            for path in found[: len(found) - _MOST_FILES // 2]:
+                path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._directory / sha256_hex(key.encode())

@@ -1,0 +1,210 @@
+"""From the bytes of a page to text for a model, in a process of its own: what is parsed was written by strangers."""
+
+import json
+import re
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
+
+from sagent.errors import ToolError
+from sagent.lib import isolated
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, as_str
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Extractor: TypeAlias = Literal["markdown", "article", "raw"]
+
+_PATIENCE = 4.0  # seconds on the clock
+_MOST_ANSWER = 40_000_000  # bytes
+_HTML = ("text/html", "application/xhtml+xml")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_LOOKED_AT = 2048  # bytes of a page in which it may say its charset
+_WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
+"""What pages mean by names of charsets: https://encoding.spec.whatwg.org/#names-and-labels"""
+_MAIN = ("main", "[role=main]", "article", "#content", "#main-content")
+_SHARE = 0.4  # of a page's text that its main part holds
+_HEAVY = "script, style, noscript, template, svg, iframe"
+_DEEPEST = 500  # levels of elements that are converted: more are nobody's page
+_SPACES = re.compile(r"\n{3,}")
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as text. `plain`: its HTML was read without the packages of the extra "web"."""
+
+    title: str
+    text: str
+    plain: bool = False
+
+
+async def read_page(data: bytes, content_type: str, extractor: Extractor, base: str) -> Page:
+    """The text of HTML, JSON, XML or plain text; links are made whole from the address `base`. What takes too long is
+    read plainly. Raises ToolError."""
+    for plain in (False, True):
+        if (page := await _ask(data, [content_type, extractor, base, plain])) is not None:
+            return page
+    raise ToolError(f"{base} takes more memory or time than a page may. It was not read.")
+
+
+async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
+    """What the other process answers, in time and well."""
+    import asyncio  # here, since the other process does without
+
+    from sagent.lib.process import run
+
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            done = await run(
+                isolated.command(__name__, "answer"),
+                cwd="/",
+                env=isolated.environment(),
+                input=json.dumps(question).encode() + b"\n" + data,
+                most=_MOST_ANSWER,
+            )
+    except TimeoutError:
+        return None
+    if done is None:
+        raise ToolError("A page is read in a process of its own, which could not be started.")
+    if done.code or len(done.output) > _MOST_ANSWER:
+        return None
+    found = as_object(json.loads(done.output))
+    return Page(as_str(found["title"]), as_str(found["text"]), bool(found["plain"]))
+
+
+def answer() -> None:
+    """The other process: reads the page on standard input, and writes what it says."""
+    isolated.limit()
+    sys.setrecursionlimit(20_000)
+    content_type, extractor, base, plain = json.loads(sys.stdin.buffer.readline())
+    page = convert(sys.stdin.buffer.read(), content_type, extractor, base, plain=plain)
+    answered = {"title": page.title, "text": page.text, "plain": page.plain}
+    sys.stdout.write(json.dumps(answered))  # ASCII: half a surrogate pair passes too
+
+
+def convert(data: bytes, content_type: str, extractor: Extractor, base: str, *, plain: bool = False) -> Page:
+    """The same, in this process; `plain`: by the standard library alone."""
+    text = decode(data, content_type)
+    kind = content_type.partition(";")[0].strip().lower()
+    if extractor == "raw":
+        return Page("", text)
+    if kind in _HTML or (kind in ("", "text/plain") and re.match(r"\s*<(!doctype html|html)\b", text, re.IGNORECASE)):
+        return _from_html(text, extractor, base, plain=plain)
+    if kind == "application/json" or kind.endswith("+json"):
+        return Page("", _indented(text))
+    return Page("", text)
+
+
+def decode(data: bytes, content_type: str) -> str:
+    """The text of bytes, by their mark, what the server says, what the page says, or as UTF-8; what cannot be read is
+    U+FFFD."""
+    for bom, charset in _BOMS:
+        if data.startswith(bom):
+            return data[len(bom) :].decode(charset, "replace")
+    said = _CHARSET.search(content_type) or _CHARSET.search(data[:_LOOKED_AT].decode("latin-1"))
+    names = [said[1].lower()] if said else []
+    for name in (*names, "utf-8"):
+        try:
+            return data.decode(_WEB_NAMES.get(name, name))
+        except (LookupError, UnicodeDecodeError, ValueError):  # no text encoding, or not this one
+            continue
+    name = names[0] if names else "utf-8"
+    try:
+        return data.decode(_WEB_NAMES.get(name, name), "replace")
+    except (LookupError, ValueError):
+        return data.decode("utf-8", "replace")
+
+
+def _indented(text: str) -> str:
+    """JSON on lines; as it is, where it is none."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+    except (ValueError, RecursionError):
+        return text
+
+
+class _Node(Protocol):
+    """What is used of selectolax's elements."""
+
+    html: str | None
+
+    def text(self, *, deep: bool = True) -> str: ...
+    def css(self, query: str) -> "list[_Node]": ...
+    def decompose(self) -> None: ...
+
+
+class _Tree(_Node, Protocol):
+    body: _Node | None
+
+
+class _Options(Protocol):
+    """What is used of html-to-markdown."""
+
+    def __call__(self, **options: object) -> object: ...
+
+
+class _Converted(Protocol):
+    content: str | None
+
+
+def _from_html(text: str, extractor: Extractor, base: str, *, plain: bool) -> Page:
+    found = _TITLE.search(text)
+    from html import unescape
+
+    title = " ".join(unescape(found[1]).split())[:300] if found else ""
+    if plain or not has_packages():
+        from sagent.tools.web.plain import plain_text
+
+        return Page(title, plain_text(text, base), plain=True)
+    tree = cast("Callable[[str], _Tree]", import_module("selectolax.lexbor").LexborHTMLParser)(text)
+    for node in tree.css(_HEAVY):
+        node.decompose()
+    chosen = _main_part(tree, extractor) or tree
+    markdown = _markdown(chosen.html or "", extractor)
+    from sagent.tools.web.plain import whole_links
+
+    return Page(title, whole_links(_SPACES.sub("\n\n", markdown).strip(), base))
+
+
+def has_packages() -> bool:
+    """Whether the packages of the extra "web" that read HTML are installed."""
+    return find_spec("html_to_markdown") is not None and find_spec("selectolax") is not None
+
+
+def _main_part(tree: _Tree, extractor: Extractor) -> _Node | None:
+    """The element that holds the text that people come for; None where no one does."""
+    if extractor == "article":
+        for node in tree.css("nav, header, footer, aside, form, [role=navigation], [role=banner], [aria-hidden=true]"):
+            node.decompose()
+    body = tree.body
+    whole = len(body.text()) if body is not None else 0
+    for query in _MAIN:
+        nodes = tree.css(query)
+        sizes = [len(node.text()) for node in nodes]
+        if len(nodes) == 1 and sizes[0] >= whole * (_SHARE if extractor == "markdown" else 0.2):
+            return nodes[0]
+        if extractor == "article" and nodes and max(sizes) >= whole * 0.2:
+            return nodes[sizes.index(max(sizes))]
+    return None
+
+
+def _markdown(html: str, extractor: Extractor) -> str:
+    library = import_module("html_to_markdown")
+    convert_ = cast("Callable[[str, object], _Converted]", library.convert)
+    options, preprocessing = (
+        cast("_Options", getattr(library, name)) for name in ("ConversionOptions", "PreprocessingOptions")
+    )
+    settings: Mapping[str, object] = {
+        "extract_metadata": False,
+        "compact_tables": True,
+        "skip_images": extractor == "article",
+        "inline_data_media": "alt_text_only",
+        "hidden_content": "reachable",
+        "max_depth": _DEEPEST,
+        "preprocessing": preprocessing(preset="aggressive" if extractor == "article" else "standard"),
+    }
+    return convert_(html, options(**settings)).content or ""
