@@ -46,7 +46,7 @@ _GROUPS: Mapping[str, Mapping[str, Field]] = {
 }
 """Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
 _NOT_HERE = "search"
-"""A table that files of this shape have elsewhere, for a search of the web that is not here."""
+"""A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
 _NAMES = (*_FIELDS, *ALIASES, *_GROUPS, *TABLES)
 _Given: TypeAlias = tuple[Field, object, str]  # a setting, its value, and where it was given
 _OWN_FLAGS = ("executor_api_base", "advisor_api_base", "trust_project")  # about what other flags and files name
@@ -368,7 +368,9 @@ class _SettingsBuilder:
                 self._take_key(file, keys, field, value, trusted=trusted)
         for key, value in file.data.items():
             if key == _NOT_HERE and trusted and file.table((key,), value).get("enabled"):
-                self.warnings.append(f"{file.where(key)}: {key} does nothing: there is no search of the web here.")
+                self.warnings.append(
+                    f"{file.where(key)}: {key} does nothing: searches are set in [web], see docs/web.md."
+                )
             if key == "hooks":
                 self._take_hooks(file, file.table((key,), value), trusted=trusted)
             elif key in TABLES and not trusted:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sagent.tools.read import Read
     from sagent.tools.web.access import WebAccess
     from sagent.tools.web.fetch import WebFetch
+    from sagent.tools.web.search import WebSearch
     from sagent.tools.write import Write
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Read",
     "WebAccess",
     "WebFetch",
+    "WebSearch",
     "Write",
     "agent_tools",
     "coding_tools",
@@ -50,7 +52,7 @@ AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf", "BackgroundTask")
 _CODING = ("Read", "Write", "Edit", "Glob", "Grep", "List", "Bash")
 BUILTIN = (*_CODING, *AGENTS)
 """Names of the built-in tools, in the order in which a model sees them."""
-WEB = ("WebFetch",)
+WEB = ("WebSearch", "WebFetch")
 """Names of the tools for the web, which are off unless they are chosen."""
 EVERY = (*BUILTIN, *WEB)
 GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB}
@@ -61,6 +63,7 @@ _HOMES = {
     "BackgroundTask": "background",
     "WebAccess": "web.access",
     "WebFetch": "web.fetch",
+    "WebSearch": "web.search",
 }  # the modules of names; else a tool's is called as it is, in lower case
 
 

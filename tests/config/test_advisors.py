@@ -204,7 +204,7 @@ def test_a_table_that_is_for_something_else_is_no_mistake_and_said_where_it_asks
     user("model: a/b\nsearch:\n  enabled: false\n")
     assert settings().warnings == ()
     file = user("model: a/b\nsearch:\n  enabled: true\n")
-    assert settings().warnings == (f"{file}:2: search does nothing: there is no search of the web here.",)
+    assert settings().warnings == (f"{file}:2: search does nothing: searches are set in [web], see docs/web.md.",)
 
 
 @pytest.mark.parametrize("table", ["policy", "advisor_rules"])

@@ -73,18 +73,22 @@ class WebAccess:
         interval: float | None = None,
         alone: bool = False,
         fresh: float = 0.0,
+        seconds: float | None = None,
+        named: bool = False,
     ) -> WebResponse:
         """Send a request in its turn, or take what came lately: a GET's answer from a public address that is not older
-        than `fresh` seconds. Raises ToolError."""
+        than `fresh` seconds. Its answer may take `seconds`; `named`: the person has set the address, which may be one
+        of this machine. Raises ToolError."""
         key = f"{request.method} {request.address} {request.headers.get('accept', '')}"
         if fresh and (found := self.cache.get(key, fresh=fresh)) is not None:
             return _kept(request.address, *found)
-        seconds = self.interval if interval is None else interval
-        send = partial(self.gateway.fetch, request, partial(self.entries, run, request.address))
+        pause = self.interval if interval is None else interval
+        own = (Entry(request.address.endpoint.host, request.address.endpoint.port),) if named else ()
+        send = partial(self.gateway.fetch, request, lambda: (*own, *self.entries(run, request.address)), seconds)
         if request.address.endpoint.must_be_named:  # a server of one's own is asked as fast as one likes
             response = await send()
         else:
-            async with self.rate.turn(str(request.address.endpoint.host), seconds, alone=alone):
+            async with self.rate.turn(str(request.address.endpoint.host), pause, alone=alone):
                 response = await send()
         if response.status in _BUSY and response.headers.get("retry-after", "").isdecimal():
             self.rate.back_off(str(request.address.endpoint.host), float(response.headers["retry-after"]))

@@ -90,9 +90,10 @@ class Gateway:
         self._tls: ssl.SSLContext | None = None
         self._resolver: ThreadPoolExecutor | None = None
 
-    async def fetch(self, request: WebRequest, entries: Entries = tuple) -> WebResponse:
-        """Send a request, and follow its redirects as long as they stay where they are. Raises ToolError."""
-        seconds = self._bounds.seconds
+    async def fetch(self, request: WebRequest, entries: Entries = tuple, seconds: float | None = None) -> WebResponse:
+        """Send a request, and follow its redirects as long as they stay where they are; `seconds` for all of that, by
+        default those of the bounds. Raises ToolError."""
+        seconds = self._bounds.seconds if seconds is None else seconds
         try:
             async with asyncio.timeout(seconds):
                 return await self._follow(request, entries)

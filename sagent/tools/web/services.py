@@ -1,3 +1,100 @@
-"""The services that may be set by name: what finds pages and papers, and who reads pages."""
+"""The services that may be set by name: those that find pages and papers, and who reads pages."""
 
-SERVICES = ("reader",)
+from collections.abc import Mapping
+from dataclasses import field
+
+from sagent.lib.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SearchService:
+    """A service that finds pages, as data: where it is asked, how, and where in its answer the results are.
+
+    `query`, `include` and `exclude` name members of the request, which go into the URL or, where it is `posted`, into
+    JSON; a service without the latter two is asked by the words "site:" in the query. `key` is a header, with "{}" for
+    the key, and `variables` those that may hold the key, or the address where there is no key. `found` is the way to
+    the list of results, the others are members of each. `categories` are members to add for one, "*" for any.
+    """
+
+    base_url: str
+    path: str
+    query: str
+    found: str
+    text: tuple[str, ...]
+    variables: tuple[str, ...]
+    key: tuple[str, str] = ("", "")
+    posted: bool = False
+    members: Mapping[str, object] = field(default_factory=dict[str, object])
+    include: str = ""
+    exclude: str = ""
+    date: tuple[str, ...] = ()
+    categories: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
+    interval: float = 1.0
+
+
+SEARCHES: Mapping[str, SearchService] = {
+    # https://api-dashboard.search.brave.com/app/documentation/web-search
+    "brave": SearchService(
+        base_url="https://api.search.brave.com",
+        path="/res/v1/web/search",
+        query="q",
+        members={"count": 10},
+        found="web.results",
+        text=("description",),
+        date=("page_age", "age"),
+        variables=("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY"),
+        key=("x-subscription-token", "{}"),
+        categories={"news": {"result_filter": "web,news"}},
+        interval=0.1,
+    ),
+    # https://docs.tavily.com/documentation/api-reference/endpoint/search
+    "tavily": SearchService(
+        base_url="https://api.tavily.com",
+        path="/search",
+        query="query",
+        posted=True,
+        members={"max_results": 10, "search_depth": "basic"},
+        include="include_domains",
+        exclude="exclude_domains",
+        found="results",
+        text=("content",),
+        date=("published_date",),
+        variables=("TAVILY_API_KEY",),
+        key=("authorization", "Bearer {}"),
+        categories={"news": {"topic": "news"}},
+        interval=0.1,
+    ),
+    # https://docs.exa.ai/reference/search
+    "exa": SearchService(
+        base_url="https://api.exa.ai",
+        path="/search",
+        query="query",
+        posted=True,
+        members={"type": "auto", "numResults": 10, "contents": {"highlights": True}},
+        include="includeDomains",
+        exclude="excludeDomains",
+        found="results",
+        text=("highlights", "text"),
+        date=("publishedDate",),
+        variables=("EXA_API_KEY",),
+        key=("x-api-key", "{}"),
+        categories={"news": {"category": "news"}, "science": {"category": "research paper"}},
+        interval=0.2,
+    ),
+    # https://docs.searxng.org/dev/search_api.html
+    "searxng": SearchService(
+        base_url="",
+        path="/search",
+        query="q",
+        members={"format": "json"},
+        found="results",
+        text=("content",),
+        date=("publishedDate",),
+        variables=("SEARXNG_URL",),
+        categories={"*": {"categories": "{}"}},
+        interval=0.5,
+    ),
+}
+"""In the order in which those that are set are asked."""
+
+SERVICES = ("reader", *SEARCHES, "ddgs")

@@ -50,7 +50,8 @@ class Site:
                 target, self.pages.get(target.partition("?")[0], http("no such page", status="404 Not Found"))
             )
             found = found(request) if callable(found) else found
-            for piece in [found] if isinstance(found, bytes) else found:
+            pieces: Sequence[bytes | float] = [found] if isinstance(found, bytes) else found
+            for piece in pieces:
                 if isinstance(piece, float):
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(reader.read(1), piece)

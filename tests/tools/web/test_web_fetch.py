@@ -14,6 +14,7 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
+from sagent.model import Request
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
@@ -349,7 +350,7 @@ async def test_a_question_is_answered_by_a_model_without_tools_and_billed_as_its
     access, site, tmp_path
 ) -> None:
     site.pages["/"] = http(PAGE)
-    asked: list[object] = []
+    asked: list[Request] = []
 
     def answer(request):
         if any("The question: When was it built?" in message.content for message in request.messages):

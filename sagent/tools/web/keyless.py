@@ -1,0 +1,75 @@
+"""A search without a key: DuckDuckGo by the library ddgs, in a process of its own that is ended when it takes long."""
+
+import json
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Protocol, cast
+
+from sagent.errors import ToolError
+from sagent.lib import isolated
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.tools.web.results import MOST, Found
+
+HOST = "html.duckduckgo.com"
+_MOST_ANSWER = 2_000_000  # bytes
+
+
+async def search_keyless(query: str, seconds: float, address: str = "") -> list[Found]:
+    """What DuckDuckGo finds, at another `address` where one is given. Raises ToolError."""
+    import asyncio  # here, since the other process does without
+
+    from sagent.lib.process import run
+
+    if find_spec("ddgs") is None:
+        from sagent.lib.installed import install_command
+
+        raise ToolError(
+            "No search service is set. Set BRAVE_API_KEY, TAVILY_API_KEY, EXA_API_KEY or SEARXNG_URL, or install the "
+            f"search without a key: {install_command('web')}"
+        )
+    try:
+        async with asyncio.timeout(seconds):
+            done = await run(
+                isolated.command(__name__, "answer"),
+                cwd="/",
+                env=isolated.environment(),
+                input=json.dumps([query, address, seconds]).encode(),
+                most=_MOST_ANSWER,
+            )
+    except TimeoutError:
+        raise ToolError(f"ddgs did not answer within {seconds:g} s.") from None
+    if done is None or done.code:
+        raise ToolError("ddgs could not be run.")
+    answered = as_object(json.loads(done.output))
+    if error := as_str(answered.get("error")):
+        raise ToolError(f"ddgs found nothing: {error}")
+    return [
+        Found(as_str(each.get("title")), as_str(each.get("href")), as_str(each.get("body")))
+        for each in map(as_object, as_array(answered.get("found")))
+    ]
+
+
+class _Client(Protocol):
+    def text(self, query: str, *, backend: str, max_results: int) -> list[dict[str, object]]: ...
+
+
+class _Library(Protocol):
+    """What is used of ddgs."""
+
+    def __call__(self, *, timeout: int) -> _Client: ...
+
+
+def answer() -> None:
+    """The other process: writes what was found, or why nothing was."""
+    isolated.limit()
+    query, address, seconds = json.loads(sys.stdin.buffer.read())
+    library = cast("_Library", import_module("ddgs").DDGS)
+    if address:
+        import_module("ddgs.engines.duckduckgo").Duckduckgo.search_url = address
+    try:
+        found = library(timeout=max(1, int(seconds) - 1)).text(query, backend="duckduckgo", max_results=MOST)
+    except Exception as error:
+        sys.stdout.write(json.dumps({"error": " ".join(str(error).split())[:300] or type(error).__name__}))
+        return
+    sys.stdout.write(json.dumps({"found": found}))

@@ -1,0 +1,83 @@
+"""What was found: read from a service's answer, held to the domains that were asked for, and listed."""
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.tools.web.services import SearchService
+
+MOST = 10
+_MOST_TEXT = 500  # characters of a result's text
+_TAG = re.compile(r"<[^<>]{0,200}>")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One result."""
+
+    title: str
+    url: str
+    text: str = ""
+    date: str = ""
+
+
+def read_found(answer: object, service: SearchService) -> Iterator[Found]:
+    """The results in an answer; what is no result is left out."""
+    for name in service.found.split("."):
+        answer = as_object(answer).get(name)
+    for item in map(as_object, as_array(answer)):
+        text = next(filter(None, (_text(item.get(name)) for name in service.text)), "")
+        date = next(filter(None, (as_str(item.get(name)) for name in service.date)), "")
+        yield Found(_text(item.get("title")), as_str(item.get("url")), text, date)
+
+
+def _text(value: object) -> str:
+    """A text without markup, on one line."""
+    joined = value if isinstance(value, str) else " … ".join(map(as_str, as_array(value)))
+    return " ".join(html.unescape(_TAG.sub("", joined)).split())
+
+
+def within(found: Iterable[Found], allowed: Sequence[str], blocked: Sequence[str]) -> Iterator[Found]:
+    """Those of the web that lie in an allowed domain, where some are, and in none that is blocked; each once."""
+    seen = set[str]()
+    for each in found:
+        try:
+            parts = urlsplit(each.url)
+            host = (parts.hostname or "").lower().rstrip(".")
+        except ValueError:
+            continue
+        if parts.scheme not in ("http", "https") or not host or each.url in seen:
+            continue
+        if (not allowed or any(_lies_in(host, name) for name in allowed)) and not any(
+            _lies_in(host, name) for name in blocked
+        ):
+            seen.add(each.url)
+            yield each
+
+
+def _lies_in(host: str, domain: str) -> bool:
+    domain = domain.lower().removeprefix("*.").strip(".")
+    return host == domain or host.endswith(f".{domain}")
+
+
+def listed(found: Sequence[Found]) -> str:
+    """Results as a numbered list."""
+    lines: list[str] = []
+    for number, each in enumerate(found[:MOST], 1):
+        lines.append(f"{number}. {each.title or '(no title)'}\n   {each.url}")
+        said = " · ".join(filter(None, (each.date[:10], each.text[:_MOST_TEXT])))
+        lines += [f"   {said}"] if said else []
+    return "\n".join(lines)
+
+
+def encode(found: Sequence[Found]) -> dict[str, object]:
+    """Results as JSON."""
+    return {"found": [[each.title, each.url, each.text, each.date] for each in found]}
+
+
+def decode(kept: Mapping[str, object]) -> list[Found]:
+    """Results of `encode`."""
+    return [Found(*map(as_str, as_array(each))) for each in as_array(kept.get("found"))]
