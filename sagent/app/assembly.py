@@ -242,12 +242,13 @@ def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[To
             hint = f" Did you mean {by_name[near[0]]}?" if near else ""
             raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.EVERY)}.")
         chosen |= dict.fromkeys(known)
-    web = None if set(chosen).isdisjoint(tools.WEB) else tools.WebAccess((), settings.state_dir / "web", settings.web)
+    online = (*tools.WEB, *tools.PAPERS)
+    web = None if set(chosen).isdisjoint(online) else tools.WebAccess((), settings.state_dir / "web", settings.web)
     return tuple(_make_tool(name, settings, sandbox, web) for name in chosen)
 
 
 def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None, web: "tools.WebAccess | None") -> Tool:
-    if name in tools.WEB:
+    if name in (*tools.WEB, *tools.PAPERS):
         return getattr(tools, name)(web)
     if name == "AgentSpawn" and any(places("agents", settings.cwd, settings.config_dir)):
         from sagent.context.agents import find_agents

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from sagent.tools.glob import Glob
     from sagent.tools.grep import Grep
     from sagent.tools.list import List
+    from sagent.tools.papers.author import PaperAuthor
+    from sagent.tools.papers.details import PaperDetails
+    from sagent.tools.papers.fetch import PaperFetch
+    from sagent.tools.papers.search import PaperSearch
     from sagent.tools.read import Read
     from sagent.tools.web.access import WebAccess
     from sagent.tools.web.fetch import WebFetch
@@ -26,6 +30,7 @@ __all__ = [
     "BUILTIN",
     "EVERY",
     "GROUPS",
+    "PAPERS",
     "WEB",
     "AgentSelf",
     "AgentSend",
@@ -37,6 +42,10 @@ __all__ = [
     "Glob",
     "Grep",
     "List",
+    "PaperAuthor",
+    "PaperDetails",
+    "PaperFetch",
+    "PaperSearch",
     "Read",
     "WebAccess",
     "WebFetch",
@@ -54,13 +63,19 @@ BUILTIN = (*_CODING, *AGENTS)
 """Names of the built-in tools, in the order in which a model sees them."""
 WEB = ("WebSearch", "WebFetch")
 """Names of the tools for the web, which are off unless they are chosen."""
-EVERY = (*BUILTIN, *WEB)
-GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB}
+PAPERS = ("PaperSearch", "PaperDetails", "PaperAuthor", "PaperFetch")
+"""Names of the tools for scientific papers, which are off as well."""
+EVERY = (*BUILTIN, *WEB, *PAPERS)
+GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB, "papers": PAPERS}
 """What stands for several names where tools are chosen."""
 _HOMES = {
     **dict.fromkeys(("AgentSelf", "AgentSend", "AgentSpawn"), "agents"),
     **dict.fromkeys(("FunctionTool", "tool"), "decorator"),
     "BackgroundTask": "background",
+    "PaperAuthor": "papers.author",
+    "PaperDetails": "papers.details",
+    "PaperFetch": "papers.fetch",
+    "PaperSearch": "papers.search",
     "WebAccess": "web.access",
     "WebFetch": "web.fetch",
     "WebSearch": "web.search",

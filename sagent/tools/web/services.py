@@ -97,4 +97,5 @@ SEARCHES: Mapping[str, SearchService] = {
 }
 """In the order in which those that are set are asked."""
 
-SERVICES = ("reader", *SEARCHES, "ddgs")
+PAPERS = ("arxiv", "semanticscholar", "openalex", "crossref", "unpaywall")
+SERVICES = ("reader", *SEARCHES, "ddgs", *PAPERS)

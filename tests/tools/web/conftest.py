@@ -52,13 +52,13 @@ class Site:
             found = found(request) if callable(found) else found
             pieces: Sequence[bytes | float] = [found] if isinstance(found, bytes) else found
             for piece in pieces:
-                if isinstance(piece, float):
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(reader.read(1), piece)
-                        break  # who asked has gone
-                else:
+                if isinstance(piece, bytes):
                     writer.write(piece)
                     await writer.drain()
+                    continue
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1), piece)
+                    break  # who asked has gone
 
 
 @contextlib.asynccontextmanager

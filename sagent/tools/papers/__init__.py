@@ -1,0 +1,1 @@
+"""Scientific papers: found, described, and read, by the open services that know them."""

@@ -1,0 +1,156 @@
+"""The PaperFetch tool: a paper's PDF, as text by page, with its figures and references listed."""
+
+import re
+from typing import TYPE_CHECKING
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_array, as_str
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+
+if TYPE_CHECKING:
+    from sagent.tools.papers.ids import PaperId
+    from sagent.tools.papers.pdftext import PdfText
+    from sagent.tools.web.access import WebAccess
+    from sagent.tools.web.address import WebAddress
+
+PARTS = ("text", "figures", "references")
+_MOST = 40_000  # characters shown in one call
+
+
+class PaperFetch:
+    """Shows papers. `access` is shared with the other tools for the web."""
+
+    name = "PaperFetch"
+    description = (
+        "Read a paper: the text of its PDF by page, its figures (captions) and references. By id it is taken from"
+        " arXiv, or the address of a free PDF is named, which url then fetches."
+    )
+    parameters = arguments_schema(
+        id={"type": "string"},
+        url={"type": "string"},
+        pages={"type": "string", "description": 'default: from the first on; "3-6,9"'},
+        parts={"type": "array", "items": {"enum": [*PARTS]}, "description": "default: all"},
+        closed=True,
+    )
+
+    def __init__(self, access: "WebAccess") -> None:
+        self._access = access
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        from sagent.tools.papers.library import reaching
+        from sagent.tools.web.address import check_secrets
+
+        paper, address = _wanted(arguments)
+        if address is not None:
+            check_secrets(str(address))
+            return Effect("none", needs=(address.need,), reason=f"GET {address}")
+        assert paper is not None
+        services = ["arxiv"] if paper.kind == "arxiv" else ["openalex", "unpaywall", "semanticscholar"]
+        return reaching(self._access, services, f"the PDF of {paper}")
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Raises ToolError where there is no PDF that is free to read."""
+        from sagent.tools.papers.library import PAPER_SERVICES, Library, base_url
+        from sagent.tools.web.address import check_secrets, parse_address
+
+        paper, address = _wanted(arguments)
+        if paper is not None and paper.kind != "arxiv":
+            pdf = await Library(self._access, run).open_pdf(paper)
+            if not pdf:
+                raise ToolError(f"No PDF of {paper} is known that is free to read.")
+            text = f"{paper} is free to read at {pdf}\nCall PaperFetch with that url."
+            return ToolOutput.of(text, summary="a free PDF is known")
+        interval, alone, named = None, False, False
+        if paper is not None:
+            row = PAPER_SERVICES["arxiv"]
+            address = parse_address(f"{base_url(self._access, 'arxiv')}/pdf/{paper.value}")
+            interval, alone, named = row.interval, row.alone, "base_url" in self._access.service("arxiv")
+        assert address is not None
+        check_secrets(str(address))
+        return await self._show(address, arguments, run, interval, alone=alone, named=named)
+
+    async def _show(
+        self,
+        address: "WebAddress",
+        arguments: JsonObject,
+        run: RunContext,
+        interval: float | None,
+        *,
+        alone: bool,
+        named: bool,
+    ) -> ToolOutput:
+        from sagent.tools.papers.library import DAYS
+        from sagent.tools.papers.pdftext import read_pdf
+        from sagent.tools.web.gateway import WebRequest
+        from sagent.tools.web.marking import mark
+
+        request = WebRequest(address, headers={"accept": "application/pdf"})
+        response = await self._access.fetch(request, run, interval=interval, alone=alone, fresh=DAYS, named=named)
+        if response.moved is not None:
+            text = f"{address} redirects to another host: {response.moved}\nCall PaperFetch with that url."
+            return ToolOutput.of(text, summary=f"redirects to {response.moved.host}")
+        if response.status != 200:
+            raise ToolError(f"{address} answered {response.status}.")
+        if not response.body.startswith(b"%PDF-"):
+            raise ToolError(f"{address} is {response.media_type or 'something else'}, and no PDF. Try WebFetch.")
+        if response.cut:
+            raise ToolError(f"{address} is larger than {len(response.body) // 1_000_000} MB. It was not read.")
+        read = await read_pdf(response.body, str(address))
+        whole = "\n\n".join(f"--- page {number} ---\n{text}" for number, text in enumerate(read.pages, 1))
+        kept = (run.blobs.put(response.body), run.blobs.put(whole.encode("utf-8", "replace")))
+        text = _shown(read, as_str(arguments.get("pages")), [as_str(each) for each in as_array(arguments.get("parts"))])
+        notes = f"(The PDF is in {kept[0]}, its whole text in {kept[1]}.)"
+        summary = f"{len(read.pages)} pages, {len(read.figures)} figures, {len(read.references)} references"
+        marked = mark(f"{address}: {summary}\n\n{text}", str(address.host))
+        return ToolOutput.of(f"{marked}\n{notes}", summary=summary)
+
+
+def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]":
+    """Which paper, or which address. Raises ToolError."""
+    from sagent.tools.papers.ids import parse_id
+    from sagent.tools.web.address import parse_address
+
+    paper, url = as_str(arguments.get("id")), as_str(arguments.get("url"))
+    if bool(paper) == bool(url):
+        raise ToolError("Give id or url, and not both.")
+    return (parse_id(paper), None) if paper else (None, parse_address(url))
+
+
+def _shown(read: "PdfText", pages: str, parts: list[str]) -> str:
+    """The parts that are asked for; of the text what one call may show."""
+    blocks: list[str] = []
+    wanted = parts or PARTS
+    if "figures" in wanted and read.figures:
+        blocks.append("\n".join(["Figures and tables:", *read.figures]))
+    if "text" in wanted:
+        blocks.append(_pages(read, pages))
+    if "references" in wanted and read.references:
+        blocks.append("\n".join(["References:", *read.references]))
+    return "\n\n".join(blocks) or "(nothing of this was found)"
+
+
+def _pages(read: "PdfText", pages: str) -> str:
+    numbers = _numbers(pages, len(read.pages)) if pages else list(range(1, len(read.pages) + 1))
+    shown: list[str] = []
+    size = 0
+    for place, number in enumerate(numbers):
+        text = read.pages[number - 1] or "(no text on this page; it may be a scan)"
+        size += len(text)
+        if size > _MOST and shown:
+            shown.append(f"(The pages from {numbers[place]} on are left out: give pages.)")
+            break
+        shown.append(f"--- page {number} of {len(read.pages)} ---\n{text[:_MOST]}")
+    return "\n".join(shown)
+
+
+def _numbers(pages: str, total: int) -> list[int]:
+    """Raises ToolError for what names no page."""
+    found: dict[int, None] = {}
+    for part in pages.split(","):
+        match = re.fullmatch(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", part)
+        first = int(match[1]) if match else 0
+        last = min(int(match[2] or first), total) if match else 0
+        if not 1 <= first <= last <= total:
+            raise ToolError(f'There is no page {part.strip()!r}: write pages like "3-6,9"; there are {total}.')
+        found |= dict.fromkeys(range(first, last + 1))
+    return list(found)
