@@ -391,7 +391,16 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
     notices.extend(found.notices)
     skills = skills_text(find_skills(settings.cwd, settings.config_dir, notices))
     added = "\n\n".join(filter(None, (found.text, skills)))
-    return compose(workspace, date.today(), added, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
+    system, append = settings.system, settings.append_system
+    if settings.output_style:
+        from sagent.context.styles import find_style
+
+        style = find_style(settings.output_style, settings.cwd, settings.config_dir)
+        if style.replaces and system is None:
+            system = style.text
+        else:
+            append = "\n\n".join(filter(None, (append, style.text)))
+    return compose(workspace, date.today(), added, system, append)  # noqa: DTZ011 -- the person's day
 
 
 class Aside:

@@ -222,6 +222,7 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
     group.add_argument("--no-wait", dest="wait_for_jobs", action="store_const", const=False, help=no_wait)
     group.add_argument("--system", metavar="TEXT", help="replace the system prompt")
     group.add_argument("--append-system", metavar="TEXT", help="add to the system prompt")
+    group.add_argument("--output-style", metavar="NAME", help="write as the file output-styles/NAME.md says")
 
 
 def _session_flags(group: argparse._ArgumentGroup) -> None:

@@ -46,6 +46,7 @@ class Overrides(TypedDict, total=False):
     max_retries: int | None
     system: str | None
     append_system: str | None
+    output_style: str | None
     tools: _Names | None
     max_turns: int | None
     max_tool_call_rounds: int | None

@@ -103,6 +103,7 @@ class Settings:
     max_retries: int = _setting(6, whole(0), "lower")
     system: str | None = _setting(None, values.text_of)
     append_system: str = _setting("", values.text_of)
+    output_style: str = _setting("", values.text_of)  # a file that says how to write
     tools: tuple[str, ...] | None = _setting(None, values.tools)  # None = the default set
     max_turns: int | None = _setting(None, whole(1), "lower")
     max_agent_depth: int = _setting(5, whole(0), "lower")

@@ -1,4 +1,4 @@
-"""Where skills, agents and commands lie: the person's own, those of plugins, those of other programs, a project's."""
+"""Where skills, agents, commands and output styles lie: the person's own, those of plugins, and a project's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from sagent.context.instructions import repository_root
 from sagent.lib.dataclass import dataclass
 
-Kind: TypeAlias = Literal["skills", "agents", "commands"]
+Kind: TypeAlias = Literal["skills", "agents", "commands", "output-styles"]
 FOLDERS = (".sagent", ".agents", ".claude")
 """Where a project keeps them; in the last two the person may, too, in their home."""
 PLUGINS = "plugins"

@@ -77,7 +77,7 @@ class HookPolicy(Policy):
         may_return = said.decision == "deny" and said.stop is None
         if may_return and times < MOST_RETURNS and state is not None and not state.closing:
             self._returns[turn.agent] = times + 1
-            added.append(said.reason)
+            added.append(f"Do not end yet: {said.reason}")
 
     def _note(self, agent: str, call: ToolCall, answer: Answer) -> None:
         """Keep what the agent is to read."""

@@ -1,7 +1,7 @@
 """What was set up for Claude Code: rules files, skills, agents, commands, settings, servers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from sagent.config.files import File
@@ -19,7 +19,7 @@ _ALIKE = {"MultiEdit": "Edit", "NotebookEdit": "Edit", "LS": "List", "Task": "Ag
 _WHY: Mapping[str, str] = {
     "model": "choose it yourself: model = ... or --model",
     "env": "export what commands need, or give it in [env] pass",
-    "outputStyle": "give its text with --append-system",
+    "outputStyle": "choose it yourself: output_style = ... or --output-style",
     "statusLine": "status_line = ... is yours to set",
     "enabledPlugins": "add a plugin with sagent plugin add",
     "extraKnownMarketplaces": "add a plugin with sagent plugin add",
@@ -44,7 +44,7 @@ def take_claude(plan: Plan) -> None:
             for file in plan.listed(place, pattern):
                 plan.use(kind, file)
         for file in plan.listed(place, "output-styles/*.md"):
-            plan.leave_out("output style", file.stem, file, "give its text with --append-system, or with --system")
+            plan.use("output style", file)
         for name in ("settings.json", "settings.local.json"):
             if (found := plan.json(place / name)) is not None:
                 take_settings(plan, found, place / name)
@@ -156,8 +156,3 @@ def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, objec
         "as [[hooks]] of the project's config.toml, which waits for your trust" if shared else "as [[hooks]] of yours"
     )
     plan.add("hook", name, file, "taken over", note)
-
-
-def is_present(paths: Sequence[Path]) -> bool:
-    """Whether any of them is there."""
-    return any(path.exists() for path in paths)

@@ -87,9 +87,8 @@ def read_plugin(folder: Path, name: str = "") -> Plugin:
     ]
     left_out = [f"mcp {each.name}: {each.note}" for each in plan.items if each.status == "left out"]
     left_out += [f"{key} in its manifest: only the usual folders are read" for key in _ELSEWHERE if key in manifest]
-    left_out += [
-        f"{each}: there is no such thing here" for each in (".lsp.json", "output-styles") if (folder / each).exists()
-    ]
+    if (folder / ".lsp.json").exists():
+        left_out.append(".lsp.json: a plugin brings no language servers here")
     if not parts:
         raise UsageError(f"{folder} is no plugin: it has no skills, agents, commands, hooks or MCP servers.")
     servers = plan.own.tables

@@ -192,6 +192,7 @@ async def _ask(
         fork=None,
         ephemeral=False,
         session=_begin(asked, settings, scratch),
+        hooks=(),  # what they added is in what was said
     )
     if scratch is None:
         own, more = replace(own, tools=(), mcp={}), answers.tools

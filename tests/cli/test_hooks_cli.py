@@ -94,3 +94,20 @@ def test_without_hooks_nothing_of_them_is_loaded_and_no_byte_is_sent(shell: Shel
     shell.run("--ephemeral", "hi")
     first, second = (json.dumps(request.json, sort_keys=True) for request in server.requests)
     assert first == second
+
+
+def test_an_output_style_is_in_the_prompt_of_a_session_that_begins(shell: Shell) -> None:
+    server = shell.serve([Turn(text="1"), Turn(text="2"), Turn(text="3")])
+    for name, head in (("short", ""), ("teach", "keep-coding-instructions: true\n")):
+        file = shell.cwd / ".claude" / "output-styles" / f"{name}.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"---\nname: {name}\n{head}---\nWrite as {name} does.")
+    shell.run("--ephemeral", "hi")
+    shell.run("--ephemeral", "--output-style", "short", "hi")
+    shell.run("--ephemeral", "--output-style", "teach", "hi")
+    plain, short, teach = (json.dumps(request.json["system"]) for request in server.requests)
+    begins = plain[60:200]
+    assert "Write as" not in plain
+    assert "Write as short does." in short and begins not in short
+    assert "Write as teach does." in teach and begins in teach
+    assert shell.run("--output-style", "none", "hi").code == 2

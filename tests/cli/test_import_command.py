@@ -63,7 +63,7 @@ def test_claude(shell: Shell) -> None:
     done = shell.run("import", "claude", model="")
     assert done.code == 0, done.err
     assert "in use" in line_with(done.out, "instructions", "as it is")
-    assert "left out" in line_with(done.out, "short")
+    assert "in use" in line_with(done.out, "short")
     assert "taken over" in line_with(done.out, "PreToolUse Bash", "check.sh")
     assert "prompt means nothing here" in line_with(done.out, "PreToolUse Bash: prompt")
     assert "there is no event Notification" in line_with(done.out, "beep")

@@ -11,6 +11,8 @@ from sagent.context.agents import find_agents, tools_named
 from sagent.context.frontmatter import read_document
 from sagent.context.instructions import gather
 from sagent.context.skills import find_skills, skill_text, skills_text
+from sagent.context.styles import Style, find_style
+from sagent.errors import UsageError
 
 
 def write(path: Path, text: str) -> Path:
@@ -114,3 +116,13 @@ def test_which_instructions_count(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.override.md", "over")
     text = gather(tmp_path, tmp_path / "none").text
     assert "over" in text and "# Instructions from" in text and "agents\n" not in text
+
+
+def test_an_output_style_is_found_by_its_name_or_its_files(tmp_path: Path) -> None:
+    write(tmp_path / ".claude/output-styles/short.md", "---\nname: Short Answers\n---\nBe short.")
+    write(tmp_path / ".claude/output-styles/teach.md", "---\nkeep-coding-instructions: true\n---\nTeach.")
+    assert find_style("short answers", tmp_path, tmp_path) == Style("Be short.", replaces=True)
+    assert find_style("short", tmp_path, tmp_path) == Style("Be short.", replaces=True)
+    assert find_style("teach", tmp_path, tmp_path) == Style("Teach.", replaces=False)
+    with pytest.raises(UsageError, match="there are Short Answers, teach"):
+        find_style("loud", tmp_path, tmp_path)
