@@ -108,10 +108,12 @@ async def open_agent(
                 aside.prepare = partial(bash.prepare, workspace, log.blobs)
         stack.push_async_callback(aside.aclose)
         if settings.mcp:
-            from sagent.bridges.mcp import confining, open_servers
+            from sagent.bridges.mcp import LOGINS, confining, open_servers
 
             confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
-            offered += await stack.enter_async_context(open_servers(settings.mcp, notices, confine))
+            offered += await stack.enter_async_context(
+                open_servers(settings.mcp, notices, confine, settings.state_dir / LOGINS)
+            )
         resources, judge = _resources(settings, choice, ledger, notices), policy
         if settings.hooks:
             from sagent.app.hooks import open_hooks

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
     from mcp.types import Tool as McpToolInfo
 
+    from sagent.bridges.mcp_login import Login
     from sagent.sandbox.profile import Need, Profile
 
 Confine: TypeAlias = Callable[[Sequence[str], "Sequence[Need]"], Awaitable[Confined]]
@@ -38,6 +39,7 @@ Confine: TypeAlias = Callable[[Sequence[str], "Sequence[Need]"], Awaitable[Confi
 
 PATIENCE = 20.0  # seconds that a server may take to be ready for a call, where it has no more to start
 _ENDING = 3.0  # seconds for a connection to end
+LOGINS = "mcp"  # the directory of logins, in the state directory
 MOST_TOOLS = 128  # of one server
 MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
 MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
@@ -45,11 +47,15 @@ MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or doc
 
 @asynccontextmanager
 async def open_servers(
-    servers: Mapping[str, McpServer], notices: list[str], confine: Confine | None = None
+    servers: Mapping[str, McpServer],
+    notices: list[str],
+    confine: Confine | None = None,
+    logins: Path | None = None,
 ) -> AsyncGenerator[tuple["McpTool", ...]]:
     """The tools of all servers that could be reached; what could not be is said in the notices.
 
     All servers are started together, and stopped in the end. Without `confine` their programs run in no sandbox.
+    `logins` is the directory of the logins at servers.
     """
     if not servers:
         yield ()
@@ -64,7 +70,7 @@ async def open_servers(
         yield ()
         return
     processes = ProcessGroup()
-    links = [Link(name, server, processes, confine or _unconfined) for name, server in servers.items()]
+    links = [Link(name, server, processes, confine or _unconfined, logins) for name, server in servers.items()]
     with _unsaid("mcp", "client"):
         try:
             found = await asyncio.gather(*(_tools_of(link, notices) for link in links))
@@ -152,12 +158,15 @@ def _number(tools: Sequence["McpTool"], notices: list[str]) -> None:
 class Link:
     """One server: started when it is needed."""
 
-    def __init__(self, name: str, server: McpServer, processes: ProcessGroup, confine: Confine) -> None:
+    def __init__(
+        self, name: str, server: McpServer, processes: ProcessGroup, confine: Confine, logins: Path | None = None
+    ) -> None:
         self.name = name
         self.server = server
-        self._processes, self._confine = processes, confine
+        self._processes, self._confine, self._logins = processes, confine, logins
         self._program = Program(processes)
         self._profile: Profile | None = None  # that it runs within
+        self._status = 0  # of the last response of a server with a URL
         self.attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple  # to what it does for a call
         self._task: asyncio.Task[None] | None = None
         self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that have not ended yet
@@ -203,16 +212,22 @@ class Link:
         from mcp import Client
 
         server = self.server
-        if server.url and server.headers:
+        if server.url:
             import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
-            async with httpx2.AsyncClient(headers=dict(server.headers), timeout=server.timeout) as http:
-                where = streamable_http_client(server.url, http_client=http)
-                async with Client(where, read_timeout_seconds=server.timeout) as client:
-                    yield client
-        elif server.url:
-            async with Client(server.url, read_timeout_seconds=server.timeout) as client:
+            async def note(response: httpx2.Response) -> None:
+                self._status = response.status_code
+
+            async with (
+                httpx2.AsyncClient(
+                    headers=dict(server.headers), timeout=server.timeout, auth=self._login(),
+                    event_hooks={"response": [note]},
+                ) as http,
+                Client(
+                    streamable_http_client(server.url, http_client=http), read_timeout_seconds=server.timeout
+                ) as client,
+            ):  # fmt: skip
                 yield client
         else:
             from mcp.client.stdio import get_default_environment
@@ -227,11 +242,22 @@ class Link:
             finally:
                 confined.finish()
 
+    def _login(self) -> "Login | None":
+        """The person's login at the server, where there is one."""
+        if not self.server.url or self._logins is None:
+            return None
+        from sagent.bridges.mcp_login import Login, LoginFile
+
+        file = LoginFile(self._logins, self.server.url)
+        return Login(self.name, self.server, file) if file.path.exists() else None
+
     async def reason(self, error: BaseException) -> str:
         """What went wrong with the connection, which is lost."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_ENDING)
-        return self._program.fault or _reason(error)
+        if self._status == 401:
+            return f"it wants a login: sagent mcp login {self.name}"
+        return self._program.fault or failure(error)
 
     def hint(self, said: str | None = None) -> str:
         """Which setting gives it more, where what it has said, or that it does not run, may come from its sandbox."""
@@ -339,7 +365,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _reason(error: BaseException) -> str:
+def failure(error: BaseException) -> str:
     """What went wrong, of several things the first."""
     inner: object = error
     while isinstance(inner, BaseExceptionGroup):

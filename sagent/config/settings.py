@@ -57,7 +57,9 @@ class CustomProvider:
 @dataclass(frozen=True, slots=True)
 class McpServer:
     """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call, `start_timeout` for
-    all that comes before. A command runs in the sandbox, and `needs` is what it gets there in addition."""
+    all that comes before. A command runs in the sandbox, and `needs` is what it gets there in addition. `oauth` is what
+    a login at a URL needs and its server does not say: `scope`, `client_id`, `client_secret`, `client_metadata_url`,
+    `callback_port`."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -67,6 +69,7 @@ class McpServer:
     timeout: float = 600.0
     start_timeout: float = 10.0
     needs: "tuple[Need, ...]" = ()
+    oauth: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 def _setting(default: T, read: Reader, project: Project = "no", *, flag: str = "", adds: bool = False) -> T:

@@ -127,7 +127,8 @@ def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
     return found
 
 
-_MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs")
+_MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs", "oauth")
+_OAUTH = ("scope", "client_id", "client_secret", "client_metadata_url", "callback_port")
 
 
 def read_mcp(file: File, table: Table, base: PathBase) -> Mapping[str, McpServer]:
@@ -149,6 +150,8 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
         raise file.error(("mcp", name), f"mcp.{name} needs a command or a url, and not both")
     if url and "needs" in given:
         raise file.error(("mcp", name, "needs"), f"mcp.{name}.needs is for a command: a url is not in the sandbox")
+    if "oauth" in given and not url:
+        raise file.error(("mcp", name, "oauth"), f"mcp.{name}.oauth is for a url: a command has no login")
     try:
         return McpServer(
             command,
@@ -159,9 +162,19 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
             _seconds("timeout", given.get("timeout", 600)),
             _seconds("start_timeout", given.get("start_timeout", 10)),
             tuple(read_need(text, base) for text in _texts(given.get("needs", []), "needs")),
+            _oauth(given.get("oauth", {})),
         )
     except RefusedError as error:
         raise file.error(("mcp", name), f"mcp.{name}: {error}") from None
+
+
+def _oauth(value: object) -> Mapping[str, str]:
+    pairs = _pairs(value, "oauth")
+    if strangers := [key for key in pairs if key not in _OAUTH]:
+        raise RefusedError(f"oauth has no {strangers[0]!r}: give {', '.join(_OAUTH)}")
+    if not pairs.get("callback_port", "0").isdigit():
+        raise RefusedError('oauth.callback_port: give the number of a port as a text, as in "8910"')
+    return pairs
 
 
 def _seconds(name: str, value: object) -> float:

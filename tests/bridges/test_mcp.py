@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent
-from sagent.bridges.mcp import McpTool, open_servers
+from sagent.bridges.mcp import open_servers
 from sagent.config import McpServer
-from sagent.lib.json import json_dump, json_freeze_object
-from sagent.messages import Image, Message, ToolCall
+from sagent.lib.json import json_dump
+from sagent.messages import Image
 from sagent.testing import ScriptedModel
+from tests.bridges.calls import call
 
 SERVER = """
 import os, sys
@@ -60,15 +61,6 @@ def script(tmp_path: Path) -> Path:
 
 def over_stdio(script: Path, **env: str) -> McpServer:
     return McpServer(sys.executable, (str(script),), env)
-
-
-async def call(tool: McpTool, **arguments: object) -> Message:
-    """One call of a tool, by an agent; the message with its result."""
-    wanted = ToolCall("1", tool.name, json_freeze_object({**arguments}))
-    agent = Agent(ScriptedModel(Message("assistant", (wanted,)), "done"), tools=[tool])
-    await agent.run("go")
-    await agent.aclose()
-    return agent.messages[2]
 
 
 async def test_tools_of_a_command_are_offered_called_and_its_process_ends(script: Path) -> None:

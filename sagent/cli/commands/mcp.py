@@ -45,7 +45,11 @@ def run_mcp(argv: Sequence[str]) -> int:
     adding.add_argument("target", nargs="+", metavar="URL | -- COMMAND", help="its URL, or its command after --")
     removing = operations.add_parser("remove", help="remove a server from your settings")
     removing.add_argument("name", metavar="NAME")
-    for each in (listing, testing, adding, removing):
+    entering = operations.add_parser("login", help="log in at a server with a URL, in a browser")
+    leaving = operations.add_parser("logout", help="forget the login at a server")
+    for each in (entering, leaving):
+        each.add_argument("name", metavar="NAME")
+    for each in (listing, testing, adding, removing, entering, leaving):
         each.add_config()
     serving = operations.add_parser(
         "serve", help="be a server: tools sagent, sagent_reply, sagent_status", argument_default=argparse.SUPPRESS
@@ -63,6 +67,10 @@ def run_mcp(argv: Sequence[str]) -> int:
             return _test(load_settings({"config": given["config"]}), given["name"])
         case "add":
             return _add(given)
+        case "login":
+            return _login(load_settings({"config": given["config"]}), given["name"])
+        case "logout":
+            return _logout(load_settings({"config": given["config"]}), given["name"])
         case "remove":
             from sagent.repl.settings_file import remove_server
 
@@ -91,9 +99,7 @@ def _place(server: "McpServer") -> str:
 
 def _test(settings: "Settings", name: str | None) -> int:
     """Start the servers and show what they offer; 1 where one cannot be used."""
-    if name is not None and name not in settings.mcp:
-        raise UsageError(f"There is no MCP server {name!r}. There are: {', '.join(settings.mcp) or 'none'}.")
-    servers = {each: server for each, server in settings.mcp.items() if name in (None, each)}
+    servers = settings.mcp if name is None else {name: _server(settings, name)}
     notices: list[str] = []
     rows = asyncio.run(_offered(settings, servers, notices))
     if not servers:
@@ -108,7 +114,7 @@ async def _offered(
     settings: "Settings", servers: "Mapping[str, McpServer]", notices: list[str]
 ) -> list[tuple[str, str]]:
     from sagent.app import policy_of
-    from sagent.bridges.mcp import confining, open_servers
+    from sagent.bridges.mcp import LOGINS, confining, open_servers
     from sagent.lib.text import one_line
     from sagent.sandbox import Sandbox
     from sagent.tool import Workspace
@@ -117,7 +123,7 @@ async def _offered(
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
     confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
     try:
-        async with open_servers(servers, notices, confine) as tools:
+        async with open_servers(servers, notices, confine, settings.state_dir / LOGINS) as tools:
             return [(tool.name, one_line(tool.description, 100)) for tool in tools]
     finally:
         await sandbox.aclose()
@@ -148,6 +154,64 @@ def _add(given: Mapping[str, object]) -> int:
     return 0
 
 
+def _login(settings: "Settings", name: str) -> int:
+    """Have the person log in; 1 where that fails."""
+    server = _remote(settings, name)
+    _require_package("login")
+    from mcp import MCPError
+    from mcp.client.auth import OAuthFlowError
+
+    from sagent.bridges.mcp import LOGINS, failure
+    from sagent.bridges.mcp_login import PATIENCE, log_in
+
+    def show(url: str) -> None:
+        write(sys.stderr, [f"To log in at {name}, open this address within {PATIENCE / 60:g} minutes:", url])
+        sys.stderr.flush()
+        if sys.stderr.isatty():
+            import webbrowser
+
+            webbrowser.open(url)
+
+    try:
+        tools = asyncio.run(log_in(name, server, settings.state_dir / LOGINS, show))
+    except (OAuthFlowError, MCPError, TimeoutError, OSError, ExceptionGroup) as error:
+        write(sys.stderr, [f"sagent: You are not logged in at {name}. {failure(error)}"])
+        return 1
+    write(sys.stdout, [f"You are logged in at {name}, which has {tools} tools."])
+    return 0
+
+
+def _logout(settings: "Settings", name: str) -> int:
+    server = _remote(settings, name)
+    _require_package("logout")
+    from sagent.bridges.mcp import LOGINS
+    from sagent.bridges.mcp_login import LoginFile
+
+    there = LoginFile(settings.state_dir / LOGINS, server.url).forget()
+    write(sys.stdout, [f"The login at {name} is removed." if there else f"There was no login at {name}."])
+    return 0
+
+
+def _remote(settings: "Settings", name: str) -> "McpServer":
+    server = _server(settings, name)
+    if not server.url:
+        raise UsageError(f"{name} is a command, which has no login. Keys go into its env: sagent mcp add --env")
+    return server
+
+
+def _server(settings: "Settings", name: str) -> "McpServer":
+    if name not in settings.mcp:
+        raise UsageError(f"There is no MCP server {name!r}. There are: {', '.join(settings.mcp) or 'none'}.")
+    return settings.mcp[name]
+
+
+def _require_package(operation: str) -> None:
+    if find_spec("mcp") is None:
+        from sagent.lib.installed import install_command
+
+        raise UsageError(f"sagent mcp {operation} needs a package that is not installed: {install_command('mcp')}")
+
+
 def _own_file(given: Mapping[str, object]) -> Path:
     """The person's settings file, where it can be changed. Raises UsageError."""
     if (named := given["config"]) is not None:
@@ -176,10 +240,7 @@ def _serve(flags: dict[str, object]) -> int:
     where = flags.pop("http", None)
     address = _address(str(where)) if where is not None else None
     load_settings(flags)  # what is wrong with them is said at once, and not to the first client
-    if find_spec("mcp") is None:
-        from sagent.lib.installed import install_command
-
-        raise UsageError(f"sagent mcp serve needs a package that is not installed: {install_command('mcp')}")
+    _require_package("serve")
     from sagent.bridges.mcp_server import Sessions
 
     async def serve() -> None:

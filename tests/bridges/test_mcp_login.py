@@ -1,0 +1,179 @@
+"""Logins at an MCP server with OAuth: a real server on loopback, and a browser that is an HTTP client."""
+
+import asyncio
+import json
+import secrets
+import socket
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+import uvicorn
+from mcp.client.auth import OAuthFlowError
+from mcp.server import MCPServer
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from sagent.bridges.mcp import open_servers
+from sagent.bridges.mcp_login import LoginFile, log_in
+from sagent.config import McpServer
+from tests.bridges.calls import call
+
+
+@dataclass
+class Site:
+    """An MCP server that wants a token, and the server that gives tokens."""
+
+    url: str
+    refuses: bool = False
+    valid: set[str] = field(default_factory=set[str])
+    grants: list[str] = field(default_factory=list[str])
+
+    @property
+    def server(self) -> McpServer:
+        return McpServer(url=f"{self.url}/mcp")
+
+    async def protected(self, request: Request) -> Response:
+        return JSONResponse({"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
+
+    async def metadata(self, request: Request) -> Response:
+        return JSONResponse({
+            "issuer": self.url, "authorization_endpoint": f"{self.url}/authorize",
+            "token_endpoint": f"{self.url}/token", "registration_endpoint": f"{self.url}/register",
+            "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "token_endpoint_auth_methods_supported": ["none"],
+        })  # fmt: skip
+
+    async def register(self, request: Request) -> Response:
+        return JSONResponse({**await request.json(), "client_id": "c1", "token_endpoint_auth_method": "none"}, 201)
+
+    async def authorize(self, request: Request) -> Response:
+        given = request.query_params
+        back = f"{given['redirect_uri']}?state={given['state']}&iss={self.url}&"
+        return RedirectResponse(back + ("error=access_denied" if self.refuses else "code=right"))
+
+    async def token(self, request: Request) -> Response:
+        form = await request.form()
+        self.grants.append(str(form["grant_type"]))
+        await asyncio.sleep(0.2)  # long enough for another one to ask too
+        token = secrets.token_hex(8)
+        self.valid = {token}  # and no other: who renews twice loses
+        return JSONResponse(
+            {"access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": secrets.token_hex(8)}
+        )
+
+
+@pytest.fixture
+async def site() -> AsyncGenerator[Site]:
+    bound = socket.create_server(("127.0.0.1", 0))
+    site = Site(f"http://127.0.0.1:{bound.getsockname()[1]}")
+    things = MCPServer("things", log_level="ERROR")
+
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    things.add_tool(add)
+    inner = things.streamable_http_app()
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        if scope["type"] == "http" and given not in site.valid:
+            where = f'Bearer resource_metadata="{site.url}/.well-known/oauth-protected-resource/mcp"'
+            await Response(status_code=401, headers={"www-authenticate": where})(scope, receive, send)
+        else:
+            await inner(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        async with inner.router.lifespan_context(inner):
+            yield
+
+    routes = [
+        Route("/.well-known/oauth-protected-resource/mcp", site.protected),
+        Route("/.well-known/oauth-authorization-server", site.metadata),
+        Route("/register", site.register, methods=["POST"]),
+        Route("/authorize", site.authorize),
+        Route("/token", site.token, methods=["POST"]),
+        Mount("/", guarded),
+    ]
+    server = uvicorn.Server(
+        uvicorn.Config(Starlette(routes=routes, lifespan=lifespan), log_level="error", timeout_graceful_shutdown=1)
+    )
+    task = asyncio.create_task(server.serve([bound]))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield site
+    server.should_exit = True
+    await task
+
+
+async def browse(site: Site, logins: Path) -> int:
+    """Log in as a person would: open the address, be led back."""
+    visits: list[asyncio.Task[str]] = []
+
+    async def visit(url: str) -> str:
+        async with httpx2.AsyncClient(follow_redirects=True) as browser:
+            return (await browser.get(url)).text
+
+    tools = await log_in("things", site.server, logins, lambda url: visits.append(asyncio.create_task(visit(url))))
+    assert "You are logged in" in await visits[0]
+    return tools
+
+
+async def test_who_has_logged_in_calls_tools_and_the_login_is_for_its_owner_alone(site: Site, tmp_path: Path) -> None:
+    logins = tmp_path / "state" / "mcp"
+    notices: list[str] = []
+    async with open_servers({"things": site.server}, notices, logins=logins) as tools:
+        assert tools == ()
+    assert "sagent mcp login things" in notices[0]
+
+    assert await browse(site, logins) == 1
+    [kept] = logins.glob("*.json")
+    assert kept.stat().st_mode & 0o077 == 0
+    async with open_servers({"things": site.server}, notices, logins=logins) as tools:
+        result = await call(tools[0], a=2, b=3)
+        assert "5" in result.results[0].text
+    assert site.grants == ["authorization_code"]
+
+
+async def test_a_token_that_has_run_out_is_renewed_once_whoever_else_wants_it(site: Site, tmp_path: Path) -> None:
+    logins = tmp_path / "mcp"
+    await browse(site, logins)
+    file = LoginFile(logins, site.server.url)
+    file.write(file.read().model_copy(update={"expires": time.time() - 1}))
+
+    async def use() -> str:
+        notices: list[str] = []
+        async with open_servers({"things": site.server}, notices, logins=logins) as tools:
+            assert not notices
+            return (await call(tools[0], a=2, b=3)).results[0].text
+
+    assert all("5" in said for said in await asyncio.gather(*(use() for _ in range(4))))
+    assert site.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_a_login_that_no_longer_holds_asks_for_another_and_a_refused_one_keeps_what_was(
+    site: Site, tmp_path: Path
+) -> None:
+    logins = tmp_path / "mcp"
+    await browse(site, logins)
+    site.valid.clear()
+    notices: list[str] = []
+    async with open_servers({"things": site.server}, notices, logins=logins) as tools:
+        assert tools == ()
+    assert "sagent mcp login things" in notices[0]
+    before = LoginFile(logins, site.server.url).path.read_bytes()
+    site.refuses = True
+    with pytest.raises(BaseException) as raised:  # noqa: PT011 -- a group, or the error itself
+        await browse(site, logins)
+    assert raised.group_contains(OAuthFlowError) or isinstance(raised.value, OAuthFlowError)
+    after = LoginFile(logins, site.server.url).path.read_bytes()
+    assert json.loads(after)["tokens"] == json.loads(before)["tokens"]
