@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from time import monotonic
 from typing import Self, TypeAlias
 
 from sagent.cost.budget import Ask, Budget, refusal_of
@@ -37,7 +38,13 @@ class Reservation:
     max_output: int | None
     held: Decimal
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    began: float = field(default_factory=monotonic)
     entry: str = ""  # of the log, by which it was reserved
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it was made. A clock that is set back shortens nothing, and a machine that slept counts."""
+        return max((datetime.now(UTC) - self.at).total_seconds(), monotonic() - self.began)
 
     @property
     def worst(self) -> Charge:

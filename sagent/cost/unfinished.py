@@ -1,7 +1,6 @@
 """What a call costs that never comes to its end: what is billed, and the most it can be."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from sagent.cost.ledger import Reservation
 from sagent.usage import Charge, Usage
@@ -23,7 +22,7 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
     guess = Usage(input=likely, output=max(0, received // 4 - told.output))
     own = next((charge for charge in stated if not charge.role and charge.usd is None), None)
     if own is None:
-        charges = (*stated, Charge(reservation.ask.model, guess)) if guess != Usage() else stated
+        charges = stated if stated and guess == Usage() else (*stated, Charge(reservation.ask.model, guess))
     else:  # one call is one charge
         charges = tuple(replace(one, usage=one.usage + guess) if one is own else one for one in stated)
     return tuple(replace(charge, estimated=True) for charge in charges)
@@ -32,7 +31,6 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
 def interrupted(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
     """The same of a call that we have ended: providers stop soon after, so that no more output is billed than there
     are bytes of it, and a slack for what was not seen."""
-    seconds = max(0.0, (datetime.now(UTC) - reservation.at).total_seconds())
-    most = received + SLACK_TOKENS + round(SLACK_PER_SECOND * seconds)
+    most = received + SLACK_TOKENS + round(SLACK_PER_SECOND * reservation.seconds)
     reservation.take_note(stated, most)
     return lost(reservation, stated, received)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import re
+from datetime import timedelta
 from decimal import Decimal, localcontext
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from sagent.cost.ledger import LONE_SHARE, ROOMY_OUTPUT, Ledger
 from sagent.cost.prices import PriceBook
+from sagent.cost.unfinished import SLACK_PER_SECOND, SLACK_TOKENS, interrupted
 from sagent.errors import BudgetExceeded
 from sagent.lib.json import canonical_bytes
 from sagent.session.contents import ChargeEntry
@@ -29,6 +31,15 @@ def micros(count: int) -> Decimal:
 
 def billed(output: int = 0, *, fresh: int = 0, model: str = "flat", usd: Decimal | None = None) -> list[Charge]:
     return [Charge(model, Usage(input=fresh, output=output), usd=usd)]
+
+
+async def test_a_clock_that_is_set_back_shortens_no_slack():
+    ledger = Ledger(Decimal(10), BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 10, 1_000_000) as reservation:
+        reservation.at += timedelta(hours=1)  # by the clock it has not begun yet
+        reservation.began -= 100
+        reservation.settle(interrupted(reservation, (), 0))
+    assert ledger.cost().unbilled >= micros(SLACK_TOKENS + 100 * SLACK_PER_SECOND)
 
 
 async def test_totals_by_role_model_and_agent():
