@@ -38,13 +38,13 @@ class Reservation:
     max_output: int | None
     held: Decimal
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    began: float = field(default_factory=monotonic)
+    _began: float = field(default_factory=monotonic)
     entry: str = ""  # of the log, by which it was reserved
 
     @property
     def seconds(self) -> float:
         """How long ago it was made. A clock that is set back shortens nothing, and a machine that slept counts."""
-        return max((datetime.now(UTC) - self.at).total_seconds(), monotonic() - self.began)
+        return max((datetime.now(UTC) - self.at).total_seconds(), monotonic() - self._began)
 
     @property
     def worst(self) -> Charge:

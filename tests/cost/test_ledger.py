@@ -37,7 +37,7 @@ async def test_a_clock_that_is_set_back_shortens_no_slack():
     ledger = Ledger(Decimal(10), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 10, 1_000_000) as reservation:
         reservation.at += timedelta(hours=1)  # by the clock it has not begun yet
-        reservation.began -= 100
+        reservation._began -= 100
         reservation.settle(interrupted(reservation, (), 0))
     assert ledger.cost().unbilled >= micros(SLACK_TOKENS + 100 * SLACK_PER_SECOND)
 
