@@ -65,13 +65,14 @@ class HookRunner:
             confined = await self._confined(argv, hook)
         except ToolError as error:  # without the sandbox it is not run
             return Answer(fault=f"was not run: {error}")
+        attended = confined.attend()
         try:
             known = {"CLAUDE_PROJECT_DIR": str(self._directory), "SAGENT_PROJECT_DIR": str(self._directory)}
             plugin = {"CLAUDE_PLUGIN_ROOT": hook.root} if hook.root else {}
             argv, environment = confined.launched({**self._environment(), **known, **plugin})
             code, out, err = await self._finish(argv, environment, data)
         finally:
-            for undone in confined.finish():
+            for undone in (*attended(), *confined.finish()):
                 self._warn(f"Hook {hook}: {undone}")
         if len(out) > MOST_OUTPUT:
             return Answer(fault=f"printed more than {MOST_OUTPUT >> 20} MiB")
@@ -80,7 +81,9 @@ class HookRunner:
     async def _confined(self, argv: Sequence[str], hook: Hook) -> Confined:
         if not self._sandbox.stands:
             return Confined(argv)
-        return await self._sandbox.confine(argv, self._profile(), self._directory, self._sandbox.asked(hook.needs))
+        needs = self._sandbox.asked(hook.needs)
+        # apart from what the model has started, which could end a hook that would refuse its next call
+        return await self._sandbox.confine(argv, self._profile(), self._directory, needs, lasting=True)
 
     async def _finish(
         self, argv: Sequence[str], environment: Mapping[str, str], data: bytes

@@ -111,3 +111,16 @@ def test_an_output_style_is_in_the_prompt_of_a_session_that_begins(shell: Shell)
     assert "Write as short does." in short and begins not in short
     assert "Write as teach does." in teach and begins in teach
     assert shell.run("--output-style", "none", "hi").code == 2
+
+
+@pytest.mark.needs("bwrap")
+def test_what_the_model_has_started_cannot_reach_a_hook(shell: Shell) -> None:
+    """Or it would end the hook that is to refuse its next call."""
+    calls = [Turn(text="", calls=(Call("Bash", {"command": each}),)) for each in ("sleep 345 &", "true")]
+    shell.serve([*calls, Turn(text="Done.")])
+    look = "cat /proc/[0-9]*/cmdline > seen; :"
+    person(shell, f'[[hooks.PreToolUse]]\ncommand = "{look}"\n')
+    done = shell.run("go")
+    assert done.out == "Done.\n", done.err
+    seen = (shell.cwd / "seen").read_bytes()
+    assert b"seen" in seen and b"345" not in seen
