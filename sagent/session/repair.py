@@ -27,7 +27,7 @@ from sagent.session.folds import history
 from sagent.session.lock import Lock
 from sagent.session.log import make_directory, read_log
 from sagent.session.names import agent_of, log_file
-from sagent.session.segment import find_children
+from sagent.session.segment import find_children, has_entries
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import REPAIRED, is_session, log_files
 from sagent.session.stored import StoredMessage
@@ -122,14 +122,21 @@ def _rewrite(session: Path, mark: str) -> bool:
     draft = session / f"{REPAIRED}{_DRAFT}"
     files = {agent_of(session, file): file for file in log_files(session)}
     anew: dict[str, _Copy] = {}
+    named: dict[str, set[str]] = {}
+    for file in files.values():
+        for child, entries in find_children(file).items():
+            named.setdefault(child, set()).update(entries)
     for agent in sorted(files, key=lambda agent: -agent.count("/")):  # children first: their new ids are named above
-        file, damaged = files[agent], _is_damaged(files[agent])
+        file = files[agent]
+        known = named.get(agent, set())
+        known = known if _first_id(file) in known else set[str]()  # else another log is in its place
+        damaged = _is_damaged(file) or not has_entries(file, known)
         if not (damaged or anew):
             continue
         out = log_file(draft, agent)
         make_directory(out.parent)
         out.touch(mode=0o600)
-        copy, reader = _copy(file, out, mark, anew)
+        copy, reader = _copy(file, out, mark, anew, known)
         if not (damaged or copy.renamed):
             out.unlink()
             continue
@@ -158,6 +165,11 @@ def _head(file: Path, agent: str) -> str:
         first = first or last
     content = first.content if first and first is not last else None
     return last.id if last and isinstance(content, Opened) and content.agent == agent else ""
+
+
+def _first_id(file: Path) -> str:
+    with file.open("rb") as stream:
+        return stream.readline()[_ID : _ID + 64].decode("ascii", "replace")
 
 
 def _is_damaged(file: Path) -> bool:
@@ -367,6 +379,10 @@ class _Copy:
         self.entries += 1
         self._put(fresh)
 
+    def has(self, names: set[str]) -> bool:
+        """Whether entries of these ids were there."""
+        return names <= self._ids.keys()
+
     def add(self, content: Content) -> None:
         """An entry that was not there."""
         self._put(seal(self.head, content))
@@ -431,14 +447,16 @@ def _said_lost() -> Content:
     return MessageEntry(StoredMessage.of(user(_LOST, sender="sagent"), None))
 
 
-def _copy(file: Path, out: Path, mark: str, others: Mapping[str, _Copy]) -> tuple[_Copy, _Reader]:
-    """Write anew what is intact of a log."""
+def _copy(file: Path, out: Path, mark: str, others: Mapping[str, _Copy], named: set[str]) -> tuple[_Copy, _Reader]:
+    """Write anew what is intact of a log, which had entries that others have `named`."""
     reader, fillers = _Reader(file), dict[int, Sequence[Content]]()
     while True:
         with out.open("wb") as stream:
             copy = _Copy(stream, file.name + mark, others, fillers)
             for item in reader.read():
                 copy.write(item)
+            if not copy.gaps and not copy.has(named):  # its end is lost
+                copy.write(_Gap(("?",), len(file.read_bytes().rpartition(b"\n")[2])))
         if not _fit(out, copy, fillers):
             return copy, reader
 

@@ -33,7 +33,7 @@ from sagent.session.contents import (
     Returned,
     Spawned,
 )
-from sagent.session.entries import Entry, read_body
+from sagent.session.entries import Entry, read_body, seal
 from sagent.session.folds import contents, history, spend, waiting
 from sagent.session.log import FileLog, read_log
 from sagent.session.repair import repair
@@ -346,6 +346,32 @@ def test_damage_in_the_log_of_a_child_changes_what_names_it(session: Path):
     for each in done.values():
         assert each.aside.is_file()
     works(session)
+
+
+@pytest.mark.parametrize("torn", [0, 30])
+def test_the_end_of_a_childs_log_that_is_lost_is_a_gap(session: Path, torn: int):
+    file = session / "root" / "a" / "x.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-1]) + lines[-1][:torn])
+    assert verify(session).problems
+    done = repair(session)
+    assert {(each.file.name, each.gaps) for each in done} == {("x.jsonl", 1), ("a.jsonl", 0), ("root.jsonl", 0)}
+    proof = verify(session)
+    assert (proof.problems, proof.gaps) == ((), 1)
+    assert [entry.line for entry in read_log(file)][: len(lines) - 1] == lines[:-1]
+    assert file in named_logs(session)
+    assert repair(session) == ()
+    works(session)
+
+
+def test_a_log_in_the_place_of_a_childs_is_not_made_it_by_a_repair(session: Path):
+    file = session / "root" / "a" / "x.jsonl"
+    first = seal("", Opened("another", "root/a/x", "/elsewhere", {}))
+    file.write_bytes(first.line)
+    before = (session / "root.jsonl").read_bytes()
+    assert repair(session) == ()
+    assert (file.read_bytes(), (session / "root.jsonl").read_bytes()) == (first.line, before)
+    assert verify(session).problems
 
 
 def test_lines_that_are_gone_or_there_twice(session: Path):
