@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sagent.lib.json import as_object
+from sagent.lib.json import as_object, as_str
 from sagent.lib.money import EXACT, ZERO
 from sagent.usage import Charge, Usage
 
@@ -208,6 +208,11 @@ class PriceBook:
 
 CACHES = "cache_control"
 """The option by which caches are chosen, and the member by which they are asked for. Its price is known."""
+
+
+def is_advisor(tool: object) -> bool:
+    """Whether a tool of a provider's own is its advisor, whose cost is known to who asks for it."""
+    return as_str(as_object(tool).get("type")).startswith("advisor_")
 
 
 def keeps_an_hour(options: Mapping[str, object]) -> bool:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from sagent.cost.prices import is_advisor
 from sagent.lib.json import as_array, as_int, as_object, as_str
 
-_ADVISOR = "advisor_"  # whose cost is known to who asks for it
 _BY_TOOL = {"web_search_20250305": "web_search", "web_fetch_20250910": ""}
 """Anthropic's that `max_uses` bounds, with the fee of a use. Newer ones are called by code, which nothing bounds."""
 _BY_CALL = {
@@ -32,7 +32,7 @@ def most_uses(options: Mapping[str, object]) -> Mapping[str, int]:
         elif kind in _BY_TOOL or kind in _BY_CALL:
             needed = "give it max_uses" if kind in _BY_TOOL else f"give the option {MAX_CALLS} too"
             raise ValueError(f"nothing bounds how often {kind} runs: {needed}")
-        elif not kind.startswith(_ADVISOR):
+        elif not is_advisor(tool):
             raise ValueError(f"nothing bounds how often {kind or 'a tool of the provider'} runs inside a call")
     return uses
 

@@ -15,11 +15,21 @@ from sagent.agent.options import SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
 from sagent.cost.prices import CACHES
+from sagent.cost.server_tools import MAX_CALLS
 from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
 from sagent.lab.recording import Prompt, read_prompt
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Json, JsonObject, as_array, as_object, canonical_bytes, json_freeze
+from sagent.lib.json import (
+    Json,
+    JsonObject,
+    as_array,
+    as_object,
+    canonical_bytes,
+    json_freeze,
+    json_freeze_object,
+    json_load,
+)
 from sagent.messages import Message, assistant, user
 from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpec
 from sagent.providers.registry import provider_named, row_named
@@ -175,7 +185,7 @@ class Rebuilder:
         """What was right for the last request comes first."""
         yield self.guess
         asked = sampling_of(sent.parameters)
-        for options in self.proven or tuple(JsonObject({**asked, **each}) for each in self._options):
+        for options in self.proven or tuple(_joined(asked, each) for each in self._options):
             for session in self._sessions:
                 for effort in dict.fromkeys((self.guess.effort, request.effort, None, *EFFORTS)):
                     guess = _Guess(effort, session, self.guess.order, options)
@@ -202,12 +212,20 @@ class Rebuilder:
 
 def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
     """The options that a request had, by the names that most providers give them."""
-    found: dict[str, Json] = {CACHES: json_freeze(parameters[CACHES])} if CACHES in parameters else {}
+    found = {name: json_freeze(parameters[name]) for name in (CACHES, MAX_CALLS) if name in parameters}
+    if isinstance(tools := parameters.get("tools"), str):
+        found["tools"] = json_load(tools)
     for name, value in {**parameters, **as_object(parameters.get("generationConfig"))}.items():
         plain = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
         if name in SAMPLING and name != "generationConfig":
             found[plain if plain in SAMPLING else name] = json_freeze(value)
     return JsonObject(found)
+
+
+def _joined(asked: JsonObject, advised: JsonObject) -> JsonObject:
+    """A person's options, and those by which the provider asks the advisor: its tool comes after theirs."""
+    tools = (*as_array(asked.get("tools")), *as_array(advised.get("tools")))
+    return json_freeze_object({**asked, **advised, **({"tools": tools} if tools else {})})
 
 
 # -- the keys of schemas -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from sagent.agent import Agent
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.config.values import options_of
+from sagent.cost.server_tools import MAX_CALLS
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lab.check import CheckResult, run_check
@@ -141,7 +142,8 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     name = name_of(session, root.origin)
     cwd, effort = Path(root.origin.cwd), effort_of(root, find)
     first = next((turn.sent for turn in root.turns if turn.sent is not None), None)
-    options = () if first is None else options_of(sampling_of(first.parameters))
+    sampled = JsonObject() if first is None else sampling_of(first.parameters)
+    options = options_of({name: value for name, value in sampled.items() if name not in ("tools", MAX_CALLS)})
     return Asked(name, root.head, cwd, commit, prompt, effort, options, root.spoken, tuple(calls), team)
 
 

@@ -26,6 +26,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from tests.lab.recorded_story import FAMILIES, PATHS, agent_for, staged
 
+OWN = {"anthropic": {"type": "web_search_20250305", "name": "web_search"}, "google": {"urlContext": {}}}
 PRICES = {"scripted/scripted": {"input": "1", "output": "1"}}
 
 
@@ -49,7 +50,8 @@ async def test_a_replay_makes_the_same_bytes_and_a_rerun_asks_with_them(family: 
     async with staged([Turn(text="One."), Turn(text="Two.")]) as stage:
         with Session.create(tmp_path, tmp_path) as session:
             session.log().append(Opened(session.id, "root", str(tmp_path), {}))
-            given = {"options": {"temperature": 0.25, "top_p": 0.5}, "effort": "high", "advised": False}
+            sent = {"temperature": 0.25, "top_p": 0.5, "tools": [OWN.get(family, {"type": "web_search"})]}
+            given = {"options": sent, "effort": "high", "advised": False}
             agent = agent_for(stage, session.log(), tmp_path, FAMILIES[family], **given)
             await agent.run("a")
             await agent.run("b")

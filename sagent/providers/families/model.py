@@ -7,9 +7,9 @@ from dataclasses import replace
 from operator import is_not
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from sagent.cost.prices import CACHES, keeps_an_hour
+from sagent.cost.prices import CACHES, is_advisor, keeps_an_hour
 from sagent.errors import ModelError
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, wire_bytes
 from sagent.messages import Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
@@ -210,6 +210,8 @@ class WireModel(ABC, Generic[E_co]):
         reader = self.reader(origin, self._provider.encodings.family)
         reader.hourly = keeps_an_hour(request.options)
         said = {name: value for name, value in members.items() if name not in self.unrecorded}
+        if own := [tool for tool in as_array(request.options.get("tools")) if not is_advisor(tool)]:
+            said["tools"] = wire_bytes(own).decode()  # as they are written: a log has no order of members
         accepted = {"content-type": "application/json", "accept": "text/event-stream"}
         return Call(
             url,
