@@ -23,7 +23,7 @@ from sagent.repl.shell import run_shell
 from sagent.repl.status import HINT, StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
-from sagent.repl.terminal.picker import Option
+from sagent.repl.terminal.picker import Option, SecondKey
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report, Said, Shell
@@ -300,6 +300,36 @@ class InputActions:
         from sagent.peer import Background
 
         self._session.opened.agent.apply(Background())
+
+    def has_agents(self) -> bool:
+        """Whether other agents than the root work."""
+        return any(child.state == "working" for child in self._painter.view.children.values())
+
+    def choose_agent(self) -> None:
+        """List the agents, to read along with one, or to stop one or all."""
+        self._tasks.spawn(self._choose_agent())
+
+    async def _choose_agent(self) -> None:
+        def options(but: str = "") -> list[Option[str]]:
+            found = [Option(ROOT, ROOT, "the agent that you talk to; stopping it stops all")]
+            for path, child in sorted(self._painter.view.children.items()):
+                if child.state == "working" and path != but:
+                    found.append(Option(path, path, f"{child.state}  {child.doing}".rstrip()))
+            return found
+
+        def stop(path: str) -> list[Option[str]]:
+            if path == ROOT:
+                self.interrupt()
+            else:
+                self._session.stop_agent(path)
+            return options(path)
+
+        path = await self.questions.pick("Read along with which agent?", options(), second=SecondKey("stops it", stop))
+        try:
+            if path and path != self._painter.near:
+                self._context.enter(path)
+        except SagentError as error:
+            self._tasks.report(error)
 
     def interrupt(self) -> None:
         """Stop the turn, and shell commands of the person's. Words that were not read yet are in the input again."""

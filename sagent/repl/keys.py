@@ -63,6 +63,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         ("c-v", focused & ~vi_navigation_mode, actions.paste_image),
         ("c-x c-v", focused, actions.paste_image),
         ("up", focused & empty & ~has_completions, recall),
+        ("down", focused & empty & ~has_completions & Condition(actions.has_agents), actions.choose_agent),
         ("pageup", held, lambda: actions.questions.read_on(-1)),
         ("pagedown", held, lambda: actions.questions.read_on(1)),
         ("escape", typing & (has_completions | ~vi_typing), actions.escape),
@@ -196,6 +197,7 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
     on("pageup")(lambda picker, event: actions.questions.read_on(-1))
     on("pagedown")(lambda picker, event: actions.questions.read_on(1))
     on("c-o")(lambda picker, event: actions.expand())
+    on("c-x")(lambda picker, event: picker.act())
     on("c-u")(lambda picker, event: picker.rub(len(picker.query)) if picker.query else None)
 
     @on(Keys.BracketedPaste)

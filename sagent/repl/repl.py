@@ -222,7 +222,9 @@ class Repl(CommandContext):
         back = agent == ROOT
         self._screen.label = self._screen.home = "› " if back else f"{agent} › "
         past = () if back else past_blocks(node.messages, ROOT)
-        self._painter.enter(agent, (Report(f"Back with {agent}." if back else f"With {agent}; Esc goes back."), *past))
+        keys = "Esc interrupts it, ↓ leads to the others." if node.running else "Esc goes back."
+        told = f"Back with {agent}." if back else f"Reading along with {agent}: what you type goes to it. {keys}"
+        self._painter.enter(agent, (Report(told), *past))
 
     def recall(self, most: int) -> None:
         if (node := self.opened.agent.tree.get(self._painter.near)) is None:

@@ -149,7 +149,7 @@ COMMANDS = (
     Row("/copy", "/copy", refuses="no terminal whose clipboard", wrong="x"),
     Row("/agents", "/agents", "root  idle", wrong="x"),
     Row("/enter [agent]", "/enter root", refuses="no terminal in which", completes="root", wrong="nobody"),
-    Row("/send <agent> <text>", "/send nobody hello", refuses="not one of the living agents"),
+    Row("/send <agent> <text>", "/send nobody hello", refuses="There is no agent 'nobody'"),
     Row("/stop [name]", "/stop", wrong="nobody"),
     Row("/tasks", "/tasks", "nothing in the background", wrong="x"),
     Row("/detach <job>", "/detach job:9", refuses="no job 'job:9'; running: none"),
@@ -243,7 +243,7 @@ async def test_wrong_names_and_arguments_are_told(context: RecordingContext) -> 
         await context.do("/send root/a")
     with pytest.raises(UsageError, match="takes no 'now'"):
         await context.do("/quit now")
-    with pytest.raises(UsageError, match="is not one of the living agents"):
+    with pytest.raises(UsageError, match="There is no agent"):
         await context.do("/send nobody hello")
 
 

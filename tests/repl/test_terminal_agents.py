@@ -76,7 +76,7 @@ def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console
     console.serve(family)
     console.start("--sandbox", "off", width=100)
     console.type("go on, both")
-    console.until("? root/slow wants to call Bash", "touch made.txt", "Yes, once")
+    console.until("? root/slow wants to call Bash", "touch made.txt", "Yes, once", "? slow  asks")
     console.keys("y")
     screen = console.until("● root/fast", "● root/slow", "It is touched.", "Both are at work.")
     assert (console.cwd / "made.txt").exists()
@@ -100,10 +100,41 @@ def test_a_child_at_work_is_an_indented_line_with_its_figures(console: Console) 
     console.serve(step)
     console.start("--permission-mode", "full", width=100)
     console.type("begin here")
-    screen = console.until("◌ worker working  Bash echo half", " tok $0.0")
+    screen = console.until("◌ worker  working", " tok  $0.0", "Bash echo half")
     line = next(line for line in screen.splitlines() if "◌ worker" in line)
     assert line.startswith("  ◌")
-    console.until("● root/worker", "Slept.", gone="◌ worker")
+    assert "AgentSpawn" not in screen  # which the line of the agent stands for
+    screen = console.until("● root/worker", "Slept.", gone="◌ worker")
+    assert "AgentSpawn" not in screen
+
+
+def test_down_lists_the_agents_to_stop_one_or_to_read_along(console: Console) -> None:
+    def step(request: Received) -> Turn:
+        whole = str(request.json["messages"])
+        if "begin here" in whole:
+            spawned = tuple(Call("AgentSpawn", {"name": name, "prompt": "wait"}, id=name) for name in ("one", "two"))
+            return Turn(text="Over.") if "tool_result" in whole else Turn(calls=spawned)
+        return Turn(calls=(Call("Bash", {"command": "sleep 60"}),))
+
+    console.serve(step)
+    console.start("--permission-mode", "full", width=100)
+    console.type("begin here")
+    console.until("◌ one  working", "◌ two  working", "Bash sleep 60", "Esc interrupts all · ↓ agents")
+    console.keys("Down")
+    screen = console.until("Read along with which agent?", "Ctrl-X stops it", "Esc leaves the list")
+    assert "interrupts" not in screen
+    console.keys("Down", "C-x")
+    console.until("✗ one  stopped", "◌ two  working", "2 of 2")
+    console.keys("Enter")
+    console.until("Reading along with root/two", "Esc interrupts two")
+    console.keys("Down")
+    console.until("Read along with which agent?")
+    console.keys("C-x")  # the root, and with it all
+    console.until("! Interrupted.\n\n? Read along with which agent?", gone="◌")
+    console.keys("Escape")
+    console.until("! Interrupted.", gone="? Read along")
+    console.keys("Escape")
+    console.until("Back with root.", "✗ root/two · interrupted", gone="root/two ›")
 
 
 def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Console) -> None:
@@ -122,10 +153,11 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     server = console.serve(step)
     console.start("--permission-mode", "full", width=100)
     console.type("begin here")
-    console.until("◌ worker working  Bash sleep")
+    console.until("◌ worker  working", "Bash sleep 60")
     console.type("/enter root/worker")
-    screen = console.until("With root/worker", "root/worker › ")
-    assert "wait a little" in screen[screen.index("With root/worker") :]
+    screen = console.until("Reading along with root/worker", "Esc interrupts it", "root/worker › ")
+    assert "wait a little" in screen[screen.index("Reading along") :]
+    console.until("· Esc interrupts worker")
     console.type("and for me")
     console.until("› and for me", "I do it for you.")
     assert sum("and for me" in said(request) for request in server.requests) == 1

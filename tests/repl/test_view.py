@@ -35,7 +35,7 @@ from sagent.messages import ToolCall, assistant, user
 from sagent.repl.view.blocks import Block, Page, expand, expandable, render_block, separated
 from sagent.repl.view.lines import plain, table
 from sagent.repl.view.markdown import Piece
-from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.view.panel import Around, Figures, Queued, render_panel, render_status
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
 
@@ -120,8 +120,8 @@ def test_what_is_in_progress() -> None:
     assert (
         panel(view)
         == """\
-  ◌ review working  Bash make test 12.3k tok $0.0123 6 s
-    ◌ deep working 0 tok $0 4 s
+  ◌ review  working  12.3k tok  $0.0123  6 s  Bash make test
+    ◌ deep  working      0 tok       $0  4 s  writing
 ◌ Bash make test 8 s
   │ one
   │ two
@@ -129,8 +129,68 @@ def test_what_is_in_progress() -> None:
 … trying again in 11 s (attempt 2): overloaded
 ◆ opus, asked 3 s
   │ Look at the cache.
-◌ Waiting for the provider 10 s · Esc interrupts"""
+◌ Waiting for the provider 10 s · Esc interrupts all"""
     )
+
+
+def agents() -> View:
+    """A tree of four: one asks, one works, one is done and one was stopped."""
+    stopped = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
+    view, _ = tell(
+        Received("root", user("go")),
+        ToolStarted("root/asks", CALL),
+        ToolStarted("root/works", CALL),
+        ReplyFinished("root/works", assistant("", CALL), Usage(input=2_000), Decimal("0.01")),
+        Finished("root/done", Result("All is **well**.", (), "end")),
+        Finished("root/stopped", stopped),
+    )
+    return view
+
+
+def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
+    around = Around(asking=["root/asks"], near="root/works")
+    rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")
+    assert rows == [
+        "  ? asks     asks      0 tok       $0  9 s  Bash make test",
+        "  ● done     done      0 tok       $0",
+        "  ✗ stopped  stopped   0 tok       $0",
+        "  ◌ works    working  2k tok  $0.0100  8 s  Bash make test",
+        "◌ Working 10 s · Esc interrupts works · ↓ agents",
+    ]
+    taken = plain(render_panel(agents(), (), 10.0, 60, 20, replace(around, taken=True)))
+    assert taken.endswith("◌ Working 10 s")
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 80])
+@pytest.mark.parametrize("height", range(1, 8))
+def test_where_the_tree_has_no_room_the_rest_is_counted(width: int, height: int) -> None:
+    rows = plain(render_panel(agents(), (), 10.0, width, height, Around(asking=["root/asks"]))).split("\n")
+    assert len(rows) <= height and all(len(row) <= width for row in rows)
+    shown = [
+        name
+        for name in ("asks", "works", "done", "stopped")
+        if any(f"{mark} {name}" in row for row in rows for mark in "◌?●✗")
+    ]
+    if height > 1:
+        counted = sum(int(row.split()[1]) for row in rows if row.startswith("  … "))
+        assert len(shown) + counted == 4
+    if height > 3:
+        assert shown[:2] == ["asks", "works"]
+    assert height == 1 or "$0.01" in "".join(rows) or "works" not in shown
+
+
+def test_the_end_of_an_agent_is_shown_once_and_its_answer_can_be_expanded() -> None:
+    call = ToolCall("1", "AgentSpawn", JsonObject({"name": "a", "prompt": "look"}))
+    begun, _ = tell(ToolStarted("root", call), TextDelta("root/a", "x"))
+    assert "AgentSpawn" not in panel(begun)  # the tree shows it
+    ended, blocks = tell(Finished("root/a", Result("First **line**.\n\nSecond.", (), "end", turns=2)), view=begun)
+    assert written(blocks) == "● root/a 2 turns, 0.0 s · First line."
+    assert plain(expand(blocks[0], 60)).endswith("\n  First line.\n\n  Second.")
+    _, again = tell(ToolFinished("root", call, answer(call, "First"), 2.0, "root/a: 2 turns"), view=ended)
+    assert not again
+    refused = answer(call, "no more than 8 may be alive", failed=True)
+    _, blocks = tell(ToolFinished("root", call, refused, 0.0, "no more than 8 may be alive"))
+    assert "no more than 8" in written(blocks)
 
 
 def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:

@@ -29,9 +29,11 @@ def _named(context: CommandContext, name: str) -> Node:
     found: list[Node] = [root] if name == root.path else list(root.peers(name))
     if len(found) == 1:
         return found[0]
-    living = ", ".join(one.path for one in root.tree.living if one.path != root.path) or "none besides the root"
-    wrong = "fits more than one" if found else "is not one"
-    raise UsageError(f"{name!r} {wrong} of the living agents: {living}")
+    living = ", ".join(one.path for one in root.tree.living if one.path != root.path)
+    if not living:
+        raise UsageError(f"There is no agent {name!r}: only root is there now.")
+    wrong = f"{name!r} fits more than one agent" if found else f"There is no agent {name!r} now"
+    raise UsageError(f"{wrong}; there are: {living}")
 
 
 @command(name="agents")

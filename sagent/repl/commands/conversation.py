@@ -36,6 +36,7 @@ KEYS = (
     ("Shift-Enter, Alt-Enter, Ctrl-J", "insert a new line"),
     ("Esc", "close what is open, or interrupt; Esc Esc: clear, or back to an earlier request"),
     ("Shift-Tab", "the next permission mode"),
+    ("Down", "while agents work: read along with one, or stop it"),
     ("Ctrl-B", "move the running call to the background"),
     ("Ctrl-O", "expand the last call, thought or advice"),
     ("Ctrl-R", "search the history"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from sagent.events import Event, TextDelta
+from sagent.events import Event, Finished, TextDelta
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
 from sagent.repl.terminal.surface import Surface
@@ -69,8 +69,9 @@ class Painter:
 
     def _take_near(self, event: Event, blocks: Sequence[Block], at: float) -> Sequence[Block]:
         """What an event adds while another agent than the root is read along with."""
-        if event.agent != self.near:
+        if event.agent != self.near or isinstance(event, Finished):
             self._kept = [*self._kept, *blocks][-MOST_RECALLED:]
+        if event.agent != self.near:
             return ()
         self._near_view, blocks = reduce(self._near_view, replace(event, agent=ROOT), at)
         return blocks

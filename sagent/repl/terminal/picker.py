@@ -40,6 +40,14 @@ class Lookup(Generic[T]):
     describe: Callable[[T, Stop], Sequence[tuple[str, str]]]
 
 
+@dataclass(frozen=True, slots=True)
+class SecondKey(Generic[T]):
+    """What Ctrl-X does with the option at hand, in words; the options as they are then."""
+
+    words: str
+    act: Callable[[T], Sequence[Option[T]]]
+
+
 def matches(query: str, text: str) -> int | None:
     """How well a text fits what was typed, lower is better; None where its letters are not there in that order."""
     query, text = query.lower(), text.lower()
@@ -98,6 +106,7 @@ class Picker(Generic[T]):
     at: int = -1
     scroll: int = 0
     lookup: Lookup[T] | None = None
+    second: SecondKey[T] | None = None
     sought: str = ""
     found: Mapping[T, str] = field(default_factory=dict[T, str])
     about: dict[T, Sequence[tuple[str, str]]] = field(default_factory=dict[T, Sequence[tuple[str, str]]])
@@ -176,6 +185,11 @@ class Picker(Generic[T]):
             self.at = number
             self.ticked ^= {number}
 
+    def act(self) -> None:
+        """Do what the second key is for."""
+        if self.second is not None and (option := self.at_hand) is not None:
+            self.options = self.second.act(option.value)
+
     def rub(self, count: int = 1) -> None:
         self.query, self.at = self.query[:-count], 0
 
@@ -201,6 +215,8 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
         if picker.lookup is not None:
             seeking = " …" if picker.sought != picker.query else ""
             found += seeking if picker.query else ": type words of its name, or of what was said"
+        if picker.second is not None:
+            found += f" · Ctrl-X {picker.second.words}"
         query.append(cut_line((("class:mark", "  / "), ("", picker.query), ("class:dim", found)), width))
     room = max(height - len(rows) - len(query), 1)
     if picker.lookup is not None:

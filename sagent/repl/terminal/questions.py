@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
 from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, rules_for, told_rules
-from sagent.repl.terminal.picker import Lookup, Option, Picker, Shown, Stop
+from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Shown, Stop
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap
 
@@ -98,7 +98,7 @@ class Questions:
         self._draft = ""  # what stood in the input when a question took it for words
         self._waits: object = None  # the last letter that may choose
         self._floor = asyncio.Lock()  # one question at a time
-        self._waiting = 0  # calls to approve
+        self._askers: list[str] = []  # agents whose calls are to be approved
 
     # -- what keys do
 
@@ -111,6 +111,11 @@ class Questions:
     def asks(self) -> bool:
         """Whether an answer is waited for."""
         return self.picker is not None or self._line is not None
+
+    @property
+    def asking(self) -> Sequence[str]:
+        """The agents whose calls wait for the person."""
+        return self._askers
 
     @property
     def seen(self) -> bool:
@@ -251,11 +256,17 @@ class Questions:
 
     # -- lists and lines
 
-    async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
-        """Have the person choose: from a list, for which something may be looked up meanwhile, or by a key below what
-        is shown. None for nothing."""
+    async def pick(
+        self,
+        title: str | Shown,
+        options: Sequence[Option[T]],
+        lookup: Lookup[T] | None = None,
+        second: SecondKey[T] | None = None,
+    ) -> T | None:
+        """Have the person choose: from a list, for which something may be looked up meanwhile and which may have a
+        second key, or by a key below what is shown. None for nothing."""
         if isinstance(title, str):
-            picker = Picker([(("class:ask", f"? {title}"),)], options, lookup=lookup)
+            picker = Picker([(("class:ask", f"? {title}"),)], options, lookup=lookup, second=second)
         else:
             picker = Picker(title, options, keys=True, leaving="leaves it")
         late = self.asks or bool(self._screen.buffer.text)  # something else is typed by now
@@ -376,19 +387,19 @@ class Questions:
 
     async def approve(self, call: ToolCall, ask: "Ask") -> str | None:
         """Have the person approve a call: None is yes, a text the reason for no."""
-        self._waiting += 1
+        self._askers.append(ask.agent)
         self._screen.redraw()
         try:
             async with self._floor:
                 return await self._put_approval(call, ask)
         finally:
-            self._waiting -= 1
+            self._askers.remove(ask.agent)
             self._screen.redraw()
 
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
         from sagent.repl.view.calls import read_text, render_approval
 
-        rules, waiting = rules_for(ask), self._waiting - 1
+        rules, waiting = rules_for(ask), len(self._askers) - 1
         options, made = approval_options(rules), self._made()
         others = await asyncio.to_thread(also_allowed, rules, call, made)
         read = cache(partial(read_text, self._cwd()))  # what is shown does not change while it is read

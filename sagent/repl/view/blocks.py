@@ -161,6 +161,8 @@ def expandable(block: Block) -> bool:
     match block:
         case Thought() | Advised():
             return True
+        case Finished():
+            return bool(block.result.content)
         case ToolFinished():
             return bool(block.result.content or block.diff or block.call.arguments)
         case Shell():
@@ -181,6 +183,9 @@ def expand(block: Block, width: int) -> list[Line]:
             asked: list[Line] = [(("class:dim", f"  asked: {one_line(advice.question)}"),)] if advice.question else []
             said = f"  {advice.model}: {read} tokens read, {written} written"
             return [*_advice(advice, width), *asked, (("class:dim", said),)]
+        case Finished():
+            said = [line for piece in pieces_of(block.result.content) for line in render_piece(piece, width - 2)]
+            return _cut([_returned(block, width), *(((("", "  "), *line) if line else line) for line in said)])
         case Shell():
             return _cut(_shell(block, width, whole=True))
         case _:
@@ -286,10 +291,12 @@ def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
 def _returned(block: Finished, width: int) -> Line:
     result = block.result
     figures = f"{result.turns} turn{'s' if result.turns != 1 else ''}, {duration(result.duration)}"
-    if result.error is not None:
-        told = ("class:failed", result.error.message)
-        return cut_line((("class:failed", "✗ "), ("class:news", f"{block.agent} "), told), width)
-    said = cut(one_line(result.content), max(width - len(block.agent) - len(figures) - 8, 10))
+    if (error := result.error) is not None:
+        told = "interrupted" if error.kind == "interrupted" else one_line(error.message)
+        who: Line = (("class:failed", "✗ "), ("class:news", block.agent), ("class:dim", " · "), ("class:failed", told))
+        return cut_line(who, width)
+    first = next((line for piece in pieces_of(result.content) for line in render_piece(piece, 10_000) if line), ())
+    said = cut(one_line("".join(text for _, text in first)), max(width - len(block.agent) - len(figures) - 8, 10))
     head: Line = (("class:done", "● "), ("class:news", block.agent), ("class:dim", f" {figures} · "))
     return cut_line((*head, ("", said)), width)
 

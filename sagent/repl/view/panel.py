@@ -1,6 +1,7 @@
 """What is in progress as lines above the input, and the status line below it. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.events import Retrying
@@ -8,17 +9,25 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
 from sagent.repl.view.calls import essence
 from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable, wrap
-from sagent.repl.view.view import ROOT, Child, Consulting, Running, View
+from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, child_of
 from sagent.usage import Cost
 
 MOST_TAIL = 5  # lines of what a command shows
 MOST_THOUGHT = 4  # lines of reasoning
 MOST_CHILDREN = 10
 MOST_QUEUED = 5
+LEAST_DOING = 16  # columns for what an agent does now, before figures are left out
 LEAST_NAME = 8  # columns to which a model's name is cut before more is left out of the status line
 _MODEL, _COST = "model", "cost"
 _LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # what is left out first
-_MARKS = {"working": ("◌", "class:working"), "done": ("●", "class:done"), "failed": ("✗", "class:failed")}
+_MARKS = {
+    "working": ("◌", "class:working"),
+    "asks": ("?", "class:ask"),
+    "done": ("●", "class:done"),
+    "stopped": ("✗", "class:failed"),
+    "failed": ("✗", "class:failed"),
+}
+_RANKS = ("asks", "working", "failed", "stopped", "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +57,41 @@ class Figures:
     vi: str = ""  # the mode of vi keys
 
 
-def render_panel(
-    view: View, queue: Sequence[Queued], at: float, width: int, height: int, spent: Mapping[str, Decimal] | None = None
-) -> list[Line]:
-    """What is in progress, in at most `height` lines.
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the panel shows that no event says: USD by agent where the ledger knows, for a call may be billed after its
+    reply; the agents that wait for approval; the agent that the person reads along with; and whether something that is
+    open has `taken` the keys."""
 
-    `spent` are USD by agent where the ledger knows: a call may be billed only after its reply was told.
-    """
+    spent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
+    asking: Collection[str] = ()
+    near: str = ROOT
+    taken: bool = False
+
+
+def render_panel(
+    view: View, queue: Sequence[Queued], at: float, width: int, height: int, around: Around | None = None
+) -> list[Line]:
+    """What is in progress, in at most `height` lines. Agents and what is not theirs share the room."""
     tail, thought = (MOST_TAIL, MOST_THOUGHT) if height > 12 else (2, 2)
+    around = around or Around()
     running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
+    running = [call for call in running if child_of(call.agent, call.call) not in view.children]
     running += view.shells
     parts = [
-        *_children(view, at, width, spent or {}),
         *(line for call in running for line in _running(call, at, width, tail)),
         *(_waiting(wait, until - at, width) for wait, until in view.waiting.values()),
         *(line for one in view.consulting.values() for line in _consulting(one, at, width, tail)),
         *((("class:thinking", f"  {line}"),) for line in _tail(view.thinking, width - 2, thought)),
     ]
     queued = list(_queued(queue, width, idle=view.since is None))
-    working = [_working(view, at, width)] if view.since is not None else []
+    working = [_working(view, at, width, around)] if view.since is not None else []
     room = max(height - len(queued) - len(working), 0)
-    return [*parts[:room], *working, *queued][:height]
+    agents = _children(view, at, width, around, max(room - min(len(parts), room // 3), 1))
+    return [*agents, *parts[: max(room - len(agents), 0)], *working, *queued][:height]
 
 
-def _working(view: View, at: float, width: int) -> Line:
+def _working(view: View, at: float, width: int, around: Around) -> Line:
     assert view.since is not None
     if view.waiting:
         doing = "Waiting for the provider"
@@ -89,8 +109,21 @@ def _working(view: View, at: float, width: int) -> Line:
         doing = "Waiting for jobs"
     else:
         doing = "Working"
-    clock = _clock(at - view.since)
-    return cut_line((("class:working", f"◌ {doing}"), ("class:dim", f" {clock} · Esc interrupts")), width)
+    line: Line = (("class:working", f"◌ {doing}"), ("class:dim", f" {_clock(at - view.since)}"))
+    for hint in () if around.taken else _hints(view, around.near):
+        longer = (*line, ("class:dim", f" · {hint}"))
+        line = longer if line_width(longer) <= width else line
+    return cut_line(line, width)
+
+
+def _hints(view: View, near: str) -> Iterator[str]:
+    busy = [path for path, child in view.children.items() if child.state == "working"]
+    if near != ROOT:
+        yield f"Esc interrupts {near.rpartition('/')[2]}" if near in busy else "Esc goes back"
+    else:
+        yield "Esc interrupts all" if busy else "Esc interrupts"
+    if busy:
+        yield "↓ agents"
 
 
 def _clock(seconds: float) -> str:
@@ -110,30 +143,51 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
         yield (("class:dim", "  │ "), ("class:output", cut(line, width - 4)))
 
 
-def _children(view: View, at: float, width: int, spent: Mapping[str, Decimal]) -> Iterator[Line]:
-    """The tree, one line each; those that work before those that have ended when there is not room for all."""
-    paths = sorted(view.children)
-    if len(paths) > MOST_CHILDREN:
-        busy = [path for path in paths if view.children[path].state == "working"]
-        rest = [path for path in paths if path not in busy]
-        paths = sorted((*busy[:MOST_CHILDREN], *rest[: max(MOST_CHILDREN - len(busy), 0)]))
-    for path in paths:
-        yield _child(view.children[path], at, width, spent.get(path))
-    if (left := len(view.children) - len(paths)) > 0:
-        yield (("class:dim", f"  … and {left} more"),)
+def _children(view: View, at: float, width: int, around: Around, most: int) -> list[Line]:
+    """The tree in at most so many lines. Where there is not room for all, those that ask or work come before those that
+    have ended, and the rest is counted."""
+    children = [
+        replace(child, state="asks") if path in around.asking and child.state == "working" else child
+        for path, child in sorted(view.children.items())
+    ]
+    if (left := len(children) - min(most, MOST_CHILDREN)) > 0:
+        left += most <= MOST_CHILDREN  # the line that counts them takes one
+        ranked = sorted(children, key=lambda child: _RANKS.index(child.state))
+        children = [child for child in children if child in ranked[:-left]]
+    rows = [_row(child, at, around) for child in children]
+    counted: Line = (("class:dim", f"  … {left} more agent{'s' if left > 1 else ''}"),)
+    return [*_columns(rows, width), *([counted] if left > 0 else ())]
 
 
-def _child(child: Child, at: float, width: int, spent: Decimal | None) -> Line:
+def _row(child: Child, at: float, around: Around) -> tuple[Line, Sequence[str], str]:
+    """Who it is; state, tokens, USD and clock; and what it does now."""
     indent, name = "  " * child.path.count("/"), child.path.rpartition("/")[2]
     mark, style = _MARKS[child.state]
-    figures = f" {count(child.tokens)} tok {money(spent or child.usd)}"
-    if child.state == "working":
-        figures += f" {_clock(at - child.since)}"
-    head: list[Span] = [("", indent), (style, f"{mark} "), ("class:news", name), ("class:dim", f" {child.state}")]
-    room = width - line_width(tuple(head)) - len(figures) - 2
-    if child.doing and room > 8:
-        head.append(("class:argument", f"  {cut(one_line(child.doing), room)}"))
-    return cut_line((*head, ("class:dim", figures)), width)
+    who = "class:chosen" if child.path == around.near else "class:news"
+    clock = _clock(at - child.since) if child.state in ("working", "asks") else ""
+    usd = money(around.spent.get(child.path) or child.usd)
+    return (
+        (("", indent), (style, f"{mark} "), (who, name)),
+        (child.state, f"{count(child.tokens)} tok", usd, clock),
+        child.doing,
+    )
+
+
+def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Iterator[Line]:
+    """The rows, aligned. Where there is little room the clock is left out first, then the tokens, then the state, which
+    the mark shows too."""
+    longest = max((line_width(who) for who, _, _ in rows), default=0)
+    sizes = [max((len(row[1][number]) for row in rows), default=0) for number in range(4)]
+    least = LEAST_DOING if any(doing for _, _, doing in rows) else 0
+    shown = [0, 1, 2, 3]
+    for number in (3, 1, 0):
+        if longest + sum(sizes[each] + 2 for each in shown) + least > width:
+            shown.remove(number)
+    for who, figures, doing in rows:
+        told = "".join(f"  {figures[each]:{'<' if not each else '>'}{sizes[each]}}" for each in shown)
+        told = told if doing else told.rstrip()
+        line: Line = (*who, ("class:dim", " " * (longest - line_width(who)) + told))
+        yield cut_line((*line, ("class:argument", f"  {one_line(doing)}" if doing else "")), width)
 
 
 def _waiting(wait: Retrying, left: float, width: int) -> Line:

@@ -32,6 +32,7 @@ from sagent.repl.view.markdown import Flow, feed, finish
 from sagent.transcript.event_json import ran_there
 
 ROOT = "root"  # the agent that the person talks to
+SPAWN = "AgentSpawn"  # the tool that spawns an agent, which has a line of its own
 MOST_KEPT = 100_000  # characters of a call's output that can be shown again
 SHELL, NOTE, PLAN_MODE = "person's shell", "note", "plan mode"  # send what the person knows
 MOST_TAIL = 4_000  # characters of what runs or is thought that may be shown
@@ -54,7 +55,7 @@ class Child:
 
     path: str
     since: float
-    state: str = "working"  # or "done", "failed"
+    state: str = "working"  # or "done", "stopped", "failed"
     doing: str = ""
     tokens: int = 0
     usd: Decimal | None = Decimal(0)
@@ -240,13 +241,27 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
         jobs[key] = event.job
         running = running if now is None else {**view.running, key: replace(now, job=event.job)}
     view = replace(view, running=running, jobs=jobs)
-    if event.agent != ROOT and not event.diff:
+    if (event.agent != ROOT and not event.diff) or _was_told(view, event):
         return view, ()
     denied = dict(view.denied)
     reason = denied.pop(key, None)
     text, summary = (event.result.text[:MOST_KEPT], event.summary) if reason is None else (reason, "was denied")
     shown = ToolResult(event.call.id, (Text(text),), event.result.is_error)
     return replace(view, denied=denied), (replace(event, result=shown, job=name, summary=summary),)
+
+
+def _was_told(view: View, event: ToolFinished) -> bool:
+    """Whether a call has spawned an agent whose end was shown."""
+    if event.call.name != SPAWN or event.job:
+        return False
+    paths = (event.summary.partition(":")[0], child_of(event.agent, event.call))
+    return any(path in view.children and view.children[path].state != "working" for path in paths)
+
+
+def child_of(agent: str, call: ToolCall) -> str:
+    """The path that a call which spawns an agent asks for; "" where it names none."""
+    name = call.arguments.get("name") if call.name == SPAWN else None
+    return f"{agent}/{name}" if name and isinstance(name, str) else ""
 
 
 def _other(view: View, event: Event, at: float) -> Step:
@@ -256,21 +271,25 @@ def _other(view: View, event: Event, at: float) -> Step:
     match event:
         case ToolProgress():
             return _shared(view, event, at)
-        case TextDelta() | ThinkingDelta() if event.agent in view.children:
-            return _awake(view, event.agent), ()
-        case TextDelta() | ThinkingDelta() | Received():
+        case TextDelta() | ThinkingDelta():
+            doing = "writing" if isinstance(event, TextDelta) else "thinking"
+            if event.agent in view.children and (child.state, child.doing) == ("working", doing):
+                return _awake(view, event.agent), ()
+            child = replace(child, state="working", doing=doing)
+        case Received():
             child = replace(child, state="working")
         case ToolStarted(_, call):
             view, blocks = _shared(view, event, at)
             child = replace(child, state="working", doing=f"{call.name} {essence(call)}".strip())
-        case ReplyFinished(_, message, usage, usd):
+        case ReplyFinished(_, _, usage, usd):
             spent = None if usd is None or child.usd is None else child.usd + usd
-            doing = child.doing if message.calls else "writing"
             tokens = child.tokens + usage.total_input + usage.output
-            child = replace(child, tokens=tokens, usd=spent, doing=doing)
+            child = replace(child, tokens=tokens, usd=spent)
             view = _awake(view, event.agent)
         case Finished(agent, result):
-            child = replace(child, state="failed" if result.error else "done", doing="")
+            error = result.error
+            state = "done" if error is None else "stopped" if error.kind == "interrupted" else "failed"
+            child = replace(child, state=state, doing="")
             running = {key: call for key, call in view.running.items() if call.agent != agent or call.job}
             view, blocks = replace(view, running=running, ended=view.ended | {agent}), (event,)
         case _:
