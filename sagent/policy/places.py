@@ -3,13 +3,13 @@
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.policy.rules import is_inside
+from sagent.policy.rules import is_inside, lies_in
 
 if TYPE_CHECKING:
     from sagent.policy.survey import Survey
@@ -43,7 +43,8 @@ class Places:
         known = known_places()
         elsewhere = (place for place in named(known.secret_variables, os.environ) if not is_inside(self.home, place))
         absolute = (*known.secret_files, *map(str, self._private), *elsewhere)
-        return really_below(self.home, known.secrets) | {*absolute, *map(os.path.realpath, absolute)}
+        listed = {place.rstrip("/") or "/" for place in (*absolute, *map(os.path.realpath, absolute))}
+        return really_below(self.home, known.secrets) | listed
 
     @cached_property
     def _guarded(self) -> frozenset[str]:
@@ -76,10 +77,8 @@ class Places:
             return True
         return self._is_listed(path, self.secrets)
 
-    def _is_listed(self, path: str, places: Iterable[str]) -> bool:
-        return any(is_inside(path, place) for place in places) and not any(
-            is_inside(path, place) for place in self.exposed
-        )
+    def _is_listed(self, path: str, places: AbstractSet[str]) -> bool:
+        return lies_in(path, places) and not any(is_inside(path, place) for place in self.exposed)
 
     def holds_secrets(self, path: str) -> bool:
         """Whether searching a directory to its depths would pass through such a place."""
@@ -94,7 +93,9 @@ class Places:
         """`is_secret` for many absolute paths below a directory, neither of which holds a symlink: fast."""
         if is_inside("/proc", directory) or is_inside(directory, "/proc"):
             return self._has_keys
-        places = tuple(place for place in self.secrets if is_inside(place, directory) or is_inside(directory, place))
+        places = frozenset(
+            place for place in self.secrets if is_inside(place, directory) or is_inside(directory, place)
+        )
         return lambda path: is_env(path.rpartition("/")[2]) or self._is_listed(path, places)
 
     def is_guarded(self, path: str) -> bool:
@@ -102,7 +103,7 @@ class Places:
         for spelled in spellings(path):
             if self._guarded_names.search(f"{spelled}/"):
                 return True
-            if any(is_inside(spelled, place) for place in chain(self._guarded, self.secrets)):
+            if lies_in(spelled, self._guarded) or lies_in(spelled, self.secrets):
                 return True
         return self.is_secret(path)
 

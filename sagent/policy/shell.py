@@ -20,6 +20,7 @@ Kind: TypeAlias = Literal["literal", "glob", "dynamic"]
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh"})
 _SHORT = 4_000  # characters of a script that is remembered
+MOST_WORDS = 5_000  # that are read: half a second, in which nothing else can be done
 DEPTH = 8  # scripts inside scripts; deeper is in doubt
 
 # The grammar's kinds of nodes that are understood.
@@ -346,7 +347,10 @@ class _List:
 
     def read(self, tokens: Iterator["Node"], end: int) -> None:
         """Read tokens of the text up to an offset."""
-        for token in tokens:
+        for number, token in enumerate(tokens):
+            if number == MOST_WORDS:
+                self.reader.fail(f"it has more than {MOST_WORDS:,} words")
+                return
             source = self.reader.source(token)
             if not source.strip() and token.type != "heredoc_body":
                 continue  # a line end, which is part of the gap

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import Mode, PermissionPolicy
-from sagent.policy.rules import Rules
+from sagent.policy.rules import Rules, is_inside, lies_in
 from sagent.repl.terminal.approval import rules_for
 from sagent.tool import Effect, Workspace
 
@@ -524,3 +524,20 @@ def test_no_script_that_is_allowed_runs_anything_else_in_a_real_bash(atoms, aren
         path.unlink()
     assert "evil" not in (trace.read_text() if trace.exists() else "")
     assert not (allowed and made)
+
+
+PATHS = st.lists(st.sampled_from(["a", "b", ".ssh", "a.b"]), max_size=4).map(lambda names: "/" + "/".join(names))
+
+
+@given(PATHS, st.frozensets(PATHS, max_size=5))
+def test_a_path_lies_in_many_directories_as_it_does_in_each(path: str, roots: frozenset[str]) -> None:
+    assert lies_in(path, roots) == any(is_inside(path, root) for root in roots)
+
+
+def test_a_command_of_very_many_words_is_asked_about_and_not_read_to_its_end(tree: Workspace) -> None:
+    words = " ".join(f"word{number}" for number in range(6_000))
+    for mode in ("plan", "ask", "edit"):
+        verdict = judge(tree, f"echo {words}", mode)
+        assert isinstance(verdict, Ask | Deny) and "more than 5,000 words" in verdict.reason
+    assert isinstance(judge(tree, f"echo {words}; cat ~/.ssh/id_rsa", "edit", deny=("Read(~/.ssh/**)",)), Ask | Deny)
+    assert isinstance(judge(tree, f"echo {words[:40_000]}", "ask"), Allow)
