@@ -133,12 +133,14 @@ def meant_command(words: list[str]) -> str:
         return ""
     if first in ELSEWHERE and (len(words) == 1 or first == "session"):
         return ELSEWHERE[first]
-    alike = [name for name in COMMANDS if name[0] == first[0] and abs(len(name) - len(first)) < 3]
+    known = [*COMMANDS, *(ELSEWHERE if len(words) == 1 else ())]
+    alike = [name for name in known if name[0] == first[0] and abs(len(name) - len(first)) < 3]
     if not alike:
         return ""
     from difflib import get_close_matches
 
-    return " or ".join(f"sagent {name}" for name in get_close_matches(first, alike, 2, 0.8))
+    near = get_close_matches(first, alike, 2, 0.8)
+    return " or ".join(dict.fromkeys(ELSEWHERE.get(name, f"sagent {name}") for name in near))
 
 
 def run_parser() -> Parser:

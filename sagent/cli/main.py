@@ -73,13 +73,14 @@ def _dispatch(argv: list[str]) -> int:
 def _ask_whether_prompt(prompt: str, meant: str) -> None:
     """Nothing is billed for a command that was misspelled. Raises UsageError unless a person wants the words sent."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write(f"`sagent {prompt}` is no command; near it is {meant}. Send these words to a model? [y/N] ")
+        sys.stderr.write(
+            f"`{prompt}` is not a command. Did you mean {meant}?\nSend it to the model as a prompt? [y/N] "
+        )
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
-    raise UsageError(
-        f"`sagent {prompt}` is no command. Did you mean {meant}? To send it as a prompt: sagent -- {prompt}"
-    )
+        raise UsageError("Nothing was sent.")
+    raise UsageError(f"`{prompt}` is not a command. Did you mean {meant}? To send it as a prompt: sagent -- {prompt}")
 
 
 def _talk(flags: Mapping[str, object]) -> int:

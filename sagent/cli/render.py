@@ -171,9 +171,10 @@ class TextRenderer:
 
 
 def write_head(result: Result, err: TextIO, *, quiet: bool) -> None:
-    """Write which session it was, and the head of its log."""
+    """Write which session it was; where no person reads it, the head of its log too."""
     if result.session_path and result.head and not quiet:
-        err.write(printable(f"sagent: session {result.session_id}, head {result.head}\n"))
+        head = "" if err.isatty() else f", head {result.head}"
+        err.write(printable(f"sagent: session {result.session_id}{head}\n"))
 
 
 def warn(event: Event, err: TextIO, *, live: bool = False) -> None:

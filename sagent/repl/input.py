@@ -165,10 +165,11 @@ class InputActions:
             self._status.hint(_UNFINISHED[asked])
             return False
         if found := split_command(f"/{_WORDS[asked.lower()]}" if asked.lower() in _WORDS else text):
-            if self.ready.is_set() and found[0] not in self._context.commands:
+            name, rest = found
+            if self.ready.is_set() and not (name := self._context.known(name)):
                 self._tasks.report(self._context.unknown(found[0]))
                 return False
-            self._tasks.spawn(self._run_command(*found))
+            self._tasks.spawn(self._run_command(name, rest))
         elif text.startswith("!") and text[1:].strip():
             task = self._tasks.spawn(self._run_shell(text[1:].strip()))
             self._shells.add(task)

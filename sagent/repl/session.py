@@ -196,7 +196,7 @@ class SessionLoop(Current):
         settings, path = self.settings, Path(log.path)
         here = path.parent == sessions_of(settings.state_dir, Path.cwd())
         way = "--continue" if here else f"--session {shlex.quote(log.path)}"
-        return f"To go on:  sagent {way}\nSession {log.session_id}, {cost}\n"
+        return f"\nTo continue:  sagent {way}\nSession {log.session_id}, {cost}\n"
 
     @property
     def _asks_first(self) -> bool:
@@ -264,7 +264,8 @@ class SessionLoop(Current):
         if not shown:
             self._painter.write(*past_blocks(agent.messages, ROOT))
         if agent.messages:
-            self._painter.write(Report("The session goes on."))
+            copied = "This is a copy of the session; the original stays as it is."
+            self._painter.write(Report(copied if self._choices else "The session goes on."))
             self._painter.paint()
         self._status.update(opened)
         self._tasks.spawn(self._try_sandbox(opened))

@@ -742,8 +742,15 @@ def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, ne
     assert shell.run("--", *words.split()).out == "sent\n"
 
 
+def test_other_names_of_commands_may_be_misspelled_too() -> None:
+    assert meant_command(["logn"]).startswith("sagent doctor")
+    assert meant_command(["verison"]) == "sagent --version"
+    assert meant_command(["logn", "page"]) == ""
+
+
 def test_words_that_mean_no_command_are_prompts() -> None:
     for prompt in (
+        "verison 2",
         "hello",
         "fix it",
         "sesions list of all users",

@@ -389,11 +389,11 @@ def test_what_else_a_rule_would_have_allowed_is_told() -> None:
     others = also_allowed(["Bash(git push:*)"], made[0], made)
     assert others == ["git push b", "git push c", "git push d"]
     assert told_rules(["Bash(git push:*)"], [*others, "x"]).endswith(
-        "Bash(git push:*) · of this session's calls also git push b, git push c, git push d and 1 more"
+        "Bash(git push:*) · also matches git push b, git push c, git push d and 1 more of this session's calls"
     )
     long = [*made[:1], *(ToolCall("c", "Bash", JsonObject({"command": "ls"})) for _ in range(1_000))]
     seen = also_allowed(["Bash(git:*)"], made[1], long)
-    assert "last 1,000 calls no other" in told_rules(["Bash(git:*)"], seen, 1_001)
+    assert "matches no other of this session's last 1,000 calls" in told_rules(["Bash(git:*)"], seen, 1_001)
     assert "no other" in told_rules(["Bash(make)"], also_allowed(["Bash(make)"], made[0], made))
 
 

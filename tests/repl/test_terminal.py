@@ -156,7 +156,7 @@ def test_switching_the_provider_there_and_back_with_a_fork_between(console: Cons
     console.type("/model openai/gpt-5.5")
     console.until("gpt-5.5 │")
     console.keys("C-d")
-    console.until("To go on:  sagent --continue")
+    console.until("To continue:  sagent --continue")
     console.leave()
     del console.environment["SAGENT_MODEL"]
     console.start("--continue", ready="gpt-5.5 │")  # which has not answered since, and was chosen
@@ -168,7 +168,7 @@ def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Consol
     console.type("remember me")
     console.until("The first answer.")
     console.keys("C-d")
-    screen = console.until("To go on:  sagent --continue", "ended 0")
+    screen = console.until("To continue:  sagent --continue", "ended 0")
     cost = screen.rpartition("Session ")[2].split("\n")[0].split(", ")[1]
     assert cost.startswith("$0.00")
     console.leave()

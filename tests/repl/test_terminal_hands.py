@@ -21,6 +21,11 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.until("edit: edit in the project")  # what asks nothing is not among them
     console.type("help")
     console.until("Commands", "Ctrl-D")
+    console.type("/per")  # which only one command begins with
+    console.until("› /permissions", "Mode edit")
+    console.type("/se")
+    console.until("There is no command /se. Did you mean /send or /sessions?", "It was not sent; put a space", "› /se")
+    console.keys("C-u")
     console.type("/modle")
     console.until("There is no command /modle. Did you mean /model?", "› /modle")
     console.keys("Escape")
@@ -40,7 +45,7 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.until("  three.", "Two.")
     assert len(server.requests) == 2
     console.type("exit")
-    console.until("To go on:  sagent --continue", "ended 0")
+    console.until("To continue:  sagent --continue", "ended 0")
     assert console.tmux("display", "-p", "#{pane_title}").strip() != "work · sagent"
 
 

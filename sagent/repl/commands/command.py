@@ -97,9 +97,19 @@ class CommandContext(Current):
 
     def unknown(self, name: str) -> UsageError:
         """That there is no such command, with the nearest one; a blank before it makes it a message."""
-        near = get_close_matches(name, self.commands, 1, 0.6)
-        hint = f"Did you mean /{near[0]}?" if near else "See /help."
-        return UsageError(f"There is no command /{name}. {hint} It was not sent: a message may begin with a blank.")
+        near = [*self._beginning(name), *get_close_matches(name, self.commands, 1, 0.6)]
+        hint = f"Did you mean {' or '.join(f'/{one}' for one in dict.fromkeys(near))}?" if near else "See /help."
+        return UsageError(
+            f"There is no command /{name}. {hint} It was not sent; put a space first to send it as a message."
+        )
+
+    def known(self, name: str) -> str:
+        """The command of that name, or the only one that begins with it; "" for none."""
+        found = [name] if name in self.commands else self._beginning(name)
+        return found[0] if len(found) == 1 else ""
+
+    def _beginning(self, name: str) -> list[str]:
+        return sorted(one for one in self.commands if one.startswith(name))
 
     def names(self) -> list[tuple[str, str]]:
         """All commands, each with its summary."""
@@ -217,7 +227,7 @@ def split_command(text: str) -> tuple[str, str] | None:
 
 async def run_command(context: CommandContext, name: str, text: str) -> None:
     """Run a command by name. Raises UsageError where there is none, with the nearest one, and what it raises."""
-    found = context.commands.get(name)
+    found = context.commands.get(context.known(name))
     if found is None:
         raise context.unknown(name)
     await found.run(context, found.read(text))

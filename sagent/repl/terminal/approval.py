@@ -76,11 +76,11 @@ def _names(rule: Rule, call: ToolCall) -> bool:
 
 
 def told_rules(rules: Sequence[str], others: Sequence[str], made: int = 0) -> str:
-    """The rules that `s` and `a` write, and what else they would have allowed of the calls `made` in this session."""
+    """The rules that `s` and `a` write, and which others of the calls `made` in this session they match."""
     more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
-    today = f"also {', '.join(others[:MOST_OTHERS])}{more}" if others else "no other"
+    matched = f"also matches {', '.join(others[:MOST_OTHERS])}{more}" if others else "matches no other"
     last = f"last {MOST_LOOKED_AT:,} " if made > MOST_LOOKED_AT else ""
-    return f"{', '.join(map(spelled, rules))} · of this session's {last}calls {today}"
+    return f"{', '.join(map(spelled, rules))} · {matched} of this session's {last}calls"
 
 
 def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:
