@@ -202,6 +202,12 @@ def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
     assert not view.running
     assert "● Bash make test · goes on as job:1" in written(blocks)
     assert "● job:1 Bash make test · exit 0 (12 s)" in written(ended)
+    view, again = tell(
+        Received("root", user("job:1, the call of Bash (make test), has ended", sender="job:1")), view=view
+    )
+    assert not again  # its end was shown
+    _, later = tell(Received("root", user("job:1 says more", sender="job:1")), view=view)
+    assert "↳ job:1: job:1 says more" in written(later)
 
 
 def test_a_reply_that_breaks_off_is_begun_again() -> None:

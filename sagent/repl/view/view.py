@@ -76,7 +76,8 @@ class View:
 
     `since` is when the turn in progress began, None when there is none; `said` that the last reply asked for no calls,
     so that a message for the end of the turn is read now. `waiting` has failed model calls, and when each is repeated.
-    `denied` has the reasons of calls that are about to end, `ended` the agents whose end was told and will be read.
+    `denied` has the reasons of calls that are about to end, `ended` the agents and jobs whose end was shown and
+    is still to be read.
     """
 
     since: float | None = None
@@ -237,10 +238,13 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
     name = event.job or view.jobs.get(key, "")
     running, jobs = dict(view.running), dict(view.jobs)
     now, _ = running.pop(key, None), jobs.pop(key, None)
+    ended = view.ended
     if event.job:
         jobs[key] = event.job
         running = running if now is None else {**view.running, key: replace(now, job=event.job)}
-    view = replace(view, running=running, jobs=jobs)
+    elif name and event.agent == ROOT:
+        ended |= {name}
+    view = replace(view, running=running, jobs=jobs, ended=ended)
     if (event.agent != ROOT and not event.diff) or _was_told(view, event):
         return view, ()
     denied = dict(view.denied)
