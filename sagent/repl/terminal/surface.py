@@ -211,6 +211,7 @@ class Surface:
         self._waiting = []
         if wanted != self.open_rows:
             self.ghosts, self._guessed = [], self._guessed or self._unsettled
+            self._forget_other_looks()
             with self._output.held():
                 (self._write_anew if self._is_full or self._unsettled else self._replace)(wanted)
         self.open_rows = rows
@@ -293,12 +294,14 @@ class Surface:
         if line_width(after) < line_width(before):
             out.write_raw("\x1b[K")
 
-    def _attributes(self, style: str) -> "Attrs":
-        look = self._app.renderer.style
-        if (now := look.invalidation_hash()) != self._look:
+    def _forget_other_looks(self) -> None:
+        """Forget attributes that were of another theme. To ask costs more than to know: once for each painting."""
+        if (now := self._app.renderer.style.invalidation_hash()) != self._look:
             self._look, self._known = now, {}
+
+    def _attributes(self, style: str) -> "Attrs":
         if style not in self._known:
-            self._known[style] = look.get_attrs_for_style_str(style)
+            self._known[style] = self._app.renderer.style.get_attrs_for_style_str(style)
         return self._known[style]
 
     def _write(self, line: Line) -> None:
