@@ -9,7 +9,7 @@ from typing import NoReturn
 from sagent.errors import UsageError
 
 COMMANDS = {
-    "run": "one task without a terminal, in words some know: --executor, --advisor",
+    "run": "one task without a terminal, with --executor and --advisor",
     "team": "several roles work on one task and hand on what they find: presets, or a file of one's own",
     "models": "list known models: window, limits, price",
     "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
@@ -231,11 +231,11 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     from sagent.version import __version__
 
     one = group.add_mutually_exclusive_group()
-    one.add_argument("-c", "--continue", action="store_true", help="go on with the last session of this directory")
-    resume = "go on with this session, by its path, its id or the beginning of one; without S choose from a list"
+    one.add_argument("-c", "--continue", action="store_true", help="continue the last session of this directory")
+    resume = "continue this session: its path, its id or the beginning of one; without S choose from a list"
     one.add_argument("-r", "--resume", metavar="S", nargs="?", const="", help=resume)
-    one.add_argument("--session", metavar="PATH", help="go on with this session, or start it at a new path")
-    one.add_argument("--fork", metavar="S[@E]", help="go on with a copy of a session, from an entry on")
+    one.add_argument("--session", metavar="PATH", help="continue this session, or start one at a new path")
+    one.add_argument("--fork", metavar="S[@E]", help="continue in a copy of a session, from an entry on")
     one.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
     group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
     as_json = "the same as --output-format json"

@@ -99,8 +99,8 @@ def _sandbox(settings: "Settings") -> Finding:
     means = Sandbox("auto", cache=settings.state_dir).means
     if means.name == "none":
         needed = settings.sandbox == "required"
-        return Finding("bad" if needed else "poor", "sandbox", f"none, for {means.why}. {advice(means)}".rstrip())
-    why = f", for {means.why}. {advice(means)}".rstrip() if means.why else ""
+        return Finding("bad" if needed else "poor", "sandbox", f"none: {means.why}. {advice(means)}".rstrip())
+    why = f": {means.why}. {advice(means)}".rstrip() if means.why else ""
     return Finding("poor" if why else "good", "sandbox", f"{means.name} holds commands{why}")
 
 

@@ -117,7 +117,7 @@ def attach(text: str, directory: Path) -> tuple[tuple[Part, ...], list[str]]:
             elif path.is_file():
                 parts.append(_attached(path, name))
             else:
-                wrong.append(f"@{name} is no file here: it was sent as it is written")
+                wrong.append(f"@{name} is not a file here; it was sent as text")
         except (OSError, ValueError) as error:
             wrong.append(f"@{name} is not attached: {getattr(error, 'strerror', None) or error}")
     return tuple(parts), wrong

@@ -222,7 +222,7 @@ class Repl(CommandContext):
         back = agent == ROOT
         self._screen.label = self._screen.home = "› " if back else f"{agent} › "
         past = () if back else past_blocks(node.messages, ROOT)
-        keys = "Esc interrupts it, ↓ leads to the others." if node.running else "Esc goes back."
+        keys = "Esc interrupts it, ↓ lists the others." if node.running else "Esc goes back."
         told = f"Back with {agent}." if back else f"Reading along with {agent}: what you type goes to it. {keys}"
         self._painter.enter(agent, (Report(told), *past))
 

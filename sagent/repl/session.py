@@ -48,7 +48,7 @@ UNHURRIED = 0.3  # seconds before work that nobody waits for
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
 _STEPS = (
     ("/login", "a key: tested, kept for you alone, used"),
-    ("export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),
+    ("export ANTHROPIC_API_KEY=…", "or another provider's variable; then start sagent again"),
     ("ollama serve", "or LM Studio, llama.cpp; then /login local"),
     ("sagent demo", "see it work without any of them"),
 )
@@ -265,7 +265,7 @@ class SessionLoop(Current):
             self._painter.write(*past_blocks(agent.messages, ROOT))
         if agent.messages:
             copied = "This is a copy of the session; the original stays as it is."
-            self._painter.write(Report(copied if self._choices else "The session goes on."))
+            self._painter.write(Report(copied if self._choices else "Session resumed."))
             self._painter.paint()
         self._status.update(opened)
         self._tasks.spawn(self._try_sandbox(opened))

@@ -16,6 +16,7 @@ from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line
 from sagent.repl.view.panel import LEAST_NAME, Around, Figures, Queued, render_panel, render_status, short_advisors
+from sagent.usage import Cost
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -150,8 +151,12 @@ class StatusDisplay:
     def _render_panel(self, width: int, height: int) -> Sequence[Line]:
         try:
             picker = self._questions.picker
-            spent = self.figures.cost.by_agent if self.figures.cost else {}
-            around = Around(spent, self._questions.asking, self._painter.near, bool(self._leaving()))
+            around = Around(
+                (self.figures.cost or Cost()).by_agent,
+                self._questions.asking,
+                self._painter.near,
+                bool(self._leaving()),
+            )
             now = asyncio.get_running_loop().time()
             most = max(height * 3 // 4, 4) if picker is None else height // 3
             panel = render_panel(self._painter.view, self._queued(), now, width, most, around)

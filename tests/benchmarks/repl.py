@@ -234,7 +234,7 @@ def resumed(url: str, runs: int) -> float:
             before = time.monotonic()
             opened.type("\r")
             found.append(1000 * (opened.until(b"These are the last words.") - before))
-            opened.until(b"goes on")
+            opened.until(b"resumed.")
     return median(found)
 
 

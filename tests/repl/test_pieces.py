@@ -182,7 +182,7 @@ def test_mentioned_files_are_attached_by_kind(tmp_path: Path) -> None:
     assert isinstance(parts[0], Text)
     assert "code = 1" in parts[0].text
     assert len(wrong) == 2
-    assert wrong[1].startswith("@nothing is no file here")
+    assert wrong[1].startswith("@nothing is not a file here")
     assert wrong[0].startswith("@e.bin is not attached")
 
 

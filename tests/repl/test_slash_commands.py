@@ -291,7 +291,7 @@ async def test_the_sandbox_is_shown_whole_and_switched_for_commands_to_come(
     told = [message.content for message in agent.messages if message.sender == "sandbox"]
     assert told == [
         "From now on commands are held by bubblewrap.",
-        "From now on commands run without a sandbox, for it is switched off.",
+        "From now on commands run without a sandbox: it is switched off.",
     ]
 
 

@@ -145,7 +145,7 @@ def test_switching_the_provider_there_and_back_with_a_fork_between(console: Cons
     console.type("second")
     console.until("Two.")
     console.type("/fork")  # by the settings it is with the first model
-    console.until("The session goes on.", "gpt-5.5 │")
+    console.until("This is a copy of the session", "gpt-5.5 │")
     console.type("third")
     console.until("Three.")
     console.type("/model anthropic/claude-sonnet-4-6")
@@ -180,7 +180,7 @@ def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Consol
     console.tmux("send-keys", "-l", "first ans")
     console.until("found  The **first** answer.")
     console.keys("Enter")
-    console.until("› remember me", "The first answer.", "The session goes on.", f"│ {cost}")
+    console.until("› remember me", "The first answer.", "Session resumed.", f"│ {cost}")
     console.type("/earlier 1")
     assert console.until("Those were the last 1 of 2 messages.").count("The first answer.") == 2
     console.type("and now?")

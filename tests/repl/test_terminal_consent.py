@@ -70,7 +70,7 @@ def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp
     paste(console, f"'{tmp_path}/a shot.png'")
     console.until("› [Image #2]")
     console.type("see @typo")
-    console.until("Read 4.", "@typo is no file here")
+    console.until("Read 4.", "@typo is not a file here")
     assert "image/png" in last_text(server.requests[3])
     assert "word" not in last_text(server.requests[3])
     console.type("#slow tests")

@@ -56,7 +56,7 @@ def test_what_was_done_when_the_terminal_went_away_is_kept_and_gone_on_with(cons
         if "remember the lighthouse" in screen:
             break
         console.leave()
-    console.until("› remember the lighthouse", "I look.", "The session goes on.")
+    console.until("› remember the lighthouse", "I look.", "Session resumed.")
     console.type("and now?")
     console.until("I see what happened.")
     told = str(server.requests[-1].json["messages"])

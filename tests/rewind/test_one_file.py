@@ -179,7 +179,7 @@ async def test_without_a_terminal_it_is_a_patch_and_undo_has_to_be_said(tmp_path
         assert await run_headless_command(line, given, opened, written.append) == ""
         return "".join(written)
 
-    assert "The files are as this session found them." in await do("/diff")
+    assert "This session has changed no files." in await do("/diff")
     await session.run("sed -i s/two/2/ old.txt; mkdir sub; printf 'a\\tb' > sub/new.txt; printf '\\0' > bits")
     patch = await do("/diff")
     assert "# bits: no text: 0 bytes, now 1" in patch
@@ -187,7 +187,7 @@ async def test_without_a_terminal_it_is_a_patch_and_undo_has_to_be_said(tmp_path
     assert state_of(copy) == {name: text for name, text in state_of(cwd).items() if name != "bits"}
 
     assert "+++ b/sub/new.txt" in await do("/diff new.txt")
-    with pytest.raises(UsageError, match=r"nope is none of the changed files: .*old\.txt"):
+    with pytest.raises(UsageError, match=r"nope is not one of the changed files: .*old\.txt"):
         await do("/diff nope")
     assert "sub/new.txt: 1 deleted" in await do("/diff new.txt undo")
     assert sorted(state_of(cwd)) == ["bits", "old.txt"]

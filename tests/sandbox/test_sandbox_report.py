@@ -51,8 +51,8 @@ def test_advice_names_the_package() -> None:
             "poor",
             "landlock holds commands, for bwrap is not installed. Install",
         ),
-        (Means("none", "bwrap is not installed"), "poor", "none, for bwrap is not installed. Install bubblewrap"),
-        (Means("none", "there is none for sunos"), "poor", "none, for there is none for sunos"),
+        (Means("none", "bwrap is not installed"), "poor", "none: bwrap is not installed. Install bubblewrap"),
+        (Means("none", "there is none for sunos"), "poor", "none: there is none for sunos"),
     ],
 )
 async def test_the_doctor_tries_it_anew(

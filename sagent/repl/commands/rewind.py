@@ -140,7 +140,7 @@ async def diff(context: CommandContext, file: str = "", what: Literal["", "undo"
         paths |= {each.path: f"cannot be undone: {each.why}" for each in changes.left}
         if not paths:
             context.write(_unchanged(changes, cwd))
-            context.say("The files are as this session found them.")
+            context.say("This session has changed no files.")
             return
         if file:
             path: str | None = _named(file, list(paths), cwd)
@@ -170,7 +170,7 @@ def _named(file: str, paths: Sequence[str], cwd: Path) -> str:
     if len(found) == 1:
         return found[0]
     names = ", ".join(_short(path, cwd) for path in (found or paths)[:_MOST_ROWS])
-    raise UsageError(f"{file} {'means several' if found else 'is none of the'} changed files: {names}")
+    raise UsageError(f"{file} {'means several' if found else 'is not one of the'} changed files: {names}")
 
 
 async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> bool:

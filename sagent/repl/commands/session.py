@@ -201,7 +201,7 @@ def _usd(text: str) -> Decimal:
     try:
         return usd(text)
     except RefusedError as error:
-        raise UsageError(f"{text!r} is no cap: {error}.") from error
+        raise UsageError(f"{text!r} is not a cap: {error}.") from error
 
 
 def _cached(usage: Usage, nothing: str) -> str:

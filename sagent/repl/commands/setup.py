@@ -18,7 +18,7 @@ MODE_WORDS: Mapping[Mode, str] = {
     "plan": "look only, change nothing",
     "ask": "ask before writing or running",
     "edit": "edit in the project freely, run in the sandbox, ask for more",
-    "full": "ask nothing",
+    "full": "allow everything without asking",
 }
 
 _SANDBOX = {
@@ -75,7 +75,7 @@ async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "
             context.say("The sandbox stays.")
             return
     await asyncio.to_thread(held.switch, wanted)
-    way = f"are held by {held.means.name}" if held.stands else f"run without a sandbox, for {held.means.why}"
+    way = f"are held by {held.means.name}" if held.stands else f"run without a sandbox: {held.means.why}"
     opened.agent.send(user(f"From now on commands {way}.", sender="sandbox"), "next")
     context.say(f"Sandbox {wanted}: from now on commands {way}.")
 

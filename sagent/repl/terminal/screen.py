@@ -254,7 +254,7 @@ class Screen:
     def set_theme(self, name: str) -> None:
         """Use a theme. Raises UsageError naming the themes."""
         if name not in THEMES:
-            raise UsageError(f"There is no theme {name!r}; it is one of {', '.join(THEMES)}.")
+            raise UsageError(f"There is no theme {name!r}; choose one of {', '.join(THEMES)}.")
         self.theme, rules = name, dict(rules_of(name, light=self.light))
         if rules != self._rules:  # a style that is new, be it equal, has all drawn anew
             self._rules, self._style = rules, Style.from_dict(rules)
