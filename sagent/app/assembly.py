@@ -392,6 +392,10 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
     found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
     notices.extend(found.notices)
     skills = skills_text(find_skills(settings.cwd, settings.config_dir, notices))
+    if any(places("agents", settings.cwd, settings.config_dir)):
+        from sagent.context.agents import find_agents
+
+        find_agents(settings.cwd, settings.config_dir, notices)  # what could not be read of them
     added = "\n\n".join(filter(None, (found.text, skills)))
     system, append = settings.system, settings.append_system
     if settings.output_style:

@@ -189,3 +189,16 @@ def test_rules_are_ours_or_left_out(text: str, rule: str) -> None:
 def test_comments_in_json_are_no_part_of_it() -> None:
     text = '{"a": "http://x/*y*/", // b\n "b": [1, 2,], /* c */ "c": "\\"//,]",}'
     assert json.loads(without_comments(text)) == {"a": "http://x/*y*/", "b": [1, 2], "c": '"//,]'}
+
+
+def test_nothing_of_a_project_is_written_outside_of_it(shell: Shell) -> None:
+    """Its hooks would be the person's own there, and wait for nobody's trust."""
+    config = home_of(shell) / ".config" / "sagent"
+    config.mkdir(parents=True)
+    (shell.cwd / ".git").mkdir()
+    (shell.cwd / ".sagent").symlink_to(config)
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "touch ran"}]}]}
+    write(shell.cwd / ".claude/settings.json", {"hooks": hooks})
+    done = shell.run("import", "claude", "--write", model="")
+    assert done.code == 2 and "leads out of the project" in done.err
+    assert not list(config.iterdir())

@@ -1,5 +1,6 @@
 """`sagent import`: what is set up for another program, as settings; shown, and written if asked."""  # noqa: N999 -- commands are called as their modules
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -79,6 +80,11 @@ def _write(plan: "Plan", targets: "Mapping[Path, Additions]") -> None:
     """Raises UsageError for a file that cannot be changed; what was written before it stays."""
     from sagent.repl.settings_file import add_rule, add_tables, write_private
 
+    for path in (*targets, *plan.files):
+        if path.is_relative_to(plan.project) and not Path(os.path.realpath(path)).is_relative_to(
+            plan.project.resolve()
+        ):
+            raise UsageError(f"{path} leads out of the project, to {os.path.realpath(path)}: nothing was written.")
     try:
         for path, additions in targets.items():
             for rule in additions.allow:
