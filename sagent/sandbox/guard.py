@@ -223,8 +223,8 @@ class Guard:
         """Aside, or where that is another disk by another name: nothing is copied, for it may be large, or a pipe."""
         if os.path.lexists(place):
             name = f"{place.name}.undone-{os.urandom(4).hex()}"
-            self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
+                self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
                 place.rename(self._aside / name)
             except OSError:
                 place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)  # a command may have closed it

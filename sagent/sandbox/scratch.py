@@ -18,6 +18,7 @@ from typing import NamedTuple
 from sagent.lib.process import system_path
 
 PREFIX = "sagent-tmp-"
+_NEW = ".sagent-new-"
 ASIDE = "put-back"  # where the guard puts what it takes away
 COPY = "copy"  # of what is protected, in a directory of its own there
 _BEFORE = "before"  # what was there when the commands began that run now, by path
@@ -43,8 +44,9 @@ class Scratch:
     """`lock` is a descriptor for what may outlive the session to inherit; None where directories cannot be locked."""
 
     def __init__(self) -> None:
-        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
-        self.lock = _locked(self.path)
+        made = Path(os.path.realpath(tempfile.mkdtemp(prefix=_NEW)))
+        self.lock = _locked(made)  # before others see it: they look for locks, which takes one for a moment
+        self.path = made.rename(made.with_name(made.name.replace(_NEW, PREFIX, 1)))
 
     @property
     def marks(self) -> tuple[int, int]:

@@ -80,6 +80,16 @@ def test_a_link_on_the_way_to_what_is_protected_is_put_back(tmp_path: Path) -> N
     assert os.readlink(tmp_path / ".git") == "real"
 
 
+def test_where_nothing_can_be_put_aside_what_was_planted_does_not_stay_either(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    guard, planted = Guard(tmp_path / "file" / "aside"), tmp_path / "tree/.mcp.json"
+    planted.parent.mkdir()
+    watch = guard.begin([str(planted)])
+    planted.write_text("{}")
+    assert guard.end(watch) == [str(planted)]
+    assert [name.split("-")[0] for name in os.listdir(planted.parent)] == [".mcp.json.undone"]
+
+
 def test_what_cannot_be_copied_does_not_stay_where_it_runs(tmp_path: Path) -> None:
     guard = watching(tmp_path, f"{tmp_path}/.vscode")
     (tmp_path / ".vscode").mkdir(0o000)

@@ -1,5 +1,6 @@
 """The directories that sessions have for temporary files: whose stay, and whose are removed."""
 
+import fcntl
 import os
 import subprocess
 import tempfile
@@ -43,6 +44,30 @@ def test_what_a_killed_session_left_is_removed_and_what_a_living_one_has_is_not(
     assert directories(temporary) == {living.path.name, let_go.path.name, young.path.name}
     assert (living.path / "tmp/here").is_dir()
     living.remove()
+
+
+def test_one_that_is_made_while_others_look_for_locks_has_its_own(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one it would be taken for a killed session's, and removed while commands run."""
+    really, held = tempfile.mkdtemp, list[int]()
+
+    def seen_at_once(prefix: str) -> str:
+        path = really(prefix=prefix)
+        for name in directories(temporary):
+            held.append(os.open(temporary / name, os.O_RDONLY))
+            fcntl.flock(held[-1], fcntl.LOCK_SH)
+        return path
+
+    monkeypatch.setattr(tempfile, "mkdtemp", seen_at_once)
+    scratch = Scratch()
+    for lock in held:
+        os.close(lock)
+    assert scratch.lock is not None
+    assert directories(temporary) == {scratch.path.name}
+    sweep()
+    assert scratch.path.is_dir()
+    scratch.remove()
 
 
 @pytest.mark.needs("bwrap")
