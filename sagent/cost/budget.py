@@ -113,6 +113,7 @@ class Ask:
     least: int
     extra_usd: Decimal
     likely: int = 0
+    counted: bool = False  # `input_bound` is what the provider has counted
     ceiling: "Ceiling | None" = None
 
 

@@ -110,6 +110,7 @@ class Ledger:
         self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
         self._agents: set[str] = set()  # that have asked for money
+        self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
 
     @property
     def cap(self) -> Decimal | None:
@@ -179,7 +180,7 @@ class Ledger:
         nothing is looked up. `tier` as in PriceBook.worst, `options` are the request's; `extra_usd` is what models that
         the provider runs inside the call may cost, in USD; what its tools may, `options` tell. `count` gives a closer
         bound of the input, and is asked where `input_bound` would refuse the call, or allow a shorter answer than an
-        input of `likely` tokens would.
+        input of `likely` tokens would; a model for which more was billed than was counted is not believed again.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
@@ -189,12 +190,12 @@ class Ledger:
         ask.ceiling = self.prices.ceiling(provider, model, tier=tier, hour=keeps_an_hour(options))
         if ask.ceiling is not None and "tools" in options:
             ask.extra_usd = EXACT.add(extra_usd, self._worst_tools(ask, options))
-        if count and ask.ceiling is not None:
+        if count and ask.ceiling is not None and (provider, model) not in self._miscounted:
             output = self._output(ask, budget, input_bound)
             if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:
                 counted = await count()
                 if counted and counted >= likely // 16:  # else it was not counted
-                    ask.input_bound = min(input_bound, counted)
+                    ask.input_bound, ask.counted = min(input_bound, counted), counted < input_bound
                 budget = budget.living()
         if error := refusal_of(ask, budget):
             raise error
@@ -204,8 +205,10 @@ class Ledger:
 
     def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record the charges of a reservation; see Reservation.settle."""
-        bill = tuple(charges)
+        bill, ask = tuple(charges), reservation.ask
         alone = len(bill) == 1
+        if ask.counted and sum(charge.usage.total_input for charge in bill if not charge.role) > ask.input_bound:
+            self._miscounted.add((ask.provider, ask.model))
         settled = tuple(priced for charge in bill for priced in self._price(reservation, charge, alone=alone))
         counted = total(charge.usd or ZERO for charge in settled)
         unsure = EXACT.subtract(reservation.held, counted)

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import assert_never, cast
 
 from sagent.lib.dataclass import dataclass
@@ -127,7 +128,8 @@ class Connection:
     async def _reset(self) -> None:
         await asyncio.sleep(0.02)  # a reset overtakes what the client has not read yet
         linger = struct.pack("ii", 1, 0)
-        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        with suppress(OSError):  # the client was quicker
+            self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.writer.transport.abort()
 
 

@@ -21,6 +21,7 @@ from sagent.session.log import MemoryLog
 from sagent.testing.delivery import Delivery, failure
 from sagent.testing.server import ErrorEvent, Fail, FakeProviderServer, Received, Script, Stall, Step, Turn
 from sagent.tools.agents import AgentSpawn
+from sagent.usage import Usage
 
 PRICES = PriceBook()
 PROSE = "The quick brown fox jumps over the lazy dog, and then it rests.\n"
@@ -196,3 +197,15 @@ async def test_a_count_that_fails_for_a_while_is_asked_for_again(monkeypatch: py
             await agent.run(prose(60_000))
         assert (await agent.run("Is it?")).content == "Yes."
         assert len(server.counted) == 2
+
+
+async def test_a_provider_that_bills_more_than_it_counted_is_not_believed_again() -> None:
+    """What it bills counts, and its next call is bounded by what was billed; not by another such count."""
+    size = 60_000
+    dear = Turn(text="Yes.", usage=Usage(input=40_000, output=5))
+    async with working([dear] * 2, anthropic, "0.24") as (agent, server):
+        await agent.run(prose(size))
+        assert len(server.counted) == 1
+        with pytest.raises(BudgetExceeded):
+            await agent.run("And now?")
+        assert (len(server.counted), len(server.requests)) == (1, 1)

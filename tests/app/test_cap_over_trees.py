@@ -21,7 +21,7 @@ from sagent.engine import request as retries
 from sagent.errors import BudgetExceeded, SagentError
 from sagent.peer import Compact
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, FakeProviderServer, Raw, Received, Stall, Step, Turn
-from tests.depth import deep
+from tests.depth import WHOLE, deep
 
 PRICES = PriceBook()
 PROVIDERS = {"claude": "anthropic", "gpt": "openai", "gemini": "google"}
@@ -55,7 +55,7 @@ class Chance:
         turn = Turn(text=said, calls=tuple(self._calls()) if self.left > 0 else (), pieces=chance.choice((1, 4)))
         fate = chance.random()
         if fate < 0.06:
-            return Fail(chance.choice((429, 500, 503, 529)), headers={"retry-after": "0"})
+            return Fail(chance.choice((408, 429, 500, 502, 503, 504, 529)), headers={"retry-after": "0"})
         if fate < 0.20:
             how = chance.choice(("close", "clean", "reset"))
             return Cut(turn, after_events=chance.choice((-1, -1, 0, 1, 2, 5)), how=how)
@@ -65,6 +65,10 @@ class Chance:
             return Stall(turn, after_events=chance.choice((0, 1, 3)), seconds=chance.choice((0.05, 60.0)))
         if fate < 0.32:
             return Raw(body=b"<html>busy</html>")
+        if fate < 0.34:
+            return Raw(headers={"content-type": "text/event-stream"}, body=b": still here\n\n" * 50)
+        if fate < 0.36:
+            return Raw(headers={"content-type": "application/json"}, body=b'{"error": {"message": "no"}}')
         return turn
 
     def _calls(self) -> Iterator[Call]:
@@ -114,6 +118,7 @@ async def live(seed: int, place: Path, patch: pytest.MonkeyPatch) -> None:
             "reasoning_stall_seconds": "0.2",
             "tools": TOOLS,
             "permission_mode": "full",
+            "transport": "sdk" if WHOLE and chance.random() < 0.2 else "direct",
             **({"advisor": chance.choice(MODELS), "advisor_mode": "client"} if chance.random() < 0.5 else {}),
             **({"fallback": chance.choice(MODELS)} if chance.random() < 0.3 else {}),
         }
