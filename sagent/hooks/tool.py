@@ -1,5 +1,6 @@
 """A tool after whose calls hooks are asked: they may add to what the model reads of one, or replace it."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,11 +24,13 @@ class HookedTool:
         return foresee(self._tool, arguments, workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        began = time.monotonic()
         output = await self._tool(arguments, run)
         output = ToolOutput.of(output) if isinstance(output, str) else output
         text = "".join(part.text for part in output.content if isinstance(part, Text))
         response = {"content": text[:MOST_TOLD], "is_error": output.is_error}
-        fields = {**call_fields(self.name, arguments, run.call_id), "tool_response": response}
+        took = round((time.monotonic() - began) * 1000)
+        fields = {**call_fields(self.name, arguments, run.call_id), "tool_response": response, "duration_ms": took}
         said = await self._hooks.ask("PostToolUse", run.agent, names_of(self.name), fields)
         if said.output is not None:
             output = replace(output, content=(Text(said.output),))

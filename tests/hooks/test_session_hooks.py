@@ -97,7 +97,8 @@ def call(command: str, call_id: str = "1") -> ToolCall:
 
 async def test_what_a_hook_is_told(tmp_path: Path) -> None:
     session = Session(
-        tmp_path, *(hook(event, f"cat > {event}.json") for event in ("SessionStart", "PreToolUse", "Stop"))
+        tmp_path,
+        *(hook(event, f"cat > {event}.json") for event in ("SessionStart", "PreToolUse", "PostToolUse", "Stop")),
     )
     await session.run(call("echo hi"), "done")
     told = json.loads((tmp_path / "PreToolUse.json").read_text())
@@ -106,6 +107,8 @@ async def test_what_a_hook_is_told(tmp_path: Path) -> None:
         "PreToolUse", str(tmp_path), "acceptEdits",
     )  # fmt: skip
     assert json.loads((tmp_path / "SessionStart.json").read_text())["source"] == "startup"
+    came = json.loads((tmp_path / "PostToolUse.json").read_text())
+    assert came["tool_response"]["content"].startswith("hi") and isinstance(came["duration_ms"], int)
     ended = json.loads((tmp_path / "Stop.json").read_text())
     assert ended["last_assistant_message"] == "done" and ended["stop_hook_active"] is False
 
