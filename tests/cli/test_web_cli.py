@@ -1,5 +1,7 @@
 """The tools for the web from a shell: chosen by name, asked about, led to a server on loopback."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,6 +64,16 @@ def test_the_tools_are_off_unless_they_are_chosen_in_addition_or_alone(shell: Sh
     assert "WebFetch" not in names[0]
     assert names[1][: len(names[0])] == names[0] and names[1][len(names[0]) :] == names[2]
     assert "WebFetch" in names[2]
+
+
+def test_what_is_off_loads_no_module(shell: Shell) -> None:
+    program = (
+        "import sys; from sagent.app.assembly import choose_tools; from sagent.config.layers import load; "
+        "choose_tools(load()); print([name for name in sys.modules if 'tools.web' in name or 'tools.papers' in name])"
+    )
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_services_are_set_by_name_and_others_are_refused(shell: Shell, tmp_path) -> None:

@@ -70,6 +70,6 @@ def answer() -> None:
     try:
         found = library(timeout=max(1, int(seconds) - 1)).text(query, backend="duckduckgo", max_results=MOST)
     except Exception as error:
-        sys.stdout.write(json.dumps({"error": " ".join(str(error).split())[:300] or type(error).__name__}))
+        sys.stdout.write(json.dumps({"error": " ".join(str(error).split())[:120] or type(error).__name__}))
         return
     sys.stdout.write(json.dumps({"found": found}))

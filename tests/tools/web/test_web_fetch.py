@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-import time
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -233,17 +234,37 @@ async def test_what_came_lately_is_not_asked_for_again_but_for_ones_own_server(
     assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
 
 
-async def test_one_rate_for_a_host_whoever_asks(tmp_path) -> None:
-    rates = [HostRate(tmp_path), HostRate(tmp_path), HostRate(tmp_path)]
-    began: list[float] = []
+def test_one_rate_for_a_host_whichever_process_asks(tmp_path) -> None:
+    """Each takes the next time that is free, twenty seconds after the one before."""
+    ask = "from pathlib import Path; from sagent.tools.web.rate import HostRate; "
+    ask += f"HostRate(Path({str(tmp_path)!r}))._reserve('one.example', 20.0)"
+    times: list[float] = []
+    for turn in range(3):
+        if turn == 1:
+            subprocess.run([sys.executable, "-c", ask], check=True)
+        else:
+            assert HostRate(tmp_path)._reserve("one.example", 20.0) <= 20.0 * turn
+        (file,) = tmp_path.iterdir()
+        times.append(float(file.read_text()))
+    assert [round(later - earlier, 3) for earlier, later in pairwise(times)] == [20.0, 20.0]
+    assert HostRate(tmp_path)._reserve("other.example", 20.0) == 0.0
 
-    async def ask(rate: HostRate, host: str) -> None:
-        async with rate.turn(host, 0.1):
-            began.append(time.monotonic())
 
-    await asyncio.gather(*(ask(rate, "one.example") for rate in rates))
-    began.sort()
-    assert all(later - earlier >= 0.09 for earlier, later in pairwise(began))
+async def test_a_turn_is_waited_for(tmp_path, monkeypatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("sagent.tools.web.rate.asyncio.sleep", sleep)
+    for _ in range(2):
+        async with HostRate(tmp_path).turn("one.example", 20.0):
+            pass
+    (seconds,) = slept
+    assert 0 < seconds <= 20
+    HostRate(tmp_path).back_off("one.example", 600.0)
+    with pytest.raises(ToolError, match="asks for a pause of"):
+        HostRate(tmp_path)._reserve("one.example", 20.0)
 
 
 async def test_where_one_goes_alone_the_next_begins_after_its_end(tmp_path) -> None:
