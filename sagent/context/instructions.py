@@ -4,7 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
@@ -20,7 +20,7 @@ RULES = ".claude/rules"
 FILE_LIMIT = 32_000  # bytes read of one file
 TOTAL_LIMIT = 64_000  # bytes of all texts together
 DEPTH = 5  # of includes inside includes
-MOST_RULES = 64  # files
+MOST_RULES = 64  # directories, and files of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,11 @@ class _Reader:
         for name in (*names[:1], LOCAL):
             if os.path.lexists(place / name):
                 yield from self._read(place / name, border, 0, "")
-        with suppress(OSError):
-            for path in sorted((place / RULES).rglob("*.md"))[:MOST_RULES]:
-                yield from self._read(path, border, 0, "")
+        rules = Path(os.path.realpath(place / RULES))
+        if border is None or rules.is_relative_to(border):
+            for at, _, found in islice(os.walk(rules), MOST_RULES):
+                for name in sorted(each for each in found if each.endswith(".md"))[:MOST_RULES]:
+                    yield from self._read(Path(at, name), border, 0, "")
 
     def _read(self, path: Path, border: Path | None, depth: int, source: str) -> Iterator[tuple[Path, str]]:
         """A file and its includes. Nothing may lead out of `border`; `source` says who included it."""

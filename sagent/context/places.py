@@ -1,5 +1,6 @@
 """Where skills, agents, commands and output styles lie: the person's own, those of plugins, and a project's."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -27,7 +28,7 @@ class Place:
 def places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:
     """Those of one kind that there are. Of two things by one name the first counts: the person's before a project's, a
     nearer directory's before one further up."""
-    yield from (place for place in _places(kind, cwd, user_dir) if place.path.is_dir())
+    yield from (place for place in _places(kind, cwd, user_dir) if place.path.is_dir() and _is_inside(place))
 
 
 def plugin_folders(user_dir: Path) -> list[Path]:
@@ -37,6 +38,11 @@ def plugin_folders(user_dir: Path) -> list[Path]:
         return [each for each in found if each.is_dir() and not each.is_symlink()]
     except OSError:
         return []
+
+
+def _is_inside(place: Place) -> bool:
+    """Whether a place is where it seems to be: a link may lead to all that a machine has."""
+    return place.border is None or Path(os.path.realpath(place.path)).is_relative_to(os.path.realpath(place.border))
 
 
 def _places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:

@@ -6,6 +6,7 @@ dashes (agentskills.io). Only these two are in the prompt; scripts and further f
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from sagent.context.frontmatter import read_document
@@ -18,6 +19,7 @@ MOST = 64
 _HEAD = 4_000  # bytes of a file in which its beginning must end
 _NAME = 64  # characters of a name that are shown
 _LENGTH = 300  # and of a description
+_MOST_FOLDERS = 256  # that are looked into, of one
 _DEPTH = 3  # directories in which a skill may lie below `skills`
 
 
@@ -98,7 +100,7 @@ def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
 def _files(place: Path, depth: int) -> Iterator[Path]:
     """The `SKILL.md` of each directory; one that has it holds no other skill."""
     try:
-        folders = sorted(each for each in place.iterdir() if each.is_dir())
+        folders = sorted(each for each in islice(place.iterdir(), _MOST_FOLDERS) if each.is_dir())
     except OSError:
         return
     for folder in folders:

@@ -126,3 +126,17 @@ def test_an_output_style_is_found_by_its_name_or_its_files(tmp_path: Path) -> No
     assert find_style("teach", tmp_path, tmp_path) == Style("Teach.", replaces=False)
     with pytest.raises(UsageError, match="there are Short Answers, teach"):
         find_style("loud", tmp_path, tmp_path)
+
+
+def test_a_link_that_leads_out_is_not_walked(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    write(outside / "x/SKILL.md", "---\ndescription: out\n---\n")
+    write(outside / "x.md", "---\nname: x\ndescription: out\n---\n")
+    (project / ".claude").mkdir(parents=True)
+    for name in ("skills", "agents", "rules", "output-styles"):
+        (project / ".claude" / name).symlink_to(outside)
+    notices: list[str] = []
+    assert find_skills(project, tmp_path / "none", notices) == () and find_agents(project, tmp_path / "none") == ()
+    assert gather(project, tmp_path / "none").text == "" and notices == []
+    with pytest.raises(UsageError, match="there are none"):
+        find_style("x", project, tmp_path / "none")
