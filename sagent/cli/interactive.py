@@ -40,8 +40,9 @@ async def open_session(
     from sagent.repl.opening import Opened
     from sagent.sandbox import Sandbox
     from sagent.tools.ask import AskUser
+    from sagent.tools.todo import TodoWrite
 
-    more = (AskUser(answer),) if settings.tools is None else ()
+    more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
     async with open_agent(settings, listener, ask, policy, more, sandbox) as agent:
         yield Opened(agent, policy, sandbox)

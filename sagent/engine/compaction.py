@@ -7,13 +7,13 @@ from dataclasses import replace
 from sagent.context.compaction import (
     Cut,
     Room,
-    advice_in,
     compose,
     edited_files,
     find_cut,
     instruction,
     is_summary,
     last_request,
+    notes_of,
     room_in,
     size_of,
     sum_up,
@@ -213,7 +213,7 @@ def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reaso
     gone = cut.gone(history)
     where = _keep(state, gone)
     text = compose(summary or sum_up(gone, told, f"the whole is in {where or 'the log'}"), where, 2 * told)
-    notes = (*advice_in(gone), *edited_files(history, state.workspace.cwd, told))
+    notes = (*notes_of(history, gone), *edited_files(history, state.workspace.cwd, told))
     _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.context.todo import tasks_in
 from sagent.errors import SagentError, UsageError
 from sagent.events import (
     Advised,
@@ -322,6 +323,7 @@ class SessionLoop(Current):
         agent = opened.agent
         began = self._began_at = time.monotonic()
         self._resumable = agent
+        self._painter.show_tasks(tasks_in(agent.messages))
         ticking = asyncio.create_task(self._status.tick(agent))
         if (planning := opened.policy.mode == "plan") != self._planning:
             self._planning = planning

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sagent.tools.papers.fetch import PaperFetch
     from sagent.tools.papers.search import PaperSearch
     from sagent.tools.read import Read
+    from sagent.tools.todo import TodoWrite
     from sagent.tools.web.access import WebAccess
     from sagent.tools.web.fetch import WebFetch
     from sagent.tools.web.search import WebSearch
@@ -47,6 +48,7 @@ __all__ = [
     "PaperFetch",
     "PaperSearch",
     "Read",
+    "TodoWrite",
     "WebAccess",
     "WebFetch",
     "WebSearch",
@@ -65,7 +67,7 @@ WEB = ("WebSearch", "WebFetch")
 """Names of the tools for the web, which are off unless they are chosen."""
 PAPERS = ("PaperSearch", "PaperDetails", "PaperAuthor", "PaperFetch")
 """Names of the tools for scientific papers, which are off as well."""
-EVERY = (*BUILTIN, *WEB, *PAPERS)
+EVERY = (*BUILTIN, "TodoWrite", *WEB, *PAPERS)
 GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB, "papers": PAPERS}
 """What stands for several names where tools are chosen."""
 _HOMES = {
@@ -79,6 +81,7 @@ _HOMES = {
     "WebAccess": "web.access",
     "WebFetch": "web.fetch",
     "WebSearch": "web.search",
+    "TodoWrite": "todo",
 }  # the modules of names; else a tool's is called as it is, in lower case
 
 

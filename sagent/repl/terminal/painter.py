@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from sagent.context.todo import Task
 from sagent.events import Event, Finished, TextDelta
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
@@ -48,6 +49,10 @@ class Painter:
             return
         self._take_texts()
         self._take(event)
+
+    def show_tasks(self, tasks: Sequence[Task]) -> None:
+        """Show what is to be done, as a conversation has it that was changed otherwise than by its calls."""
+        self.view = replace(self.view, tasks=tuple(tasks))
 
     def _take_texts(self) -> None:
         if self._texts:

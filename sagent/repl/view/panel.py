@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 
+from sagent.context.todo import State, Task
 from sagent.events import Retrying
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
@@ -16,10 +17,16 @@ MOST_TAIL = 5  # lines of what a command shows
 MOST_THOUGHT = 4  # lines of reasoning
 MOST_CHILDREN = 10
 MOST_QUEUED = 5
+MOST_TASKS = 7  # lines of what is to be done, on a screen that is not small
 LEAST_DOING = 16  # columns for what an agent does now, before figures are left out
 LEAST_NAME = 8  # columns to which a model's name is cut before more is left out of the status line
 _MODEL, _COST = "model", "cost"
 _LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # what is left out first
+_STEPS: Mapping[State, tuple[str, str]] = {  # marks and styles of what is to be done
+    "pending": ("☐", "class:dim"),
+    "in_progress": ("▸", "class:working"),
+    "completed": ("☑", "class:done"),
+}
 _MARKS = {
     "working": ("◌", "class:working"),
     "asks": ("?", "class:ask"),
@@ -86,9 +93,35 @@ def render_panel(
     ]
     queued = list(_queued(queue, width, idle=view.since is None))
     working = [_working(view, at, width, around)] if view.since is not None else []
-    room = max(height - len(queued) - len(working), 0)
+    tasks = list(_tasks(view.tasks, width, MOST_TASKS if height > 12 else 1)) if working else []
+    room = max(height - len(queued) - len(working) - len(tasks), 0)
     agents = _children(view, at, width, around, max(room - min(len(parts), room // 3), 1))
-    return [*agents, *parts[: max(room - len(agents), 0)], *working, *queued][:height]
+    return [*agents, *parts[: max(room - len(agents), 0)], *tasks, *working, *queued][:height]
+
+
+def _tasks(tasks: Sequence[Task], width: int, most: int) -> Iterator[Line]:
+    """What is to be done, while something is left of it: how much is done, then what is near the step in progress."""
+    done = sum(task.state == "completed" for task in tasks)
+    if done == len(tasks):
+        return
+    now = next((at for at, task in enumerate(tasks) if task.state == "in_progress"), None)
+    if now is None:
+        now = next(at for at, task in enumerate(tasks) if task.state == "pending")
+    head = f"{done} of {len(tasks)} done"
+    if most == 1:
+        yield cut_line((("class:dim", f"  {head} "), *_task(tasks[now])), width)
+        return
+    rows = min(most - 1, len(tasks))
+    first = min(max(now - rows // 3, 0), len(tasks) - rows)
+    yield cut_line((("class:dim", f"  {head}{'' if rows == len(tasks) else f', {rows} shown'}"),), width)
+    for task in tasks[first : first + rows]:
+        yield cut_line((("", "  "), *_task(task)), width)
+
+
+def _task(task: Task) -> Line:
+    mark, style = _STEPS[task.state]
+    shown = "class:said" if task.state == "in_progress" else "class:dim"
+    return (style, f"{mark} "), (shown, one_line(task.text))
 
 
 def _working(view: View, at: float, width: int, around: Around) -> Line:

@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from typing import TypeAlias, assert_never
 
+from sagent.context.todo import TODO, Task, read_tasks
 from sagent.events import (
     AdviceDelta,
     Advised,
@@ -93,6 +94,7 @@ class View:
     shells: tuple[Running, ...] = ()  # commands of the person's own
     denied: Mapping[str, str] = field(default_factory=dict[str, str])
     ended: frozenset[str] = frozenset()
+    tasks: tuple[Task, ...] = ()  # what is to be done, as the root has written it
 
 
 Step: TypeAlias = tuple[View, tuple[Block, ...]]
@@ -247,6 +249,8 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
     view = replace(view, running=running, jobs=jobs, ended=ended)
     if (event.agent != ROOT and not event.diff) or _was_told(view, event):
         return view, ()
+    if event.call.name == TODO and event.agent == ROOT and not event.result.is_error:
+        view = replace(view, tasks=read_tasks(event.call.arguments))
     denied = dict(view.denied)
     reason = denied.pop(key, None)
     text, summary = (event.result.text[:MOST_KEPT], event.summary) if reason is None else (reason, "was denied")

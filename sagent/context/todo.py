@@ -1,0 +1,66 @@
+"""The list of what is to be done: what the last call of TodoWrite said, read from the conversation."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.messages import Message
+
+State: TypeAlias = Literal["pending", "in_progress", "completed"]
+STATES: tuple[State, ...] = get_args(State)
+TODO = "TodoWrite"
+SENDER = "todo"  # of the message by which the list stays when the conversation is cut
+_HEAD = "The list that TodoWrite wrote last:"
+_MARKS: dict[State, str] = {"pending": " ", "in_progress": ">", "completed": "x"}
+_LINE = re.compile(r"- \[([ >x])\] (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One entry of the list; its text is one line."""
+
+    text: str
+    state: State
+
+
+def read_tasks(arguments: JsonObject) -> tuple[Task, ...]:
+    """The list that a call writes."""
+    given = map(as_object, as_array(arguments.get("todos")))
+    return tuple(
+        Task(text, next((state for state in STATES if state == each.get("status")), "pending"))
+        for each in given
+        if (text := " ".join(as_str(each.get("content")).split()))
+    )
+
+
+def tasks_in(messages: Sequence[Message]) -> tuple[Task, ...]:
+    """The list as it was written last; () where there is none."""
+    place, tasks = _find(messages)
+    return tasks if place >= 0 else ()
+
+
+def note_of(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+    """The list as a message, with its sender, where what wrote it is among what is cut."""
+    place, tasks = _find(messages)
+    if not tasks or not any(messages[place] is each for each in gone):
+        return ()
+    lines = (f"- [{_MARKS[task.state]}] {task.text}" for task in tasks)
+    return ((SENDER, "\n".join((_HEAD, *lines))),)
+
+
+def _find(messages: Sequence[Message]) -> tuple[int, tuple[Task, ...]]:
+    """Where the list was written last, and the list; -1 for nowhere."""
+    failed: set[str] = set()
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        failed |= {result.call_id for result in message.results if result.is_error}
+        for call in reversed(message.calls):
+            if call.name == TODO and call.id not in failed and not call.malformed:
+                return place, read_tasks(call.arguments)
+        if message.sender == SENDER and message.content.startswith(_HEAD):
+            states = {mark: state for state, mark in _MARKS.items()}
+            found = filter(None, map(_LINE.fullmatch, message.content.split("\n")))
+            return place, tuple(Task(line[2], states[line[1]]) for line in found)
+    return -1, ()

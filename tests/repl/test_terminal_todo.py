@@ -1,0 +1,42 @@
+"""The list of what is to be done above the input, while it is worked through and when the session goes on."""
+
+import pytest
+from console import Console
+
+from sagent.testing.server import Call, Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+
+def todos(*states: str) -> Call:
+    steps = [f"Step {number}\x1b[31m" for number in range(1, len(states) + 1)]
+    given = zip(steps, states, strict=True)
+    return Call("TodoWrite", {"todos": [{"content": text, "status": state} for text, state in given]})
+
+
+def test_the_list_is_shown_as_it_is_worked_through(console: Console) -> None:
+    console.serve(
+        [
+            Turn(calls=(todos("in_progress", "pending", "pending"),)),
+            Turn(calls=(todos("completed", "in_progress", "pending"),), delay=1.5),
+            Turn(text="So far.", delay=1.5),
+            Turn(text="Going on.", delay=1.5),
+            Turn(calls=(todos("completed", "completed", "completed"),), delay=0.5),
+            Turn(text="All is done.", delay=1.5),
+        ]
+    )
+    console.start(width=80, height=24)
+    console.type("three steps")
+    console.until("0 of 3 done", "▸ Step 1", "☐ Step 2", "☐ Step 3")
+    shown = console.until("☑ Step 1", "▸ Step 2", "☐ Step 3")
+    assert shown.rindex("1 of 3 done") < shown.index("▸ Step 2") < shown.index("Esc interrupts")
+    console.until("So far.", gone="Esc interrupts")
+    assert "▸ Step 2" not in console.screen
+    console.leave()
+    console.start("--continue", width=40, height=10)
+    console.type("go on")
+    assert "Step 3" not in console.until("1 of 3 done ▸ Step 2", "Esc interrupts")
+    console.until("Going on.", gone="Esc interrupts")
+    console.type("the rest")
+    console.until("3 of 3 done", "Esc interrupts", gone="▸ Step")
+    console.until("All is done.")
