@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
@@ -43,6 +43,9 @@ from sagent.session.store import Session, copy, find, is_session, latest, log_fi
 from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
 
+if TYPE_CHECKING:
+    from sagent.tools.ask import Answerer
+
 T = TypeVar("T")
 
 
@@ -58,6 +61,7 @@ class Past:
     sandbox: str = ""  # what held commands
     address: str = ""  # where its model was asked, if not at its provider's own address
     advisors: tuple[str, ...] = ()  # what became of who advises, in words, the earliest first
+    proposes: bool = False  # plans, by a tool
     resumed: bool = False
 
 
@@ -69,11 +73,13 @@ async def open_agent(
     policy: PermissionPolicy | None = None,
     more: Sequence[Tool] = (),
     sandbox: Sandbox | None = None,
+    answer: "Answerer | None" = None,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
-    tools in addition to those of the settings, `sandbox` one that is known elsewhere too. All of it is closed in the
+    tools in addition to those of the settings, `sandbox` one that is known elsewhere too; `answer` has a person decide
+    on plans. All of it is closed in the
     end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
@@ -90,6 +96,7 @@ async def open_agent(
         offered = [*choose_tools(settings, sandbox), *more]
         earlier = settings.continue_session or settings.session is not None or settings.fork is not None
         log, past = await _beside(lambda: _open_log(settings, stack, notices), long=earlier)
+        offered += _plan_tools(settings, past, policy, answer)
         workspace.kept = Path(log.path) / "blobs" if log.path else None
         policy.expose(
             settings.config_dir / "skills",
@@ -269,6 +276,17 @@ def _withheld(settings: Settings) -> set[str]:
     return names | {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"
 
 
+def _plan_tools(settings: Settings, past: Past, policy: PermissionPolicy, answer: "Answerer | None") -> Sequence[Tool]:
+    """The tool that proposes a plan, where a session begins in plan mode; it stays for as long as the session lives,
+    whatever its mode, so that what is cached of its requests stays good."""
+    wanted = settings.plan or (answer is not None and settings.permission_mode == "plan")
+    if not (wanted or past.proposes):
+        return ()
+    from sagent.tools.plan import ExitPlan
+
+    return (ExitPlan(answer, lambda: policy.mode == "plan"),)
+
+
 def _tree_limits(settings: Settings) -> TreeLimits:
     return TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns, settings.max_exchanges)
 
@@ -358,8 +376,14 @@ def _read_past(log: FileLog, session: Session) -> Past:
         address=next((at for at in map(_address_in, contents.latest("environment")) if at is not None), ""),
         advisors=tuple(text for text in map(_advisor_in, contents.latest("switched")) if text)[::-1],
         system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
+        proposes=prompt is not None and _proposes(prompt),
         model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
     )
+
+
+def _proposes(entry: Entry) -> bool:
+    content = entry.content
+    return isinstance(content, PromptEntry) and any(tool.name == "ExitPlan" for tool in content.tools)
 
 
 def _model_in(entry: Entry) -> str:

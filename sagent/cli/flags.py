@@ -213,6 +213,8 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
         "--tools", metavar="A,B", help="offer only these tools; default,web adds the web; none for no tools"
     )
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
+    plan = "write nothing: print a plan, or in the REPL propose one"
+    group.add_argument("--plan", action="store_true", help=plan)
     group.add_argument("--sandbox", metavar="MODE", help="hold commands: auto (default), required or off")
     domains = "hosts that sandboxed commands may reach"
     group.add_argument("--allow-domains", metavar="A,B", help=domains)

@@ -8,10 +8,11 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
-from sagent.cli.render import Renderer, StreamRenderer, binary_safe, renderer_for
+from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -34,6 +35,7 @@ EXIT_BY_KIND = {
     "max_exchanges": EXIT_LIMIT,
     "max_tokens": EXIT_CUT,
     "invalid_output": EXIT_UNFIT,
+    "no_plan": EXIT_UNFIT,
 }
 FIRST_BYTE = 3.0  # seconds to wait for piped input when there is a prompt as well: the pipe may be nobody's
 
@@ -154,7 +156,15 @@ async def _answer_all(
                 text = await carry_out(said.text, settings, agent)
                 if not text and not said.parts:
                     continue
+                if settings.plan:
+                    from sagent.tools.plan import EXIT_PLAN, told
+
+                    agent.send(user(told(has_tool=EXIT_PLAN in agent.state.tools), sender="plan mode"), "next")
                 result = await _answer(agent, user(text, *said.parts), schema)
+                if settings.plan or result.stop_reason == PROPOSED:
+                    from sagent.tools.plan import last_plan
+
+                    result = _planned(result, last_plan(agent.messages))
                 renderer.on_result(result)
                 worst = worst or exit_code(result, interrupter.received)
                 if interrupter.is_stopped:
@@ -191,9 +201,19 @@ def _schema_of(settings: "Settings") -> Mapping[str, object] | None:
     """What answers are to conform to. Raises UsageError."""
     if settings.output_schema is None:
         return None
+    if settings.plan:
+        raise UsageError("--plan prints a plan, and --output-schema asks for other data: give one of them.")
     from sagent.cli.answer_schema import read_schema
 
     return read_schema(settings.output_schema)
+
+
+def _planned(result: Result, plan: str) -> Result:
+    """What a run comes to that is to end with a plan: the plan is its answer, and without one it has failed."""
+    if result.error is None and not plan:
+        why = "The model ended without a plan. Its answer may say what it lacks."
+        return replace(result, error=Failure("no_plan", why))
+    return replace(result, content=plan or result.content)
 
 
 async def _answer(agent: Agent, message: Message, schema: Mapping[str, object] | None) -> Result:

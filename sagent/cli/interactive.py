@@ -44,7 +44,7 @@ async def open_session(
 
     more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
-    async with open_agent(settings, listener, ask, policy, more, sandbox) as agent:
+    async with open_agent(settings, listener, ask, policy, more, sandbox, answer) as agent:
         yield Opened(agent, policy, sandbox)
 
 

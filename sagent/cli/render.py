@@ -31,6 +31,7 @@ from sagent.transcript.event_json import encode_event, encode_result, ran_there
 if TYPE_CHECKING:
     from sagent.config import Settings
 
+PROPOSED = "planned"  # a plan, which was the argument of a call, is the answer
 ROOT = "root"  # the agent that the person talks to
 
 
@@ -153,7 +154,7 @@ class TextRenderer:
         """The answer, unless it was streamed; and what went wrong, on stderr."""
         if self._live:
             self._end_line()
-        elif result.content:
+        if result.content and (not self._live or result.stop_reason == PROPOSED):
             self._out.write(result.content + "\n")
         self._out.flush()
         for denial in result.denials if self._transcript is None else ():

@@ -234,7 +234,8 @@ class _SettingsBuilder:
             warnings=tuple(self.warnings),
             project_file=self.project,
         )
-        return replace(start, **values)
+        found = replace(start, **values)
+        return replace(found, permission_mode="plan") if found.plan else found
 
     def _advisors(self) -> dict[str, object]:
         """Who advises, where they are reached, and their rules."""

@@ -60,6 +60,7 @@ class Overrides(TypedDict, total=False):
     compact_at: float | None
     compactor: str | None
     permission_mode: Mode | None
+    plan: bool | None
     allow: _Names | None
     deny: _Names | None
     env_pass: _Names | None

@@ -120,6 +120,7 @@ class Settings:
     max_tool_call_rounds: int | None = _setting(None, whole(1), "lower")
     max_budget_usd: Decimal | None = _setting(None, values.usd, "lower")
     permission_mode: Mode = _setting("edit", choice(*MODES), "lower")
+    plan: bool = _setting(False, values.switch)  # noqa: FBT003 -- plan mode, and a run ends with the plan
     allow: tuple[str, ...] = _setting((), values.rules, adds=True)
     deny: tuple[str, ...] = _setting((), values.rules, "yes", adds=True)
     env_pass: tuple[str, ...] = _setting((), names_of, adds=True)  # variables like keys that commands get all the same

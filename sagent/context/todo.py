@@ -13,6 +13,7 @@ STATES: tuple[State, ...] = get_args(State)
 TODO = "TodoWrite"
 SENDER = "todo"  # of the message by which the list stays when the conversation is cut
 _HEAD = "The list that TodoWrite wrote last:"
+_STATES: dict[str, State] = {state: state for state in STATES}
 _MARKS: dict[State, str] = {"pending": " ", "in_progress": ">", "completed": "x"}
 _LINE = re.compile(r"- \[([ >x])\] (.*)")
 
@@ -29,7 +30,7 @@ def read_tasks(arguments: JsonObject) -> tuple[Task, ...]:
     """The list that a call writes."""
     given = map(as_object, as_array(arguments.get("todos")))
     return tuple(
-        Task(text, next((state for state in STATES if state == each.get("status")), "pending"))
+        Task(text, _STATES.get(as_str(each.get("status")), "pending"))
         for each in given
         if (text := " ".join(as_str(each.get("content")).split()))
     )
@@ -60,7 +61,7 @@ def _find(messages: Sequence[Message]) -> tuple[int, tuple[Task, ...]]:
             if call.name == TODO and call.id not in failed and not call.malformed:
                 return place, read_tasks(call.arguments)
         if message.sender == SENDER and message.content.startswith(_HEAD):
-            states = {mark: state for state, mark in _MARKS.items()}
+            states: dict[str, State] = {mark: state for state, mark in _MARKS.items()}
             found = filter(None, map(_LINE.fullmatch, message.content.split("\n")))
             return place, tuple(Task(line[2], states[line[1]]) for line in found)
     return -1, ()

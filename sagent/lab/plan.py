@@ -33,7 +33,7 @@ _TEAM, _HANDOFFS = "team", "visible_handoffs"
 _NOT_SWEPT = frozenset(
     {
         "cwd", "state_dir", "continue_session", "session", "fork", "ephemeral", "output_format", "input_format",
-        "theme", "editing_mode", "notify", "log_level", "trace",
+        "plan", "theme", "editing_mode", "notify", "log_level", "trace",
     }
 )  # fmt: skip
 """Settings of a surface, and those that a sweep itself decides for each run."""

@@ -250,9 +250,10 @@ def _schemas() -> Mapping[tuple[str, bytes], JsonObject]:
     """The schemas of our own tools, as they go out with a tool for jobs and without it."""
     from sagent.advisor.tool import AdvisorTool
     from sagent.tools.ask import AskUser
+    from sagent.tools.plan import ExitPlan
     from sagent.tools.todo import TodoWrite
 
-    every = (*tools.coding_tools(), *tools.agent_tools(), AdvisorTool(("advisor",)), AskUser(), TodoWrite())
+    every = (*tools.coding_tools(), *tools.agent_tools(), AdvisorTool(("advisor",)), AskUser(), TodoWrite(), ExitPlan())
     alone = tuple(tool for tool in every if tool.name != "BackgroundTask")
     specs = (*specs_of(every), *specs_of(alone))
     return {(spec.name, canonical_bytes(spec.parameters)): spec.parameters for spec in specs}

@@ -1,47 +1,75 @@
-"""Plan mode: what the model is told of it, and the plan that it proposes, which the person accepts or edits."""
+"""A plan that the model proposes: the person accepts it, changes it first or refuses it."""
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from sagent.lib.dataclass import dataclass
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
 
-PLAN = (
-    "Plan mode is on: nothing can be written now. Look at what matters first. When it is clear what is to be done, "
-    'answer with the plan, under a heading "## Plan": the person accepts or edits it before anything is changed.'
-)
-PLANNED = "Plan mode is off: you may change what the permissions allow."
-_HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 _MODES: "dict[str, Mode]" = {"ask": "ask", "edit": "edit"}
 
 
-def plan_in(answer: str) -> str:
-    """The plan that an answer proposes, "" where it has none."""
-    found = _HEADING.search(answer)
-    return answer[found.start() :].strip() if found else ""
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What a person settles a plan with: a choice by key, the editor, the input (None: left), a line, and how a plan is
+    shown that was changed."""
+
+    choose: "Callable[[str, Sequence[Option[str]]], Awaitable[str | None]]"
+    edit: Callable[[str], Awaitable[str]]
+    retype: Callable[[str], Awaitable[str | None]]
+    line: Callable[[str], Awaitable[str | None]]
+    show: Callable[[str], object]
 
 
-async def settle_plan(
-    plan: str,
-    choose: "Callable[[str, Sequence[Option[str]]], Awaitable[str | None]]",
-    edit: Callable[[str], Awaitable[str]],
-) -> "tuple[Mode, str] | None":
-    """The mode in which a plan is carried out and the message that asks for it; None where the person accepts none."""
-    if not plan:
-        return None
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of a plan: the mode to carry it out in, None where it is refused; the plan as it was changed, and why
+    it was refused."""
+
+    mode: "Mode | None"
+    changed: str = ""
+    reason: str = ""
+
+    def order(self) -> str:
+        """What asks the model to carry it out."""
+        return f"Carry out the plan as I changed it:\n\n{self.changed}" if self.changed else "Carry out the plan."
+
+    def answer(self) -> str:
+        """The same as the answer to a call."""
+        if self.mode is None:
+            why = f": {self.reason}" if self.reason else "."
+            return (
+                f"The person does not accept the plan{why}\nPlan mode goes on; propose another plan when you have one."
+            )
+        how = "asked before every change" if self.mode == "ask" else "free to edit in the project"
+        if self.changed:
+            return f"The person has changed the plan. Plan mode is off: {how}. Carry out this plan:\n\n{self.changed}"
+        return f"The person accepts the plan. Plan mode is off: {how}. Carry it out."
+
+
+async def settle_plan(plan: str, hands: Hands) -> Settled | None:
+    """Have the person decide on a plan; None where they leave it open."""
     options = [
-        Option("ask", "Yes, and ask before every change", key="y"),
-        Option("edit", "Yes, and edit in the project freely", key="e"),
-        Option("change", "Change the plan in the editor first", key="c"),
-        Option("", "No, go on planning", key="n"),
+        Option("ask", "Yes, and ask before every change", key="y", short="ask"),
+        Option("edit", "Yes, and edit in the project freely", key="e", short="edit"),
+        Option("change", "Change the plan in the editor first", key="c", short="change"),
+        Option("retype", "Change it here, in the input", key="i", short="input"),
+        Option("no", "No, and say why", key="n", short="no"),
     ]
     now = plan
-    while said := await choose("Carry out this plan?" if now == plan else "Carry out the changed plan?", options):
-        if said == "change":
-            now = (await edit(now)).strip() or now
-            continue
-        return _MODES[said], "Carry out the plan." if now == plan else f"Carry out the plan as I changed it:\n\n{now}"
+    while said := await hands.choose("Carry out this plan?" if now == plan else "Carry out the changed plan?", options):
+        changed = now if now != plan else ""
+        match said:
+            case "change" | "retype":
+                given = await (hands.edit(now) if said == "change" else hands.retype(now))
+                if (given := (given or "").strip()) and given != now:
+                    now = given
+                    hands.show(now)
+            case "no":
+                return Settled(None, reason=((await hands.line("Why not? ")) or "").strip())
+            case _:
+                return Settled(_MODES[said], changed)
     return None

@@ -15,7 +15,7 @@ from sagent.repl.commands.session import choose_session
 from sagent.repl.greeting import new_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
-from sagent.repl.plan import plan_in, settle_plan
+from sagent.repl.plan import Hands, settle_plan
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusDisplay
 from sagent.repl.surroundings import Surroundings
@@ -30,6 +30,7 @@ from sagent.repl.terminal.screen import Screen
 from sagent.repl.trust import settle_trust
 from sagent.repl.view.blocks import Page, Report, past_blocks
 from sagent.repl.view.lines import Line
+from sagent.repl.view.markdown import pieces_of
 from sagent.repl.view.panel import Figures
 from sagent.repl.view.view import ROOT
 from sagent.session.names import sessions_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.messages import ToolCall
     from sagent.repl.opening import Choices, Opened, Opening
+    from sagent.tools.ask import Question
 
 MOST_LINES = 500  # of the history that are looked through for commands
 
@@ -140,7 +142,7 @@ class Repl(CommandContext):
         if self._choosing and not await self._choose():
             return
         self.input.ready.set()
-        await self._session.run(self._questions.approve, self._questions.answer)
+        await self._session.run(self._questions.approve, self._answer)
 
     async def _choose(self) -> bool:
         """Have the person choose the session to open; False where there is none."""
@@ -169,12 +171,38 @@ class Repl(CommandContext):
         return f"{mark}{self._session.cwd.name or '/'} · sagent"
 
     async def _settle(self, answer: str) -> None:
-        """Have the person accept or edit the plan in an answer, and the model carry it out."""
-        settled = await settle_plan(plan_in(answer), self._questions.choose, self.input.edit_text)
-        if settled is not None:
-            self.opened.policy.mode, text = settled
-            self._session.refresh()
-            self.prompt(text)
+        """Have the person decide on the plan in an answer, and the model carry it out."""
+        from sagent.tools.plan import plan_in
+
+        if (plan := plan_in(answer)) and (settled := await settle_plan(plan, self._hands())) is not None:
+            if settled.mode is not None:
+                self.opened.policy.mode = settled.mode
+                self._session.refresh()
+                self.prompt(settled.order())
+            elif settled.reason:
+                self.prompt(settled.reason)
+
+    async def _answer(self, question: "Question") -> str | None:
+        """What the person says to an agent's question, or to a plan that was proposed by a call."""
+        if not question.plan:
+            return await self._questions.answer(question)
+        self._show_plan(question.plan)
+        if (settled := await settle_plan(question.plan, self._hands())) is None:
+            return None
+        if settled.mode is not None:
+            self._session.leave_planning(settled.mode)
+        return settled.answer()
+
+    def _hands(self) -> Hands:
+        asks, edit = self._questions, self.input.edit_text
+        return Hands(asks.choose, edit, lambda text: asks.line("plan › ", text=text), asks.line, self._show_changed)
+
+    def _show_changed(self, plan: str) -> None:
+        self.say("The plan as you have changed it:")
+        self._show_plan(plan)
+
+    def _show_plan(self, plan: str) -> None:
+        self._painter.write(*pieces_of(plan))
 
     def send_filled(self, text: str) -> None:
         self._session.send(user(text), text, when_idle=False)

@@ -26,7 +26,6 @@ from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
 from sagent.repl.greeting import greeting, take_news
 from sagent.repl.opening import Choices, Current
-from sagent.repl.plan import PLAN, PLANNED
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
     from sagent.events import Event, Result
+    from sagent.policy.permissions import Mode
     from sagent.repl.opening import Asker, Opened, Opening
     from sagent.tools.ask import Answerer
 
@@ -313,6 +313,11 @@ class SessionLoop(Current):
         node.interrupt()
         return True
 
+    def leave_planning(self, mode: "Mode") -> None:
+        """Go on in another mode than plan, as the model is told otherwise."""
+        self.opened.policy.mode, self._planning = mode, False
+        self.refresh()
+
     def add_context(self, text: str, sender: str) -> None:
         """Have the agent read a text together with the next prompt."""
         if self._opened is not None:
@@ -326,8 +331,11 @@ class SessionLoop(Current):
         self._painter.show_tasks(tasks_in(agent.messages))
         ticking = asyncio.create_task(self._status.tick(agent))
         if (planning := opened.policy.mode == "plan") != self._planning:
+            from sagent.tools.plan import EXIT_PLAN, PLANNED, told
+
             self._planning = planning
-            agent.send(user(PLAN if planning else PLANNED, sender=PLAN_MODE), "next")
+            text = told(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
+            agent.send(user(text, sender=PLAN_MODE), "next")
         try:
             async with self.turn:
                 good = await self._run(agent.run(message))

@@ -181,12 +181,28 @@ class Teletype(CommandContext):
         from sagent.repl.view.calls import render_agents_question
 
         self._set_aside()
+        if question.plan:
+            return await self._decide(question.plan)
         rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
         self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
         said = (await self._read("answer: ") or "").strip()
         numbers = [int(word) for word in said.replace(",", " ").split() if word.isdecimal()]
         chosen = [question.options[number - 1] for number in numbers if 0 < number <= len(question.options)]
         return "\n".join(chosen) if chosen and len(chosen) == len(said.replace(",", " ").split()) else said or None
+
+    async def _decide(self, plan: str) -> str | None:
+        """What the person says to a plan."""
+        from sagent.repl.plan import Settled
+
+        self._write(
+            f"{plan}\n  y Carry it out, and ask before every change\n  e Carry it out, and edit in the project freely"
+        )
+        said = ((await self._read("y, e, or why not: ")) or "").strip()
+        mode = {"y": "ask", "yes": "ask", "e": "edit"}.get(said.lower())
+        settled = Settled(None, reason=said) if mode is None else Settled("ask" if mode == "ask" else "edit")
+        if settled.mode is not None:
+            self.opened.policy.mode = settled.mode
+        return settled.answer() if said else None
 
     # -- what commands work with
 

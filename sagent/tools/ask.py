@@ -14,12 +14,13 @@ MOST_OPTIONS = 9
 @dataclass(frozen=True, slots=True)
 class Question:
     """What an agent wants to know. With `multiple` any number of the options is an answer, words of one's own always
-    are."""
+    are. A `plan` is to be decided on."""
 
     agent: str
     text: str
     options: tuple[str, ...] = ()
     multiple: bool = False
+    plan: str = ""
 
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]

@@ -21,8 +21,8 @@ _DEEPEST = 20  # children within children
 _LINE = 160  # characters of a call that stand in its line
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _VERBS = {"AgentSend": "Wrote to", "AgentSpawn": "Asked an agent", "AskUser": "Asked the person", "Bash": "Ran",
-          "Edit": "Edited", "Glob": "Looked for", "Grep": "Searched for", "List": "Listed", "Read": "Read",
-          "TodoWrite": "Listed what is to be done", "Write": "Wrote"}  # fmt: skip
+          "Edit": "Edited", "ExitPlan": "Proposed a plan", "Glob": "Looked for", "Grep": "Searched for",
+          "List": "Listed", "Read": "Read", "TodoWrite": "Listed what is to be done", "Write": "Wrote"}  # fmt: skip
 _STOPS = {"max_tokens": "cut at its length limit", "refusal": "refused", "content_filter": "stopped by a filter",
           "context_overflow": "cut where the context was full"}  # fmt: skip
 _GISTS = ("command", "file_path", "pattern", "path", "url", "query", "to", "question", "task", "prompt", "operation")

@@ -40,3 +40,60 @@ def test_a_plan_is_proposed_changed_and_carried_out(console: Console, tmp_path: 
     assert "Plan mode is on" in told[0]
     assert told[3].count("Plan mode is on") == told[3].count("Plan mode is off") == 1
     assert (console.cwd / "made.txt").exists()
+
+
+def proposal(text: str) -> Call:
+    return Call("ExitPlan", {"plan": text})
+
+
+def test_a_plan_by_the_tool_is_refused_changed_in_the_input_and_accepted(console: Console) -> None:
+    long = "## The plan\n\n" + "\n".join(f"{number}. Write file number {number}." for number in range(1, 9))
+    write = Call("Write", {"file_path": "made.txt", "content": "x"})
+    server = console.serve(
+        [
+            Turn(text="I looked.", calls=(proposal(long),)),
+            Turn(calls=(proposal("Write one file."),)),
+            Turn(text="Now.", calls=(write,)),
+            Turn(text="All is done."),
+            Turn(text="Ready."),
+        ]
+    )
+    console.start("--plan", "--sandbox", "off", width=40, height=10)
+    console.type("a file, please")
+    console.until("8. Write file number 8.", "Carry out this plan?", "n no")
+    console.keys("n")
+    console.until("Why not?")
+    console.type("one file is enough")
+    console.until("Write one file.", "Carry out this plan?", "n no")
+    console.keys("i")
+    console.until("plan › Write one file.")
+    console.type(" Then read it.")
+    console.until("Carry out the changed", "Then read it.", "n no")
+    console.keys("e")
+    console.until("All is done.", "edit · no sandbox", gone="Esc interrupts")
+    assert (console.cwd / "made.txt").read_text() == "x"
+    console.type("thanks")
+    console.until("Ready.")
+    requests = [str(request.json["messages"]) for request in server.requests]
+    assert "does not accept the plan: one file is enough" in requests[1]
+    assert "Write one file. Then read it." in requests[2]
+    assert "Plan mode is off: you may change" not in requests[-1]  # it was told with the answer
+    assert len({str(request.json["tools"]) for request in server.requests}) == 1
+
+
+def test_switching_to_plan_mode_leaves_the_tools_as_they_are(console: Console) -> None:
+    server = console.serve([Turn(text="One."), Turn(text="## Plan\n\n1. Wait."), Turn(text="Three.")])
+    console.start("--sandbox", "off", width=80, height=24)
+    console.type("first")
+    console.until("One.", gone="Esc interrupts")
+    console.type("/permissions plan")
+    console.until("plan ·")
+    console.type("second")
+    console.until("Carry out this plan?", "n No, and say why")
+    console.keys("n")
+    console.until("Why not?")
+    console.type("not yet")
+    console.until("Three.")
+    assert len({str(request.json["tools"]) for request in server.requests}) == 1
+    assert "ExitPlan" not in str(server.requests[0].json)
+    assert "not yet" in last_text(server.requests[2])

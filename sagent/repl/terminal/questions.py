@@ -314,8 +314,8 @@ class Questions:
             await self._put(picker)
         return picker.chosen.result()
 
-    async def line(self, label: str, *, secret: bool = False) -> str | None:
-        """Have the person type a line; None when they leave it, or another one is being typed."""
+    async def line(self, label: str, *, secret: bool = False, text: str = "") -> str | None:
+        """Have the person type a line, or change a `text`; None when they leave it, or another one is being typed."""
         while (picker := self.taking) is not None:
             await asyncio.wait([picker.chosen])
             await asyncio.sleep(0)
@@ -324,6 +324,8 @@ class Questions:
         buffer, screen = self._screen.buffer, self._screen
         kept, self._line = buffer.text, asyncio.get_running_loop().create_future()
         buffer.reset()
+        if text:
+            screen.replace_text(text)
         screen.label, screen.secret = label, secret
         screen.redraw()
         try:

@@ -1,0 +1,75 @@
+"""Plan mode: what the model is told of it, and the ExitPlan tool, by which it proposes a plan."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_str
+from sagent.messages import Message
+from sagent.peer import Stop
+from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
+from sagent.tools.ask import Answerer, Question
+
+EXIT_PLAN = "ExitPlan"
+PROPOSED = "planned"  # why a run ends that has proposed a plan to nobody in particular
+_ON = "Plan mode is on: nothing can be written now. Look at what matters first. When it is clear what is to be done, "
+_BY_TOOL = "call ExitPlan with the plan: the person accepts, changes or refuses it before anything is changed."
+_BY_HEADING = (
+    'answer with the plan, under a heading "## Plan": the person accepts or edits it before anything is changed.'
+)
+PLANNED = "Plan mode is off: you may change what the permissions allow."
+_HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
+
+
+def told(*, has_tool: bool) -> str:
+    """What the model reads when plan mode begins."""
+    return _ON + (_BY_TOOL if has_tool else _BY_HEADING)
+
+
+def plan_in(answer: str) -> str:
+    """The plan that an answer proposes under a heading, "" where it has none."""
+    found = _HEADING.search(answer)
+    return answer[found.start() :].strip() if found else ""
+
+
+def last_plan(messages: Sequence[Message]) -> str:
+    """The plan that the last reply proposes, by a call or under a heading; "" where it proposes none."""
+    reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
+    if reply is None:
+        return ""
+    called = (as_str(call.arguments.get("plan")).strip() for call in reply.calls if call.name == EXIT_PLAN)
+    return next(filter(None, called), "") or plan_in(reply.content)
+
+
+class ExitPlan(Harmless):
+    """Puts the plan to a person by way of `answer`, and says what came of it. Without one the run ends with the plan.
+    Outside of plan mode (`planning`) a call fails, so that the tool may stay where a session began with it."""
+
+    name = EXIT_PLAN
+    quick = True
+    description = (
+        "In plan mode, when you have looked at what matters: propose the plan, in Markdown. The person accepts, "
+        "changes or refuses it."
+    )
+    parameters = arguments_schema("plan", plan={"type": "string"})
+
+    def __init__(self, answer: Answerer | None = None, planning: Callable[[], bool] = lambda: True) -> None:
+        self._answer, self._planning = answer, planning
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Propose, and wait. Raises ToolError outside of plan mode, for a spawned agent and an empty plan."""
+        plan = as_str(arguments.get("plan")).strip()
+        if not self._planning():
+            raise ToolError("Plan mode is off: do what the person asked for.")
+        if "/" in run.agent:
+            raise ToolError("Only the first agent proposes plans: end your turn with the plan as your answer.")
+        if not plan:
+            raise ToolError("The plan is empty: say what is to be done, and where.")
+        if self._answer is None:
+            if run.caller is not None:
+                run.caller.apply(Stop(PROPOSED))
+            return ToolOutput.of("The plan was given to the person.", summary="proposed")
+        said = await self._answer(Question(run.agent, "Carry out this plan?", plan=plan))
+        if said is None:
+            raise ToolError("The person did not decide on the plan: end your turn, they will write.")
+        return ToolOutput.of(said, summary=said.partition(". ")[0].partition("\n")[0])
