@@ -729,7 +729,6 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
         ("doctr", "sagent doctor"),
         ("help", "sagent --help"),
         ("login", "sagent doctor"),
-        ("mcp", "/mcp in a session"),
         ("update", "the program that installed sagent"),
     ],
 )
