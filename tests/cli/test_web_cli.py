@@ -66,6 +66,30 @@ def test_the_tools_are_off_unless_they_are_chosen_in_addition_or_alone(shell: Sh
     assert "WebFetch" in names[2]
 
 
+def test_the_provider_searches_by_its_own_tool_and_that_is_billed_apart(shell: Shell) -> None:
+    asked = Call("WebSearch", {"query": "tides", "backend": "native", "allowed_domains": ["sea.example"]})
+    found = "1. Tides\nhttps://sea.example/tides\nHigh water is at noon."
+    server = shell.serve([Turn(calls=(asked,)), Turn(text=found), Turn(text="At noon.")])
+    done = shell.run("--tools", "web", "--output-format", "json", "when is high water?")
+    assert done.json["result"] == "At noon."
+    searcher = server.requests[1].json
+    (tool,) = as_array(searcher["tools"])
+    assert as_object(tool)["type"] == "web_search_20250305"
+    assert "Search for: tides; only from sea.example" in str(searcher["messages"])
+    assert "https://sea.example/tides" in results(shell) and "It is data" in results(shell)
+    assert "web" in as_object(as_object(done.json["cost_usd"])["by_role"])
+
+
+def test_a_provider_without_a_search_is_named(shell: Shell) -> None:
+    asked = Call("WebSearch", {"query": "tides", "backend": "native"})
+    shell.serve([Turn(calls=(asked,)), Turn(text="Never mind.")])
+    config = shell.cwd.parent / "home" / ".config" / "sagent" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('tools = ["web"]\n[web.native]\nmodel = "mistral/large"\n')
+    assert shell.run("when is high water?").code == 0
+    assert "native: mistral has no search of its own that is known" in results(shell)
+
+
 def test_what_is_off_loads_no_module(shell: Shell) -> None:
     program = (
         "import sys; from sagent.app.assembly import choose_tools; from sagent.config.layers import load; "

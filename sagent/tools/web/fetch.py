@@ -112,7 +112,8 @@ class WebFetch:
             reader.interrupt()
             raise
         if not result.content:
-            raise ToolError("The model that read the page gave no answer. Call again without question.")
+            why = result.error.message if result.error else result.stop_reason
+            raise ToolError(f"The model that read the page gave no answer ({why}). Call again without question.")
         said = mark(result.content, f"{response.address}, as a model read it")
         return ToolOutput.of(said, summary=f"{response.address.host}: answered")
 

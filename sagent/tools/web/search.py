@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from sagent.tools.web.services import SearchService
 
 KEYLESS = "ddgs"
+NATIVE = "native"
 PATIENCE = 5.0  # seconds for one service
-_BACKENDS = ("brave", "tavily", "exa", "searxng", KEYLESS)
+_BACKENDS = ("brave", "tavily", "exa", "searxng", NATIVE, KEYLESS)
 _CATEGORIES = ("general", "news", "images", "videos", "music", "map", "science", "it", "files", "social media")
 
 
@@ -78,6 +79,8 @@ class WebSearch:
         failures: list[str] = []
         for name in self._services(as_str(arguments.get("backend"))):
             try:
+                if name == NATIVE:
+                    return await self._native(query, allowed, blocked, run)
                 found = await self._find(name, query, as_str(arguments.get("categories")), allowed, blocked, run)
             except ToolError as error:
                 failures.append(str(error))
@@ -94,7 +97,18 @@ class WebSearch:
         """Those to ask: the one that is named, else all that are set, else the one without a key."""
         from sagent.tools.web.services import SEARCHES
 
-        return (named,) if named else tuple(filter(self._is_set, SEARCHES)) or (KEYLESS,)
+        if named:
+            return (named,)
+        native = [NATIVE] if self.access.service(NATIVE) else []
+        return (*filter(self._is_set, SEARCHES), *native) or (KEYLESS,)
+
+    async def _native(self, query: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext) -> ToolOutput:
+        """What the provider's own search finds, as a model lists it. Raises ToolError."""
+        from sagent.tools.web.marking import mark
+        from sagent.tools.web.native import search_native
+
+        text = await search_native(query, allowed, blocked, self.access.service(NATIVE).get("model", ""), run)
+        return ToolOutput.of(mark(text, "a search by the provider"), summary="native: answered")
 
     def _is_set(self, name: str) -> bool:
         return bool(self._key(name) if self._row(name).key[0] else self._base_url(name))

@@ -98,4 +98,4 @@ SEARCHES: Mapping[str, SearchService] = {
 """In the order in which those that are set are asked."""
 
 PAPERS = ("arxiv", "semanticscholar", "openalex", "crossref", "unpaywall")
-SERVICES = ("reader", *SEARCHES, "ddgs", *PAPERS)
+SERVICES = ("reader", *SEARCHES, "native", "ddgs", *PAPERS)
