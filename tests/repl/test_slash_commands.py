@@ -139,7 +139,7 @@ COMMANDS = (
     Row("/clear", "/clear", "is forgotten", wrong="x"),
     Row("/rewind [request]", "/rewind 1", wrong="77"),
     Row("/fork [request]", "/fork", refuses="not kept", wrong="77"),
-    Row("/diff [file] [what]", "/diff", "The files are as this session found them"),
+    Row("/diff [file] [what]", "/diff", "This session has changed no files"),
     Row("/tree", "/tree", "1 ● a question", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
     Row("/sessions", "/sessions", "● .*not kept", wrong="x"),
