@@ -76,8 +76,7 @@ def test_a_count_that_cannot_be_is_no_statement_and_its_half_is_estimated(family
 @pytest.mark.parametrize("value", [1e30, 10**4000, "9" * 50], ids=["1e30", "10**4000", "digits"])
 def test_an_absurdly_large_count_is_neither_lost_nor_too_large_to_be_added_and_shown(family, value: object) -> None:
     for usage, (charge,) in (family(value, 9).bill(400), family(9, value).bill(400)):
-        assert charge.usage.input + charge.usage.output == 10**12 + 9
-        assert usage.input <= 400  # more than was sent is no size of the conversation
+        assert usage.input + usage.output == 10**12 + 9
         assert not charge.estimated
 
 

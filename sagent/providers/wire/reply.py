@@ -77,11 +77,8 @@ class ReplyReader(ABC):
 
     def bill(self, max_input: int) -> tuple[Usage, tuple[Charge, ...]]:
         """The executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
-        provider did not tell them, or only a part, or what cannot be, unless it named its price. More input than was
-        sent is that of several rounds, and no size of the conversation."""
+        provider did not tell them, or only a part, or what cannot be, unless it named its price."""
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
-        if usage.total_input > max_input:
-            usage = replace(usage, input=max_input, cache_read=0, cache_write=0, cache_write_1h=0)
         told = sum((charge.usage for charge in charges), Usage())
         whole = told.total_input and self.received <= _LONGEST_TOKEN * told.output and _can_be(self._usage)
         if whole or any(charge.usd is not None for charge in charges):
