@@ -33,7 +33,7 @@ from sagent.session.contents import Environment, PromptEntry
 from sagent.session.folds import contents
 from sagent.session.store import Session, delete
 from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace
-from sagent.tools import BUILTIN
+from sagent.tools import EVERY
 
 MISSING = (
     "This call is not in the recording: tools are answered from a recorded session here, and nothing is run. Go on "
@@ -199,7 +199,7 @@ async def _ask(
     if scratch is None:
         own, more = replace(own, tools=(), mcp={}), answers.tools
     else:
-        builtin, more = tuple(name for name in names if name in BUILTIN), ()
+        builtin, more = tuple(name for name in names if name in EVERY), ()
         own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
         policy = _Fenced(own, asked.cwd)
         strangers = [name for name in names if name not in builtin and not settings.mcp]
