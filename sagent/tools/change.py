@@ -59,7 +59,7 @@ def edited(
         after, count = before, 0
         for index, replacement in enumerate(replacements):
             try:
-                after, done = replace(after, replacement)
+                after, done = replace(after, replacement, real.name)
             except ToolError as error:
                 which = f"Edit {index + 1} of {len(replacements)}: " if len(replacements) > 1 else ""
                 raise ToolError(f"{which}{error} {short(path, workspace)} was not changed.") from None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
+from sagent.tools.nearmiss import meant
 from sagent.tools.textfile import line_end
 
 _MOST_LINES = 20_000
@@ -35,8 +36,9 @@ def read_replacements(arguments: JsonObject) -> list[Replacement]:
     ]
 
 
-def replace(text: str, replacement: Replacement) -> tuple[str, int]:
-    """The text with a replacement made, and how often. LF in `old` matches the text's own line ends, which `new` takes.
+def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, int]:
+    """The text of a file with a replacement made, and how often. LF in `old` matches the text's own line ends, which
+    `new` takes. An `old` that is nearly there is taken for what it must mean, where that is one thing at one place.
 
     Raises ToolError when `old` is not there, or is there several times and not all are meant.
     """
@@ -49,7 +51,11 @@ def replace(text: str, replacement: Replacement) -> tuple[str, int]:
     end = line_end(text)
     spans = list(_spans(text, replacement.old, end))
     if not spans:
-        raise ToolError(_explain(_lf(text), replacement.old))
+        if replacement.everywhere or not (pairs := meant(_lf(text), replacement.old, replacement.new, name)):
+            raise ToolError(_explain(_lf(text), replacement.old))
+        for old, new in pairs:
+            text, _ = replace(text, Replacement(old, new, everywhere=False))
+        return text, len(pairs)
     if not replacement.everywhere:
         starts = [start for start, _ in _spans(text, replacement.old, end, overlapping=True)]
         if len(starts) > 1:
@@ -93,6 +99,8 @@ def _lf(text: object) -> str:
 def _explain(text: str, old: str) -> str:
     """One or two sentences and the nearest lines, with their numbers."""
     lines, wanted = text.split("\n"), old.strip("\n").split("\n")
+    if any(re.fullmatch(r"\W*(\.\.\.|…)( .*\.\.\.)?\W*", line) for line in wanted if line):
+        return "old_string was not found: it leaves out lines with an ellipsis. Quote all of them, or make two edits."
     if all(re.match(r"\s*\d+\t", line) for line in wanted if line):
         return "old_string was not found: it contains the line numbers that Read shows. Leave them out."
     for differs, view in _VIEWS:

@@ -174,12 +174,12 @@ async def test_overlapping_matches_are_ambiguous_too(call, root) -> None:
 @pytest.mark.parametrize(
     ("text", "old", "hint"),
     [
-        ("def f():\n    return 1\n", "def f():\n\treturn 1", "indentation"),
-        ("def f():   \n    return 1\n", "def f():\n    return 1", "white space at line ends"),
-        ("say('x')\n", "say(‘x’)", "quotes"),
+        (2 * "def f():\n    return 1\n", "def f():\n\treturn 1", "indentation"),
+        (2 * "def f():   \n    return 1\n", "def f():\n    return 1", "white space at line ends"),
+        (2 * "say('x')\n", "say(‘x’)", "quotes"),
         ("Hello\n", "hello", "letter case"),
         ("total = compute(alpha, beta)\n", "total = compute(alpha, gamma)", "nearest lines are:\n1\ttotal"),
-        ("a\nb\n", "1\ta\n2\tb", "line numbers"),
+        (2 * "a\nb\n", "1\ta\n2\tb", "line numbers"),
         ("a\nb\n", "completely different", "nor anything like it"),
         ('x = "a"\n', 'x = \\"a\\"', "escaped"),
     ],

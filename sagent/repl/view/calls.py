@@ -64,7 +64,7 @@ def _edited(call: ToolCall, before: str | None) -> tuple[str, str]:
         return edits[0].old, edits[0].new
     text = before or ""
     for edit in edits:
-        text, _ = replace(text, edit)
+        text, _ = replace(text, edit, Path(as_str(call.arguments.get("file_path"))).name)
     return before or "", text
 
 

@@ -1,0 +1,87 @@
+"""Edits that quote a file nearly do the one sure thing, or are refused with a reason: never the wrong edit."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.errors import ToolError
+from sagent.tools import Edit, Read
+from sagent.tools.nearmiss import meant
+from sagent.tools.replacement import Replacement, replace
+
+CASES = [json.loads(line) for line in Path(__file__).with_name("near_misses.jsonl").read_text("utf-8").splitlines()]
+KINDS = sorted({case["kind"] for case in CASES})
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CASES) >= 300
+    assert len({case["name"] for case in CASES}) >= 12
+    assert all(count >= 8 for count in Counter(case["kind"] for case in CASES).values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_kind(kind: str, call, root) -> None:
+    for number, case in enumerate(each for each in CASES if each["kind"] == kind):
+        file = root / str(number) / case["name"]
+        file.parent.mkdir()
+        file.write_bytes(case["text"].encode())
+        await call(Read(), file_path=str(file))
+        arguments = {"old_string": case["old"], "new_string": case["new"], "replace_all": case["everywhere"]}
+        if case["wanted"] is None:
+            with pytest.raises(ToolError) as refused:
+                await call(Edit(), file_path=str(file), **arguments)
+            assert "was not changed" in str(refused.value)
+            assert file.read_bytes() == case["text"].encode(), case
+        else:
+            await call(Edit(), file_path=str(file), **arguments)
+            assert file.read_bytes() == case["wanted"].encode(), case
+
+
+WORDS = st.sampled_from(["a", "b = 1", "if x:", "  y('z')", "    return 1", "\tdone", "", "}", "  end  ", "‘so’"])
+MISSES = {
+    "ends": lambda line: f"{line} \t",
+    "indents": lambda line: f"  {line}" if line.strip() else line,
+    "tabs": lambda line: line.replace("  ", "\t"),
+    "quotes": lambda line: line.replace("'", "’").replace("‘", "'"),
+}
+
+
+def dedent(lines):
+    """What takes the indent away that all of some lines have."""
+    size = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return lambda line: line[size:]
+
+
+@given(st.lists(WORDS, min_size=1, max_size=9), st.data(), st.sampled_from([*sorted(MISSES), "dedent"]))
+def test_an_edit_that_is_accepted_is_the_one_that_was_meant(lines, data, kind) -> None:
+    line = data.draw(st.sampled_from(["", "new", "k(1)"]))
+    first = data.draw(st.integers(0, len(lines) - 1))
+    end = data.draw(st.integers(first + 1, len(lines)))
+    changed = data.draw(st.integers(first, end - 1))
+    indent = lines[changed][: len(lines[changed]) - len(lines[changed].lstrip())]
+    becomes = f"{indent}{line}" if line else ""
+    miss = MISSES.get(kind, dedent([*lines[first:end], becomes]))
+    old = "\n".join(map(miss, lines[first:end]))
+    made = becomes if kind == "ends" else miss(becomes)
+    new = "\n".join([*map(miss, lines[first:changed]), made, *map(miss, lines[changed + 1 : end])])
+    text = "\n".join(lines)
+    if old in text:
+        return
+    try:
+        after, _ = replace(text, Replacement(old, new, everywhere=False))
+    except ToolError:
+        return
+    own = [*lines[:changed], becomes, *lines[changed + 1 :]]
+    assert after == "\n".join(own)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=4), st.sampled_from(sorted(MISSES)))
+def test_what_could_be_meant_at_two_places_is_refused(lines, kind) -> None:
+    text = "\n".join([*lines, "between", *lines])
+    old = "\n".join(map(MISSES[kind], lines))
+    if old not in text:
+        assert meant(text, old, f"{old}x") == []
