@@ -195,10 +195,10 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
 def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     """What stays word for word of what goes, as messages with sender and text: advice, and the list of what is to be
     done."""
-    return (*_advice_in(gone), *note_of(history, gone))
+    return (*advice_in(gone), *note_of(history, gone))
 
 
-def _advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     """The last thing that each advisor answered a call with, as messages with sender and text."""
     asked = {
         call.id: as_str(call.arguments.get("name")) for each in history for call in each.calls if call.name == ADVISOR
