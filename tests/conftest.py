@@ -9,10 +9,13 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.forks import Forks
 
+hypothesis.settings.register_profile("sagent", deadline=None)  # no test asserts a time
+hypothesis.settings.load_profile("sagent")
 pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
 
 RECORDINGS = Path(__file__).parents[2] / "shared" / "wire"
