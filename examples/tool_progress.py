@@ -5,12 +5,11 @@ python examples/tool_progress.py
 
 import asyncio
 
-from sagent import Agent, RunContext
+from sagent import Agent, RunContext, tool
 from sagent.events import ToolFinished, ToolProgress
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.testing import ScriptedModel
-from sagent.tools import tool
 
 
 @tool(effect="none")

@@ -1,12 +1,25 @@
 """sagent: coding agents on any model of any provider. `import sagent` does no work: a name is imported when it is first
 asked for; type checkers find them in `__init__.pyi`."""
 
+import sys
+
 from sagent.version import __version__ as __version__
+
+
+class _Package(type(sys)):  # pyright: ignore[reportUntypedBaseClass] -- types.ModuleType, without importing types
+    """This package: its `tool` is the decorator. The module of that name is found by its full name, `sagent.tool`."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "tool":  # Python sets it when it has imported the module
+            super().__setattr__(name, value)  # pyright: ignore[reportUnknownMemberType] -- as above
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> object:
     match name:
-        case "Agent" | "Resources" | "RunLimits":
+        case "Agent" | "Resources" | "RunLimits" | "run_sync":
             from sagent import agent as home
         case "load_config" | "open_agent" | "run_task":
             from sagent.app import task as home
@@ -14,8 +27,16 @@ def __getattr__(name: str) -> object:
             from sagent import errors as home
         case "Result":
             from sagent import events as home
-        case "RunContext" | "ToolOutput":
-            from sagent import tool as home
+        case "tool":
+            from sagent import tools as home
+        case "RunContext":
+            from sagent.tool import RunContext
+
+            return RunContext
+        case "ToolOutput":
+            from sagent.tool import ToolOutput
+
+            return ToolOutput
         case _:
             raise AttributeError(f"module 'sagent' has no attribute {name!r}")
     return getattr(home, name)

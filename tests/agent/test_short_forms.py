@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 import sagent
+from sagent import run_sync
 from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, UsageError
 from sagent.lib.json import JsonObject
 from sagent.messages import Text
+from sagent.patterns import sequential
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import RunContext
@@ -136,6 +138,34 @@ def test_names_are_imported_when_they_are_asked_for() -> None:
     count = "import sys; before = len(sys.modules); import sagent; print(len(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
     assert int(done.stdout) <= 2
+
+
+def test_the_package_has_the_decorator_by_the_name_of_the_module(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from sagent.tool import RunContext, ToolOutput\n"
+        "from sagent import Agent, Result, run_sync, tool\n"
+        "from sagent.testing import ScriptedModel\n\n"
+        "@tool\n"
+        "def area(width: float, height: float) -> float:\n"
+        "    'The area of a rectangle.'\n"
+        "    return width * height\n\n"
+        "assert area(4, 5) == 20\n"
+        "result: Result = run_sync(Agent(ScriptedModel('20'), tools=[area]).run('How large?'))\n"
+        "assert result.content == '20'\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", program], check=True)
+
+
+def test_a_coroutine_or_a_runnable_is_run_to_its_end() -> None:
+    assert run_sync(Agent(ScriptedModel("yes")).run("x")).content == "yes"
+    assert run_sync(sequential(Agent(ScriptedModel("a")), Agent(ScriptedModel("b"))), "x").content == "b"
+
+    async def inside() -> None:
+        run_sync(Agent(ScriptedModel("yes")).run("x"))
+
+    with pytest.raises(UsageError, match="event loop"):
+        asyncio.run(inside())
 
 
 IDIOMS = '''
