@@ -19,8 +19,10 @@ sys.modules[__name__].__class__ = _Package
 
 def __getattr__(name: str) -> object:
     match name:
-        case "Agent" | "Resources" | "RunLimits" | "run_sync":
+        case "Agent" | "Resources" | "RunLimits":
             from sagent import agent as home
+        case "run_sync":
+            from sagent.agent import blocking as home
         case "load_config" | "open_agent" | "run_task":
             from sagent.app import task as home
         case "BudgetExceeded" | "ModelError" | "SagentError" | "ToolError" | "UsageError":

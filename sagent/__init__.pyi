@@ -1,7 +1,7 @@
 from sagent.agent import Agent as Agent
 from sagent.agent import Resources as Resources
 from sagent.agent import RunLimits as RunLimits
-from sagent.agent import run_sync as run_sync
+from sagent.agent.blocking import run_sync as run_sync
 from sagent.app.task import load_config as load_config
 from sagent.app.task import open_agent as open_agent
 from sagent.app.task import run_task as run_task

@@ -1,10 +1,9 @@
 """Agents: each runs one engine, and all of a session form a tree."""
 
 from sagent.agent.agent import Agent
-from sagent.agent.blocking import run_sync
 from sagent.agent.resources import Asker, Resources
 from sagent.agent.tree import Tree, TreeLimits
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import parse_effort
 
-__all__ = ["Agent", "Asker", "Resources", "RunLimits", "Tree", "TreeLimits", "parse_effort", "run_sync"]
+__all__ = ["Agent", "Asker", "Resources", "RunLimits", "Tree", "TreeLimits", "parse_effort"]

@@ -8,7 +8,6 @@ from typing import TypeVar, cast
 
 from sagent.codec import Fetch
 from sagent.lib.dataclass import dataclass
-from sagent.lib.secrets import redact
 from sagent.messages import Message, Text, ToolResult, user
 from sagent.session.contents import (
     ChargeEntry,
@@ -430,6 +429,8 @@ def spend(entries: Iterable[Entry]) -> Totals:
 def title(entries: Iterable[Entry], length: int = 80) -> str:
     """The name a person gave to the session, else how their first prompt begins, without what looks like a secret; ""
     before there is one."""
+    from sagent.lib.secrets import redact  # its patterns are read for those who list sessions alone
+
     words = redact(" ".join(named(entries)[:_LOOKED_AT].split()))[0]
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from sagent.agent import Agent
 from sagent.app.assembly import read_git_status, start_git_status
 from sagent.lab.workcopy import scratch_of
 from sagent.lib.git import git_call, programs_named
+from sagent.lib.json import json_freeze_object
+from sagent.messages import ToolCall
 from sagent.policy.harmless import is_plain_repository
 from sagent.repl import project
 from sagent.repl.project import list_files
 from sagent.rewind.snapshot import Stop
-from sagent.tool import Workspace
+from sagent.testing import ScriptedModel
 from sagent.tools.bash import Bash
 
 MINE = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
@@ -153,5 +156,8 @@ def test_what_is_ordinary_is_asked_with_an_environment_of_its_own(
     assert not is_plain_repository(str(worktree))
 
 
-def test_commands_do_not_write_the_index_in_passing() -> None:
-    assert Bash()._environment(Workspace(Path.cwd(), environment={}))["GIT_OPTIONAL_LOCKS"] == "0"
+async def test_commands_do_not_write_the_index_in_passing() -> None:
+    call = ToolCall("1", "Bash", json_freeze_object({"command": "echo locks=$GIT_OPTIONAL_LOCKS"}))
+    async with Agent(ScriptedModel((call,), "done"), tools=[Bash()]) as agent:
+        await agent.run("go")
+        assert "locks=0" in agent.messages[2].results[0].text

@@ -190,7 +190,7 @@ def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:
     )
     message = told.message()
     opaque = [part for part in message.parts if isinstance(part, Opaque)]
-    assert [part.text for part in opaque] == ["", "T u", "ab"]
+    assert [part.text for part in opaque] == ["[web_search: x]", "T u", "ab"]
     sent = body_of(user("hi"), message)["messages"][1]["content"]
     assert sent == [
         {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
