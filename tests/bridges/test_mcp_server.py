@@ -96,7 +96,7 @@ def structured(result: CallToolResult) -> dict[str, object]:
 async def test_a_prompt_is_answered_with_progress_cost_and_a_session_to_go_on_with(place: Place, mode: str) -> None:
     said: list[str] = []
 
-    async def on_progress(at: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         said.append(message or "")
 
     call = Call("List", {})
