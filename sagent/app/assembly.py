@@ -102,6 +102,7 @@ async def open_agent(
             settings.config_dir / "skills",
             *plugin_folders(settings.config_dir),
             *((Path(log.path),) if log.path else ()),
+            notes=_open_memory(settings, notices),
         )
         settings, off, advised = remember_advisors(settings, past.advisors, notices)
         choice = await choose_model(settings, past.model)
@@ -224,6 +225,14 @@ def policy_of(settings: Settings) -> PermissionPolicy:
     rules = Rules.parse(settings.allow, settings.deny)
     private = (settings.config_dir, settings.state_dir)
     return PermissionPolicy(settings.permission_mode, rules, private=private, domains=settings.allow_domains)
+
+
+def _open_memory(settings: Settings, notices: list[str]) -> Sequence[Path]:
+    if not settings.memory:
+        return ()
+    from sagent.app.memory import has_memory, open_folders
+
+    return open_folders(settings, notices) if has_memory(settings) else ()
 
 
 def _open_trace(
@@ -420,7 +429,12 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
         from sagent.context.agents import find_agents
 
         find_agents(settings.cwd, settings.config_dir, notices)  # what could not be read of them
-    added = "\n\n".join(filter(None, (found.text, skills)))
+    memory = ""
+    if settings.memory:
+        from sagent.app.memory import describe, has_memory
+
+        memory = describe(settings) if has_memory(settings) else ""
+    added = "\n\n".join(filter(None, (found.text, skills, memory)))
     system, append = settings.system, settings.append_system
     if settings.output_style:
         from sagent.context.styles import find_style

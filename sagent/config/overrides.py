@@ -47,6 +47,7 @@ class Overrides(TypedDict, total=False):
     system: str | None
     append_system: str | None
     output_style: str | None
+    memory: bool | None
     tools: _Names | None
     max_turns: int | None
     max_tool_call_rounds: int | None

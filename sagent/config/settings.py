@@ -107,6 +107,7 @@ class Settings:
     system: str | None = _setting(None, values.text_of)
     append_system: str = _setting("", values.text_of)
     output_style: str = _setting("", values.text_of)  # a file that says how to write
+    memory: bool = _setting(False, values.switch)  # noqa: FBT003 -- files that agents keep for later sessions
     tools: tuple[str, ...] | None = _setting(None, values.tools)  # None = the default set
     max_turns: int | None = _setting(None, whole(1), "lower")
     max_agent_depth: int = _setting(5, whole(0), "lower")

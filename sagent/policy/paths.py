@@ -130,6 +130,16 @@ class PathJudge:
         flag = f"--add-dir {quoted(real.rpartition('/')[0] or '/')}"
         return self.obstacle(f"{path}{leads} is outside the working tree.", rule, flag)
 
+    def file_obstacle(self, path: str, tool: str, *, writes: bool) -> Obstacle | None:
+        """The same for a tool for files, which reads and writes the notes of the memory, too."""
+        found = self.write_obstacle(path, tool) if writes else self.read_obstacle(path, tool)
+        if found is None or (writes and self.mode == "plan") or not self.places.is_note(path, writes=False):
+            return found
+        if writes and not self.places.is_note(path, writes=True):
+            return found._replace(reason=f"{path} is no file NAME.md directly in a folder of the memory.")
+        asks = writes and self.mode == "ask"
+        return found._replace(reason=f"Writing {path} needs permission.") if asks else None
+
     def obstacle(self, reason: str, rule: str, flag: str = "--permission-mode full") -> Obstacle:
         """What a rule lifts, or a flag."""
         return Obstacle(reason, self.remedy(rule, flag=flag), rule=rule)

@@ -51,9 +51,12 @@ class PermissionPolicy(Policy):
         self._domains = domains
         self._places = Places(home or Path("~").expanduser(), private)
 
-    def expose(self, *paths: Path) -> None:
-        """Let these be read although they lie in private directories: the session's own files. Earlier ones no more."""
+    def expose(self, *paths: Path, notes: Sequence[Path] = ()) -> None:
+        """Let these be read although they lie in private directories: the session's own files. Earlier ones no more.
+
+        In the directories `notes` tools for files may read all, and write the Markdown files; no command sees them."""
         self._places.exposed = tuple({spelled for path in paths for spelled in spellings(str(path))})
+        self._places.notes = frozenset(spelled for path in notes for spelled in spellings(str(path)))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """May this call be made? Symlinks are followed first."""
@@ -101,10 +104,11 @@ class PermissionPolicy(Policy):
             below = (judge.search_obstacle(path, call.name) for path in places if os.path.isdir(path))  # noqa: PTH112
             if obstacle := next(filter(None, below), None):
                 return self._verdict(effect, obstacle)
+        if writes and any(self._places.is_note(path, writes=True) for path in places) and _has_secret(call):
+            return Deny("What would be written looks like it holds a secret. Leave it out: notes are read for long.")
         if self.mode == "full":
             return Allow()
-        hinder = judge.write_obstacle if writes else judge.read_obstacle
-        found = (hinder(path, call.name) for path in places)
+        found = (judge.file_obstacle(path, call.name, writes=writes) for path in places)
         return self._verdict(effect, next(filter(None, found), None))
 
     def _command(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
@@ -138,6 +142,15 @@ class PermissionPolicy(Policy):
         if self.mode == "plan" and effect.kind != "read":
             return Deny(f"{obstacle.reason} In plan mode nothing is written, and only commands that look are run.")
         return Ask(obstacle.reason, obstacle.remedy, wants=obstacle.wants)
+
+
+def _has_secret(call: ToolCall) -> bool:
+    """Whether a call would write what looks like a secret; what it replaces does not count."""
+    from sagent.lib.json import json_dump
+    from sagent.lib.secrets import redact
+
+    new = {name: value for name, value in call.arguments.items() if not name.startswith("old")}
+    return any(redact(value if isinstance(value, str) else json_dump(value))[1] for value in new.values())
 
 
 def _is_name(text: str) -> bool:

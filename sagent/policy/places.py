@@ -20,12 +20,14 @@ _ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env
 
 class Places:
     """Knows the places of one person's home; `private` are more directories that hold keys or conversations (sagent's
-    own). What lies below `exposed`, absolute paths, may be read all the same."""
+    own). What lies below `exposed`, absolute paths, may be read all the same, and what lies in `notes` by tools for
+    files, which may write its Markdown files, too."""
 
     def __init__(self, home: Path, private: Sequence[Path] = ()) -> None:
         self.home = str(home)
         self._private = private
         self.exposed: tuple[str, ...] = ()
+        self.notes: frozenset[str] = frozenset()
         self._surveys: dict[str, tuple[Sequence[str], Survey]] = {}  # by the directory
 
     def survey(self, root: str, key: Sequence[str], counts: Callable[[str], bool]) -> "Survey":
@@ -80,6 +82,14 @@ class Places:
     def _is_listed(self, path: str, places: AbstractSet[str]) -> bool:
         return lies_in(path, places) and not any(is_inside(path, place) for place in self.exposed)
 
+    def is_note(self, path: str, *, writes: bool) -> bool:
+        """Whether an absolute path, as spelled and where it leads, is in `notes`, and of what is written there."""
+        for spelled in spellings(path):
+            folder, _, name = spelled.rpartition("/")
+            if not (folder in self.notes and is_note_name(name)) and (writes or not lies_in(spelled, self.notes)):
+                return False
+        return True
+
     def holds_secrets(self, path: str) -> bool:
         """Whether searching a directory to its depths would pass through such a place."""
         real = os.path.realpath(path)
@@ -111,6 +121,11 @@ class Places:
 def spellings(path: str) -> tuple[str, str]:
     """A path as spelled, without its dots, and where it really leads."""
     return os.path.normpath(path), os.path.realpath(path)
+
+
+def is_note_name(name: str) -> bool:
+    """Whether a file of the memory may have this name."""
+    return re.fullmatch(r"\w[\w .-]{0,90}\.md", name) is not None
 
 
 def is_env(name: str) -> bool:

@@ -78,6 +78,7 @@ class Repl(CommandContext):
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         session.on_unread = self.input.give_back
         self.pick, self.line, self.leave = questions.pick, questions.line, screen.leave
+        self.edit = self.input.edit_text
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
         session.on_changes = screen.on_focus = around.look_soon
         screen.completer = InputCompleter(around.files, self.names, self.arguments, self._first_commands)

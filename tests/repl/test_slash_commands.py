@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sagent.agent import Agent, Resources
+from sagent.app.memory import find_note, folders
 from sagent.cli.interactive import open_session
 from sagent.config import Settings, load
 from sagent.cost.ledger import Ledger
@@ -51,6 +52,7 @@ class RecordingContext(CommandContext):
         self.display: list[tuple[str, str]] = []
         self.left = False
         self.picks: list[Any] = []
+        self.edits: list[str] = []
         self.offered: Sequence[Option[Any]] = ()
         self.lookup: Lookup[Any] | None = None
 
@@ -62,6 +64,9 @@ class RecordingContext(CommandContext):
         if not self.picks:
             raise UsageError(f"{title} Nobody can choose here; name it.")
         return self.picks.pop(0)
+
+    async def edit(self, text: str) -> str:
+        return self.edits.pop(0)
 
     def rewound(self, text: str) -> None:
         self.prompts.append(text)
@@ -161,7 +166,8 @@ COMMANDS = (
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
     Row("/mcp", "/mcp", refuses="No MCP server is configured", wrong="x"),
     Row("/hooks", "/hooks", refuses="There are no hooks", wrong="x"),
-    Row("/memory", "/memory", "#note writes to", wrong="x"),
+    Row("/memory [what] [name]", "/memory", "#note writes to", completes="forget", wrong="x"),
+    Row("/memory [what] [name]", "/memory forget", refuses="The memory has no files"),
     Row("/init", "/init", wrong="x"),
     Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
     Row("/login [provider]", "/login openai", refuses="nobody can type", completes="openai", wrong="opneai"),
@@ -214,6 +220,43 @@ async def test_what_compactions_have_saved_is_told(context: RecordingContext) ->
     told = r"1 compaction: [\d.]+k? tokens and \$[\d.]+ more than without"  # two short turns do not pay for a summary
     assert re.search(told, await context.do("/context"))
     assert re.search(told, await context.do("/cost"))
+
+
+async def test_a_note_is_shown_edited_and_forgotten(context: RecordingContext) -> None:
+    settings = context.settings
+    path = folders(settings)["person"] / "style guide.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("Use tabs\n")
+    assert re.search("Memory .off: memory = true.*\n.*person/style guide.md +Use tabs", await context.do("/memory"))
+    assert await context.do('/memory show "style guide"') == "Use tabs\n"
+    context.edits = ["Use tabs", "Use blanks"]
+    context.picks = [note := find_note(settings, "person/style guide.md")]
+    assert "stays as it was" in await context.do("/memory edit")
+    assert [one.also for one in context.offered] == ["person/style guide.md"]
+    assert "Wrote person/style guide.md" in await context.do('/memory edit "style guide"')
+    assert path.read_text() == "Use blanks\n"
+    with pytest.raises(UsageError, match="no file 'style guid'. Did you mean person/style guide.md?"):
+        await context.do('/memory forget "style guid"')
+    context.picks = [None, note]
+    assert await context.do("/memory forget") == "" and path.exists()
+    assert "Forgot person/style guide.md" in await context.do("/memory forget") and not path.exists()
+
+
+async def test_a_note_that_changed_while_it_was_edited_is_not_written(
+    context: RecordingContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folders(context.settings)["project"] / "a.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("One\n")
+
+    async def edit(text: str) -> str:
+        path.write_text("Of an agent\n")
+        return "Mine"
+
+    monkeypatch.setattr(context, "edit", edit)
+    with pytest.raises(UsageError, match="changed meanwhile"):
+        await context.do("/memory edit a")
+    assert path.read_text() == "Of an agent\n"
 
 
 @pytest.mark.parametrize(

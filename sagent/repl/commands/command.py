@@ -61,6 +61,11 @@ class CommandContext(Current):
         del secret
         raise UsageError(f"{label.rstrip(': ')}: nobody can type here")
 
+    async def edit(self, text: str) -> str:
+        """A text as the person leaves it in their editor."""
+        del text
+        raise UsageError("There is no terminal for an editor.")
+
     def prompt(self, text: str) -> None:
         """Send a message as if the person had typed it."""
         self.prompts.append(text)

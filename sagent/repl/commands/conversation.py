@@ -1,6 +1,5 @@
 """Commands about the conversation itself."""
 
-import asyncio
 from dataclasses import replace
 from decimal import Decimal
 
@@ -160,20 +159,3 @@ async def init(context: CommandContext) -> None:
         "first. Say how it is built, tested and run, how it is laid out, and the conventions that its code shows. Keep "
         "what is there and right, at most a page, no advice that holds for every project."
     )
-
-
-@command()
-async def memory(context: CommandContext) -> None:
-    """Show the instruction files in use.
-
-    And where #notes go.
-    """
-    from sagent.context.instructions import gather
-    from sagent.repl.project import instructions_file
-
-    settings = context.settings
-    found = await asyncio.to_thread(gather, settings.cwd, settings.config_dir, settings.add_dirs)
-    rows = [[("", str(path)), ("class:dim", f"{path.stat().st_size} bytes")] for path in found.files]
-    lines = table(rows or [[("class:dim", "none")]])
-    notes = instructions_file(settings.cwd)
-    context.write([(("class:heading", "Instructions"),), *lines, (("class:dim", f"#note writes to {notes}"),)])

@@ -31,9 +31,9 @@ def all_commands(settings: "Settings") -> Mapping[str, Command]:
 
 
 def built_in_commands() -> Mapping[str, Command]:
-    from sagent.repl.commands import agents, conversation, model, rewind, session, setup
+    from sagent.repl.commands import agents, conversation, memory, model, rewind, session, setup
 
-    modules = (agents, conversation, model, rewind, session, setup)
+    modules = (agents, conversation, memory, model, rewind, session, setup)
     return {one.name: one for module in modules for one in vars(module).values() if isinstance(one, Command)}
 
 

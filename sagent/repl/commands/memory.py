@@ -1,0 +1,84 @@
+"""The command about what agents know from the start: files of instructions, and the memory."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from sagent.app.memory import Note, find_note, folders, has_memory, list_notes, read_note
+from sagent.context.instructions import gather
+from sagent.errors import UsageError
+from sagent.lib.atomic import atomic_write
+from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.project import instructions_file
+from sagent.repl.terminal.picker import Option
+from sagent.repl.view.lines import Line, Span, cut, table
+
+
+@command()
+async def memory(context: CommandContext, what: Literal["show", "edit", "forget", ""] = "", name: str = "") -> None:
+    """Show the instruction files and notes in use; show, edit or forget a note.
+
+    Notes are the memory's: files that agents keep for later sessions, with `memory = true` in your config.
+    """
+    if not what:
+        context.write(await asyncio.to_thread(_overview, context))
+        return
+    note = await _chosen(context, name)
+    if note is None:
+        return
+    if what == "edit":
+        await _edit(context, note)
+    elif what == "show":
+        context.say(await asyncio.to_thread(read_note, note))
+    else:
+        try:
+            note.path.unlink()
+        except OSError as error:
+            raise UsageError(f"{note.path} was not deleted: {error.strerror or error}") from error
+        context.say(f"Forgot {note.name}. What was said of it in this and earlier sessions stays in their logs.")
+
+
+def _overview(context: CommandContext) -> Sequence[Line]:
+    settings = context.settings
+    found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
+    files = [[("", str(path)), ("class:dim", f"{path.stat().st_size} bytes")] for path in found.files]
+    notes = [[("", one.name), ("class:dim", cut(one.about, 100))] for one in list_notes(settings)]
+    where = [("class:dim", f"{owner} notes are in {folder}") for owner, folder in folders(settings).items()]
+    state = "" if has_memory(settings) else " (off: memory = true in your config has agents keep notes)"
+    nothing: list[Span] = [("class:dim", "none")]
+    return [
+        (("class:heading", "Instructions"),),
+        *table(files or [nothing]),
+        (("class:dim", f"#note writes to {instructions_file(settings.cwd)}"),),
+        (),
+        (("class:heading", f"Memory{state}"),),
+        *table(notes or [nothing]),
+        *((each,) for each in where),
+    ]
+
+
+async def _chosen(context: CommandContext, name: str) -> Note | None:
+    """The note that is named, or that the person chooses. Raises UsageError."""
+    if name:
+        return await asyncio.to_thread(find_note, context.settings, name)
+    notes = await asyncio.to_thread(list_notes, context.settings)
+    if not notes:
+        raise UsageError("The memory has no files.")
+    return await context.pick("Which note?", [Option(one, one.name, one.about, also=one.name) for one in notes])
+
+
+async def _edit(context: CommandContext, note: Note) -> None:
+    before = await asyncio.to_thread(read_note, note)
+    after = (await context.edit(before)).rstrip("\n")
+    after += "\n" * bool(after)  # editors differ about the last line's end
+    if after == before:
+        context.say(f"{note.name} stays as it was.")
+        return
+    if await asyncio.to_thread(read_note, note) != before:
+        raise UsageError(f"{note.name} was changed meanwhile, so it was not written. Edit it again.")
+    try:
+        with atomic_write(note.path) as file:
+            file.write(after.encode())
+    except OSError as error:
+        raise UsageError(f"{note.path} was not written: {error.strerror or error}") from error
+    context.say(f"Wrote {note.name}. New sessions see it; this one keeps its prompt.")
