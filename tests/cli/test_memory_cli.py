@@ -63,6 +63,18 @@ def test_a_note_is_kept_named_in_new_sessions_and_forgotten(shell: Shell) -> Non
     assert "build.md" not in prompt(server)
 
 
+def test_an_agent_below_keeps_notes_and_a_rewind_takes_them_back(shell: Shell) -> None:
+    path = folder(shell) / "build.md"
+    writes = Call("Write", {"file_path": str(path), "content": "Build with make\n"})
+    spawns = Call("AgentSpawn", {"name": "kid", "prompt": "keep it"})
+    shell.serve([Turn(calls=(spawns,)), Turn(calls=(writes,)), Turn(text="Kept."), Turn(text="Done.")])
+    person(shell, "memory = true\n")
+    assert done(shell.run("--tools", "Write,AgentSpawn", "keep it")).out == "Done.\n"
+    assert path.read_text() == "Build with make\n"
+    assert "1 deleted" in done(shell.run("--continue", "/rewind 1 files")).out
+    assert not path.exists()
+
+
 def test_what_is_off_costs_no_byte(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi.")] * 3)
     note(shell, "build", "Build with make\n")

@@ -95,6 +95,8 @@ async def test_a_link_leads_neither_out_nor_in(notes: Path, tmp_path: Path) -> N
     assert isinstance(await judge(policy, Read(), tree, file_path=str(notes / "out.md")), Ask)
     for path in (notes / "out.md", notes / "script.md", tree / ".git" / "hooks" / "pre-commit"):
         assert isinstance(await writes(policy, path, tree=tree), Ask), path
+        only_spelled = Effect("write", (path,))
+        assert isinstance(await policy.before_tool(ToolCall("1", "Mine"), only_spelled, Workspace(tree)), Ask), path
     policy.expose(notes=(tmp_path / "door" / "memory" / "here",))
     for path in (notes / "build.md", tmp_path / "door" / "memory" / "here" / "build.md"):
         assert await writes(policy, path, tree=tree) == Allow(), path
