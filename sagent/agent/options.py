@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from sagent.cost.prices import CACHES
-from sagent.cost.server_tools import MAX_CALLS, most_uses
+from sagent.cost.prices import CACHES, MAX_CALLS
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 
@@ -74,6 +73,8 @@ def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
             )
     if capped:
         try:
+            from sagent.cost.server_tools import most_uses  # few ask for them
+
             most_uses(given)
         except ValueError as error:
             raise UsageError(f"option 'tools': {error}, so the cap on spending could not be kept") from None

@@ -135,6 +135,8 @@ def meant_command(words: list[str]) -> str:
         return ELSEWHERE[first]
     known = [*COMMANDS, *(ELSEWHERE if len(words) == 1 else ())]
     alike = [name for name in known if name[0] == first[0] and abs(len(name) - len(first)) < 3]
+    if len(first) > 4:  # most of the letters, before difflib is imported to look at their order
+        alike = [name for name in alike if len({*name} & {*first}) >= 0.8 * max(len({*name}), len({*first}))]
     if not alike:
         return ""
     from difflib import get_close_matches

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from sagent.context.breakdown import part_bytes
 from sagent.context.stubs import ADVISOR
-from sagent.context.todo import note_of
 from sagent.context.truncation import head_and_tail
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
@@ -195,6 +194,8 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
 def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     """What stays word for word of what goes, as messages with sender and text: advice, and the list of what is to be
     done."""
+    from sagent.context.todo import note_of
+
     return (*advice_in(gone), *note_of(history, gone))
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from sagent.context.frontmatter import read_document
 from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
@@ -69,6 +68,8 @@ def skills_text(skills: Sequence[Skill]) -> str:
 def skill_text(skill: Skill) -> str:
     """All that a skill says, without its head. Raises OSError."""
     text = read_regular(skill.path, skill.border).decode(errors="replace")
+    from sagent.context.frontmatter import read_document
+
     body = read_document(text).body.strip().replace("${CLAUDE_SKILL_DIR}", str(skill.path.parent))
     return f"Skill {skill.name}; its files are in {skill.path.parent}.\n\n{body}"
 
@@ -80,6 +81,8 @@ def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
         except OSError as error:
             notices.append(f"{file} was not read: {error.strerror}.")
             continue
+        from sagent.context.frontmatter import read_document  # few have a skill
+
         document = read_document(head)
         fields = document.fields
         name = one_line(printable(fields.get("name") or file.parent.name), _NAME)

@@ -207,6 +207,7 @@ class PriceBook:
 
 
 CACHES = "cache_control"
+MAX_CALLS = "max_tool_calls"
 """The option by which caches are chosen, and the member by which they are asked for. Its price is known."""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sagent.cost.prices import is_advisor
+from sagent.cost.prices import MAX_CALLS, is_advisor
 from sagent.lib.json import as_array, as_int, as_object, as_str
 
 _BY_TOOL = {"web_search_20250305": "web_search", "web_fetch_20250910": ""}
@@ -15,7 +15,6 @@ _BY_CALL = {
     "file_search": "file_search",
 }
 """OpenAI's that `max_tool_calls` of the request bounds."""
-MAX_CALLS = "max_tool_calls"
 
 
 def most_uses(options: Mapping[str, object]) -> Mapping[str, int]:

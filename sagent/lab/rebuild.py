@@ -14,8 +14,7 @@ from sagent import tools
 from sagent.agent.options import SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
-from sagent.cost.prices import CACHES
-from sagent.cost.server_tools import MAX_CALLS
+from sagent.cost.prices import CACHES, MAX_CALLS
 from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
 from sagent.lab.recording import Prompt, read_prompt

@@ -10,7 +10,7 @@ from sagent.agent import Agent
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.config.values import options_of
-from sagent.cost.server_tools import MAX_CALLS
+from sagent.cost.prices import MAX_CALLS
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lab.check import CheckResult, run_check

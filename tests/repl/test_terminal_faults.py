@@ -110,6 +110,7 @@ def test_it_ends_with_its_terminal_at_every_moment(console: Console, moment: str
             else:
                 console.until("◌ Bash echo")
         case "editing":
+            console.until("no sandbox")  # the keys that there are from the start know no editor
             console.keys("C-x", "C-e")
             console.until("edited")
         case "suspended":
