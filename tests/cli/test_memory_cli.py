@@ -11,6 +11,7 @@ from test_hooks_cli import person
 
 from sagent.app.memory import folders
 from sagent.config import load
+from sagent.lib.json import as_array, as_object, as_str
 from sagent.testing.server import Call, FakeProviderServer, Turn
 
 
@@ -102,7 +103,7 @@ def test_the_index_is_bounded_and_holds_no_secret(shell: Shell) -> None:
     (folder(shell) / "linked.md").symlink_to("/etc/passwd")
     done(shell.run("hi"))
     index = server.requests[0].json["system"]
-    text = index if isinstance(index, str) else "".join(part["text"] for part in index)
+    text = index if isinstance(index, str) else "".join(as_str(as_object(part)["text"]) for part in as_array(index))
     lines = [line for line in text.splitlines() if line.startswith("- ") and ".md: " in line]
     assert len(lines) == 40 and max(map(len, lines)) == 200
     assert "- n5.md" not in text and "- n6.md" in text and "At most 40 notes" in text
