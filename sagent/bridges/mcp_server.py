@@ -65,6 +65,7 @@ Open: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker | None], Abst
 class Question:
     """What a person is asked, and where the answer goes: None allows, a text denies and says why."""
 
+    name: str  # by which a client that was asked comes back to it: an answer counts for this question alone
     text: str
     answer: "asyncio.Future[str | None]"
 
@@ -73,7 +74,7 @@ class Question:
 class Run:
     """One prompt at work, or what came of it."""
 
-    name: str  # by which a client that was asked something comes back to it
+    name: str  # with which the names of its questions begin
     asks: bool  # whether there is somebody to ask
     news: "asyncio.Queue[str | Question | None]" = field(default_factory=asyncio.Queue[str | Question | None])
     session: str = ""
@@ -81,6 +82,8 @@ class Run:
     doing: str = ""
     usd: float = 0.0
     began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    questions: int = 0
     task: "asyncio.Task[Result] | None" = None
     question: Question | None = None
 
@@ -101,6 +104,7 @@ class Run:
 
     def on_end(self, task: "asyncio.Task[Result]") -> None:
         """Whether it succeeded, and the last news."""
+        self.ended = time.monotonic()
         if task.cancelled():
             self.state = "interrupted"
         elif task.exception() is not None or task.result().is_error:
@@ -119,7 +123,8 @@ class Run:
         shown = words if len(words) <= _MOST else f"{words[:_MOST]}\n({len(words) - _MOST:,} more characters)"
         wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
         text = f"{ask.agent or 'sagent'} wants to call {printable(call.name)}:\n{shown}{wants}\n{printable(ask.reason)}"
-        question = Question(text, asyncio.get_running_loop().create_future())
+        self.questions += 1
+        question = Question(f"{self.name}.{self.questions}", text, asyncio.get_running_loop().create_future())
         self.state = "asking"
         self.news.put_nowait(question)
         try:
@@ -148,14 +153,15 @@ class Sessions:
         run.task.add_done_callback(run.on_end)
         return run
 
-    def find(self, name: str | None) -> Run | None:
-        return self._runs.get(name or "")
+    def find(self, question: str | None) -> Run | None:
+        """The run that asked a question."""
+        return self._runs.get((question or "").partition(".")[0])
 
     def status(self, session: str | None) -> list[dict[str, object]]:
         """What each run does, or came to, the latest last."""
         return [
             {"session_id": run.session, "state": run.state, "doing": run.doing, "cost_usd": run.usd,
-             "seconds": round(time.monotonic() - run.began, 1)}
+             "seconds": round((run.ended or time.monotonic()) - run.began, 1)}
             for run in self._runs.values() if session in (None, run.session)
         ]  # fmt: skip
 
@@ -229,6 +235,8 @@ async def _answer(
     if run is None:
         run = sessions.begin(wanted, prompt, asks=_can_ask(context))
     elif run.question is not None:
+        if run.question.name != context.request_state:  # an earlier answer, sent again
+            return _input_required(run.question)
         _take(run.question, (context.input_responses or {}).get(_APPROVAL))
         run.question = None
     assert run.task is not None
@@ -240,14 +248,15 @@ async def _answer(
                 case Question():
                     if (context.protocol_version or "") >= _INPUT_REQUIRED:
                         run.question = news
-                        return _input_required(news.text, run.name)
+                        return _input_required(news)
                     _take(news, await _elicit(context, news.text))
                 case _:
                     assert_never(news)
-        return _finished(run.task.result())
+        run.news.put_nowait(None)  # for the same request, sent again
+        return _result("The run was interrupted.", None) if run.task.cancelled() else _finished(run.task.result())
     except SagentError as error:
         return _result(str(error), {"is_error": True, "error": {"kind": error.kind, "message": str(error)}})
-    except asyncio.CancelledError:
+    except BaseException:  # cancelled, or the client cannot be reached: nobody waits for the run any more
         run.task.cancel()
         await asyncio.wait([run.task])
         raise
@@ -266,7 +275,7 @@ async def _elicit(context: "Context", text: str) -> object:
 
     try:
         return await context.session.elicit_form(text, ANSWER, context.request_id)
-    except MCPError:
+    except (MCPError, ValueError):  # ValueError: what the client answered is no answer
         return None
 
 
@@ -286,11 +295,11 @@ def _take(question: Question, answer: object) -> None:
         question.answer.set_result(str(content.get("reason") or "") or "the person said no")
 
 
-def _input_required(text: str, state: str) -> "InputRequiredResult":
+def _input_required(question: Question) -> "InputRequiredResult":
     from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
-    request = ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=ANSWER))
-    return InputRequiredResult(input_requests={_APPROVAL: request}, request_state=state)
+    request = ElicitRequest(params=ElicitRequestFormParams(message=question.text, requested_schema=ANSWER))
+    return InputRequiredResult(input_requests={_APPROVAL: request}, request_state=question.name)
 
 
 def _finished(result: Result) -> "CallToolResult":

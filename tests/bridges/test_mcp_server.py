@@ -1,6 +1,7 @@
 """sagent as an MCP server, driven by the SDK's client over stdio and HTTP, with a provider on loopback."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -14,7 +15,14 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
+from mcp.types import (
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponses,
+    TextContent,
+)
 
 from sagent.bridges.mcp_server import Sessions, make_server
 from sagent.cli.commands.mcp import opener
@@ -115,6 +123,8 @@ async def test_a_prompt_is_answered_with_progress_cost_and_a_session_to_go_on_wi
         assert structured(again)["session_id"] == found["session_id"]
         assert len(as_array(server.requests[-1].json["messages"])) > len(as_array(server.requests[0].json["messages"]))
         runs = as_array(structured(await client.call_tool("sagent_status", {}))["runs"])
+        await asyncio.sleep(0.2)
+        assert structured(await client.call_tool("sagent_status", {}))["runs"] == runs  # nor does their duration grow
         assert [as_object(run)["state"] for run in runs] == ["done", "done"]
 
 
@@ -165,7 +175,11 @@ async def test_a_client_cannot_raise_the_cap_and_a_refusal_is_an_error(place: Pl
         ("sagent", {"prompt": "x", "cwd": "/no/such/directory"}, "/no/such/directory"),
         ("sagent", {"prompt": "x", "model": "nobody/knows"}, "nobody"),
         ("sagent", {"prompt": "x", "max_budget_usd": -1}, "above 0"),
+        ("sagent", {"prompt": "x", "max_budget_usd": "nan"}, "above 0"),
+        ("sagent", {"prompt": "x", "max_budget_usd": "1e400"}, "above 0"),
         ("sagent_reply", {"session_id": "none-such", "prompt": "x"}, "none-such"),
+        ("sagent_reply", {"session_id": "~nobody-here", "prompt": "x"}, "no session"),
+        ("sagent_reply", {"session_id": "x" * 5000, "prompt": "x"}, "no session"),
     ],
 )
 async def test_what_cannot_be_done_is_an_error_that_says_why(
@@ -197,6 +211,73 @@ async def test_a_cancelled_call_ends_its_run_and_leaves_the_session_free(place: 
         assert not again.is_error
 
 
+async def test_an_answer_counts_for_its_question_alone_and_a_request_may_be_repeated(place: Place) -> None:
+    first, second = (place.work.parent / name for name in ("first.txt", "second.txt"))
+    script = [wants_to_write(first), wants_to_write(second), Turn("done")]
+    async with provider(place, script), place.serve(person=Person()) as client:
+
+        async def call(state: str | None = None, decision: str = "allow") -> CallToolResult | InputRequiredResult:
+            said: InputResponses = {"approval": ElicitResult(action="accept", content={"decision": decision})}
+            return await asyncio.wait_for(
+                client.session.call_tool(
+                    "sagent", {"prompt": "Write."}, request_state=state, input_responses=said if state else None,
+                    allow_input_required=True,
+                ),
+                20,
+            )  # fmt: skip
+
+        asked = await call()
+        assert isinstance(asked, InputRequiredResult)
+        again = await call(asked.request_state)
+        assert isinstance(again, InputRequiredResult)
+        repeated = await call(asked.request_state)  # the first answer once more: the second question stays
+        assert isinstance(repeated, InputRequiredResult)
+        assert first.exists() and not second.exists()
+        ended = await call(repeated.request_state, "deny")
+        assert isinstance(ended, CallToolResult)
+        assert text_of(ended).startswith("done") and not second.exists()
+        assert await call(repeated.request_state) == ended
+
+
+async def test_a_client_that_answers_nonsense_allows_nothing(place: Place) -> None:
+    target = place.work.parent / "beyond.txt"
+    capable = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}
+    begin = {"method": "initialize", "id": 1, "params": {**capable, "clientInfo": {"name": "x", "version": "1"}}}
+    call = {"method": "tools/call", "id": 2, "params": {"name": "sagent", "arguments": {"prompt": "Write it."}}}
+    async with provider(place, [wants_to_write(target), Turn("done")]):
+        server = await asyncio.create_subprocess_exec(
+            *SERVE, cwd=place.work, env=place.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        assert server.stdin is not None and server.stdout is not None
+
+        def send(message: dict[str, object]) -> None:
+            assert server.stdin is not None
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+        for message in (begin, {"method": "notifications/initialized"}, call):
+            send(message)
+        while (said := as_object(json.loads(await asyncio.wait_for(server.stdout.readline(), 20)))).get("id") != 2:
+            if said.get("method") == "elicitation/create":
+                send({"id": said["id"], "result": {"action": "maybe", "content": 5}})
+        assert "done" in str(said) and not as_object(said["result"])["isError"]
+        assert not target.exists()
+        server.stdin.close()
+        assert await asyncio.wait_for(server.wait(), 20) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_a_server_whose_client_stays(place: Place, number: int) -> None:
+    server = await asyncio.create_subprocess_exec(
+        *SERVE, cwd=place.work, env=place.environment | {"ANTHROPIC_API_KEY": "k"},
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    await server.stdout.readline()
+    server.send_signal(number)
+    assert await asyncio.wait_for(server.wait(), 20) == 128 + number
+
+
 async def test_over_stdio_only_messages_are_on_stdout_and_the_end_of_input_ends_it(place: Place) -> None:
     async with provider(place, [Turn("over stdio")]):
         given = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=place.environment, cwd=place.work)
@@ -214,7 +295,7 @@ async def test_over_stdio_only_messages_are_on_stdout_and_the_end_of_input_ends_
 async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: Place) -> None:
     async with provider(place, [Turn("over HTTP")]):
         server = await asyncio.create_subprocess_exec(
-            *SERVE, "--http", "0", cwd=place.work,
+            *SERVE, "--http", "127.0.0.2:0", cwd=place.work,
             env=place.environment | {"SAGENT_MCP_TOKEN": "secret"}, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

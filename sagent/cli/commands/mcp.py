@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import secrets
+import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -256,7 +257,7 @@ def _serve(flags: dict[str, object]) -> int:
 
 def _address(where: str) -> tuple[str, int]:
     host, _, port = where.rpartition(":")
-    if not port.isdigit() or not 0 <= int(port) < 65536:
+    if not port.isdecimal() or not 0 <= int(port) < 65536:
         raise UsageError(f"--http {where}: give [HOST:]PORT, as in --http 8900.")
     return host.strip("[]") or LOOPBACK, int(port)
 
@@ -289,8 +290,8 @@ def _settings_of(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
     settings = load_settings(given)
     if wanted.max_budget_usd is not None:
         cap = Decimal(str(wanted.max_budget_usd))
-        if not cap > 0:
-            raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give USD above 0.")
+        if not cap.is_finite() or cap <= 0:
+            raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give a number of USD above 0.")
         own = settings.max_budget_usd
         settings = replace(settings, max_budget_usd=cap if own is None else min(cap, own))
     return settings
@@ -306,28 +307,54 @@ def _directory_of(settings: "Settings", session: str) -> str:
 
 
 async def _over_stdio(sessions: "Sessions") -> None:
+    """Serve until the end of stdin, or SIGINT, SIGTERM or SIGHUP."""
     from sagent.bridges.mcp_server import make_server
 
-    await make_server(sessions).run_stdio_async()
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[int] = loop.create_future()
+
+    def on_signal(number: int) -> None:
+        if received.done():
+            os._exit(128 + number)
+        received.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, on_signal, number)
+    serving = asyncio.create_task(make_server(sessions).run_stdio_async())
+    await asyncio.wait([serving, received], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        await sessions.aclose()
+        os._exit(128 + received.result())  # a thread of the SDK still waits for stdin, and would for ever
+    await serving
 
 
 async def _over_http(sessions: "Sessions", host: str, port: int) -> None:
     """Serve at an address until SIGINT or SIGTERM. Where it listens, and a token that was made, is said on stderr."""
     import socket
+    from ipaddress import ip_address
 
     import uvicorn
+    from mcp.server.transport_security import TransportSecuritySettings
 
     from sagent.bridges.mcp_server import Guarded, make_server
 
-    token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
-    app = Guarded(make_server(sessions).streamable_http_app(host=host), token)
+    given = os.environ.get(TOKEN)
+    token = given or secrets.token_urlsafe(24)
     try:
         bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise UsageError(f"--http {host}:{port}: {error.strerror or error}") from error
     shown = f"[{host}]" if ":" in host else host
     sys.stderr.write(f"sagent: MCP at http://{shown}:{bound.getsockname()[1]}/mcp\n")
-    if TOKEN not in os.environ:
+    if not given:
         sys.stderr.write(f"sagent: clients send the header Authorization: Bearer {token}\n")
     sys.stderr.flush()
+    names = [f"{name}:*" for name in dict.fromkeys((shown, LOOPBACK, "localhost", "[::1]"))]
+    local = ip_address(bound.getsockname()[0]).is_loopback
+    checks = TransportSecuritySettings(
+        enable_dns_rebinding_protection=local,
+        allowed_hosts=names,
+        allowed_origins=[f"http://{name}" for name in names],
+    )
+    app = Guarded(make_server(sessions).streamable_http_app(host=host, transport_security=checks), token)
     await uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on")).serve([bound])
