@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -241,16 +241,25 @@ async def test_an_answer_counts_for_its_question_alone_and_a_request_may_be_repe
 
 async def test_a_client_that_answers_nonsense_allows_nothing(place: Place) -> None:
     target = place.work.parent / "beyond.txt"
-    capable = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}
-    begin = {"method": "initialize", "id": 1, "params": {**capable, "clientInfo": {"name": "x", "version": "1"}}}
-    call = {"method": "tools/call", "id": 2, "params": {"name": "sagent", "arguments": {"prompt": "Write it."}}}
+    elicitation: dict[str, object] = {}
+    capable = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": elicitation}}
+    begin: dict[str, object] = {
+        "method": "initialize",
+        "id": 1,
+        "params": {**capable, "clientInfo": {"name": "x", "version": "1"}},
+    }
+    call: dict[str, object] = {
+        "method": "tools/call",
+        "id": 2,
+        "params": {"name": "sagent", "arguments": {"prompt": "Write it."}},
+    }
     async with provider(place, [wants_to_write(target), Turn("done")]):
         server = await asyncio.create_subprocess_exec(
             *SERVE, cwd=place.work, env=place.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
         assert server.stdin is not None and server.stdout is not None
 
-        def send(message: dict[str, object]) -> None:
+        def send(message: Mapping[str, object]) -> None:
             assert server.stdin is not None
             server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
