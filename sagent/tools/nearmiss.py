@@ -13,6 +13,7 @@ _NUMBER = re.compile(r"[ ]*\d+\t")
 _HUNK = re.compile(r"@@ .*|@@")
 _SEARCH = re.compile(r"<{5,9} ?SEARCH\n(.*?)\n?={5,9}\n(.*?)\n?>{5,9} ?REPLACE\n?", re.DOTALL)
 _MOST = 20_000  # lines that are looked through
+_MOST_TEXT = 1_000_000  # characters; what would be made of a longer text is not shown to who is to allow it
 
 Pair = tuple[str, str]
 Lines = Sequence[str]
@@ -21,7 +22,7 @@ Lines = Sequence[str]
 def meant(text: str, old: str, new: str, name: str = "") -> list[Pair]:
     """The replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the file's."""
     lines = text.split("\n")
-    if len(lines) > _MOST:
+    if len(lines) > _MOST or len(text) > _MOST_TEXT:
         return []
     if not new and (pairs := _unpacked(old, name)):
         around = f"\n{text}\n"

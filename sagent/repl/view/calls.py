@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
-from sagent.lib.json import as_str, json_dump
+from sagent.lib.json import as_str, json_dump, valid_text
 from sagent.lib.text import spelled
 from sagent.messages import ToolCall
 from sagent.policy.rules import EDITS
@@ -77,10 +77,16 @@ def _split(text: str) -> list[str]:
 
 def read_text(directory: Path, path: str) -> str | None:
     """A file that `proposal` compares, below a directory or named in full; None where it cannot be read as a whole."""
+    from sagent.tools.textfile import Text, decode
+
+    most = 4 * MOST_SHOWN  # bytes
     try:
-        with (directory / Path(path).expanduser()).open(encoding="utf-8", errors="replace") as file:
-            text = file.read(MOST_SHOWN + 1)
-            return text if len(text) <= MOST_SHOWN else None
+        with (directory / Path(path).expanduser()).open("rb") as file:
+            data = file.read(most + 1)
+        decoded = decode(data) if len(data) <= most else None
+        if not isinstance(decoded, Text) or len(decoded.text) > MOST_SHOWN:
+            return None
+        return valid_text(decoded.text.replace("\r\n", "\n"))
     except (OSError, ValueError):
         return None
 

@@ -1,0 +1,47 @@
+"""What a person is shown of an edit that is quoted nearly is what will be written."""
+
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.messages import ToolCall
+from sagent.repl.view.calls import MOST_SHOWN, proposal, read_text
+from sagent.tool import Workspace
+
+PATCH = "*** Begin Patch\n*** Update File: f\n@@\n café = 1\n-x = 1\n+x = 2\n*** End Patch"
+
+
+def arguments(old: str, new: str) -> JsonObject:
+    return json_freeze_object({"file_path": "f", "old_string": old, "new_string": new})
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "cp1252", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("old", "new"), [("café = 1 \nx = 1 \n", "café = 1 \nx = 2\n"), (PATCH, ""), ("\tx = 1\n", "\tx = 2\n")]
+)
+def test_a_file_in_any_encoding_is_compared(tmp_path: Path, codec: str, end: str, old: str, new: str) -> None:
+    text = "café = 1\nx = 1\ny = é\n"
+    (tmp_path / "f").write_bytes(text.replace("\n", end).encode(codec))
+    shown = proposal(ToolCall("c", "Edit", arguments(old, new)), lambda path: read_text(tmp_path, path))
+    assert [line for line in shown.splitlines()[2:] if line[:1] in "+-"] == ["-x = 1", "+x = 2"]
+
+
+def test_a_file_too_large_to_be_compared_is_edited_by_exact_quotes_alone(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("café = 1\nx = 1\n" + "y" * MOST_SHOWN)
+    assert read_text(tmp_path, "f") is None
+    workspace = Workspace(tmp_path.resolve())
+    workspace.saw(workspace.cwd / "f", (tmp_path / "f").read_bytes(), (tmp_path / "f").stat())
+
+    def change(old: str, new: str) -> str:
+        from sagent.tools.change import edited
+        from sagent.tools.replacement import read_replacements
+
+        replacements = read_replacements(arguments(old, new))
+        return edited(workspace.cwd / "f", workspace.cwd / "f", replacements, workspace)[1]
+
+    assert change("x = 1\n", "x = 2\n").startswith("café = 1\nx = 2\n")
+    with pytest.raises(ToolError, match="not found"):
+        change(PATCH, "")
