@@ -257,7 +257,7 @@ def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[To
             import difflib
 
             near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
-            hint = f" Did you mean {by_name[near[0]]}?" if near else ""
+            hint = f" Did you mean {', '.join(by_name[near[0]])}?" if near else ""
             raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.EVERY)}.")
         chosen |= dict.fromkeys(known)
     online = (*tools.WEB, *tools.PAPERS)

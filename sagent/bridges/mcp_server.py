@@ -256,6 +256,9 @@ async def _answer(
         return _result("The run was interrupted.", None) if run.task.cancelled() else _finished(run.task.result())
     except SagentError as error:
         return _result(str(error), {"is_error": True, "error": {"kind": error.kind, "message": str(error)}})
+    except OSError as error:
+        text = f"{error.filename or 'A file could not be used'}: {error.strerror or error}"
+        return _result(text, {"is_error": True, "error": {"kind": "failed", "message": text}})
     except BaseException:  # cancelled, or the client cannot be reached: nobody waits for the run any more
         run.task.cancel()
         await asyncio.wait([run.task])

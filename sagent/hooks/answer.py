@@ -68,7 +68,7 @@ def read_json(event: HookEvent, text: str) -> Answer:
     own = as_object(given.get("hookSpecificOutput"))
     meant = own.get("hookEventName", event)
     if meant != event:
-        return Answer(fault=f"answered for {meant}, and {event} was asked")
+        return Answer(fault=f"answered for {one_line(printable(str(meant)), 80)}, and {event} was asked")
     request = as_object(own.get("decision"))  # as in PermissionRequest
     word = own.get("permissionDecision", request.get("behavior", given.get("decision", "")))
     decision = _WORDS.get(word) if isinstance(word, str) else None

@@ -5,12 +5,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object
 from sagent.lib.regular import read_regular
+from sagent.lib.toml import toml_members
 
 Status: TypeAlias = Literal["taken over", "in use", "left out"]
 MOST_FILES = 200
@@ -152,20 +153,8 @@ def frame(fields: Mapping[str, str], body: str) -> str:
 
 
 def _members(table: Mapping[str, object]) -> str:
-    return "\n".join(f"{name} = {_toml(value)}" for name, value in table.items())
-
-
-def _toml(value: object) -> str:
-    """A value as TOML. Raises UsageError for one that it has no word for."""
-    if isinstance(value, str):
-        return re.sub(r"\\u([dD][89a-fA-F]..)", r"?", json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f"))
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"{value:g}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, cast('list[object]', value)))}]"
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, object]", value).items()
-        return f"{{ {', '.join(f'{json.dumps(name)} = {_toml(item)}' for name, item in pairs)} }}" if pairs else "{}"
-    raise UsageError(f"{value!r:.40} cannot be written into a settings file.")
+    """Members as TOML. Raises UsageError for what it has no word for."""
+    try:
+        return toml_members(table)
+    except ValueError as error:
+        raise UsageError(f"{error}, so it cannot be taken over.") from error

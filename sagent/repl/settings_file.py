@@ -10,6 +10,7 @@ from typing import cast
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.json import as_array, as_object
+from sagent.lib.toml import toml_members
 
 
 def add_rule(path: Path, rule: str, name: str = "allow") -> None:
@@ -79,9 +80,8 @@ def add_server(path: Path, name: str, given: Mapping[str, object]) -> None:
         raise UsageError(
             f"{path} has an MCP server {name!r} already: `sagent mcp remove {name}` first, or choose a name."
         )
-    lines = "\n".join(f"{key} = {_toml(value)}" for key, value in given.items())
     wanted = {**before, "mcp": {**servers, name: dict(given)}}
-    _replace(path, _with_table(text, f"mcp.{name}", lines), wanted, f"add [mcp.{name}]")
+    _replace(path, _with_table(text, f"mcp.{name}", toml_members(given)), wanted, f"add [mcp.{name}]")
 
 
 def remove_server(path: Path, name: str) -> None:
@@ -95,14 +95,6 @@ def remove_server(path: Path, name: str) -> None:
     header = rf"""[ \t]*\[[ \t]*mcp[ \t]*\.[ \t]*["']?{re.escape(name)}["']?[ \t]*(?:\..*)?\].*"""
     text = re.sub(rf"^{header}\n?(?:(?![ \t]*\[).*\n?)*", "", text, flags=re.MULTILINE)
     _replace(path, text, wanted, f"remove [mcp.{name}]")
-
-
-def _toml(value: object) -> str:
-    """A text, a number, a list of texts or a table of texts, as TOML writes it."""
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, object]", value)
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in pairs.items()) + "}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def write_private(path: Path, text: str | bytes) -> None:

@@ -148,7 +148,7 @@ def _check_repaired(path: Path) -> None:
 
 
 def is_session(path: Path) -> bool:
-    return os.path.isfile(path / "root.jsonl")  # noqa: PTH113 -- which does not raise for names that cannot be
+    return (path / "root.jsonl").is_file()
 
 
 def find(state: Path, name: str, cwd: Path | None = None) -> Path:

@@ -1,0 +1,30 @@
+"""Values as TOML writes them (toml.io, version 1.0)."""
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+
+def toml_value(value: object) -> str:
+    """A text, number, truth value, list or table on one line. Raises ValueError for anything else."""
+    match value:
+        case str():
+            whole = value.encode("utf-8", "replace").decode()  # half of a surrogate pair becomes a question mark
+            return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case list() | tuple():
+            return f"[{', '.join(map(toml_value, cast('list[object]', value)))}]"
+        case Mapping():
+            pairs = cast("Mapping[str, object]", value).items()
+            inside = ", ".join(f"{toml_value(name)} = {toml_value(item)}" for name, item in pairs)
+            return f"{{ {inside} }}" if inside else "{}"
+        case _:
+            raise ValueError(f"{value!r:.40} cannot be written as TOML")
+
+
+def toml_members(table: Mapping[str, object]) -> str:
+    """The members of a table, one a line. Raises ValueError."""
+    return "\n".join(f"{name} = {toml_value(value)}" for name, value in table.items())
