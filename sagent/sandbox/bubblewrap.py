@@ -19,7 +19,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -306,6 +306,7 @@ class Boxes:
         info = os.memfd_create("info")  # no pipe: killed by SIGPIPE when we end, bubblewrap leaves a child that waits
         first = (_program("bash"), "-c", _FIRST)
         pipe = subprocess.PIPE
+        began = {place: identity(place) for place in mounts if place.startswith("/")}
         descriptors, shared = {info}, () if self._lock is None else (self._lock,)
         try:
             argv = [_program("bwrap"), *_NAMESPACES, *self._base(descriptors), *_pinned(mounts, descriptors)]
@@ -334,11 +335,15 @@ class Boxes:
                 with contextlib.suppress(OSError, ValueError, KeyError):
                     told.seek(0)
                     box = Box(process, json.load(told)["child-pid"], frozenset(mounts))
+                    if made := _remove_made(began):
+                        box.close()
+                        return f"{', '.join(made)} went away meanwhile"
                     box.harden()
                     return box
             process.kill()
             said = errors.read().decode("utf-8", "replace").strip()
             process.communicate()
+            _remove_made(began)
         return said or "bubblewrap did not come to an end"
 
     def _base(self, opened: set[int]) -> Iterator[str]:
@@ -421,6 +426,23 @@ def _pinned(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
         if real != place or stat.S_ISLNK(os.fstat(descriptor).st_mode):
             raise OSError(f"{place} has become a link")
         yield from (f"/proc/self/fd/{descriptor}", next(words))
+
+
+def _remove_made(began: Mapping[str, tuple[int, int] | None]) -> list[str]:
+    """Remove what bubblewrap has made to mount on, for what lay there was moved away before it came to it: an empty
+    file or directory, which stays on the host. The paths of these."""
+    made: list[str] = []
+    for place, was in began.items():
+        if identity(place) not in (None, was):
+            with contextlib.suppress(OSError):
+                found = os.lstat(place)
+                if stat.S_ISDIR(found.st_mode):
+                    os.rmdir(place)  # noqa: PTH106 -- fails where it has entries
+                    made.append(place)
+                elif stat.S_ISREG(found.st_mode) and not found.st_size:
+                    os.unlink(place)  # noqa: PTH108 -- as the one above
+                    made.append(place)
+    return made
 
 
 def _fits(entry: str, own: Path) -> bool:

@@ -241,6 +241,35 @@ def test_a_source_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
     assert "has become a link" in opened
 
 
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_what_was_moved_away_before_it_was_mounted_is_not_made_anew(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bubblewrap makes what it mounts on, here an empty `.mcp.json` of the project, where nothing lies any more."""
+    place = tmp_path.resolve()
+    config = place / ".mcp.json"
+    config.touch() if kind == "file" else config.mkdir()
+    mounts = ("--bind", str(place), str(place), "--ro-bind", str(config), str(config))
+    popen, began = subprocess.Popen, list[object]()
+
+    def begin(argv: list[str], **more: object) -> object:
+        if not began:
+            config.rename(place / "aside")  # as what a command has made of it is
+        began.append(argv)
+        return popen(argv, **more)  # pyright: ignore[reportCallIssue, reportArgumentType] -- as it is called there
+
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.subprocess.Popen", begin)
+    scratch = Scratch()
+    try:
+        opened = Boxes(scratch).open(mounts)
+    finally:
+        scratch.remove()
+    assert began
+    assert not config.exists()
+    assert isinstance(opened, str)
+    assert str(config) in opened
+
+
 def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:
     """A cache below a home that is the workspace, say: the profile names it, and a command has put a link there."""
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
