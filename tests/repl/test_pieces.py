@@ -20,7 +20,7 @@ from sagent.errors import UsageError
 from sagent.events import Retrying
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.text import spelled
-from sagent.messages import Document, Image, Text, ToolCall
+from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from sagent.policy import Ask
 from sagent.repl.input import InputBuffer
 from sagent.repl.project import add_note, attach, branch_of, list_files, mentioned
@@ -32,7 +32,7 @@ from sagent.repl.terminal.completion import InputCompleter, nearest, used_comman
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
-from sagent.repl.view.blocks import Report
+from sagent.repl.view.blocks import Report, past_blocks, render_block
 from sagent.repl.view.calls import proposal, render_approval
 from sagent.repl.view.lines import line_width, plain
 from sagent.repl.view.view import plain_text
@@ -412,3 +412,12 @@ def test_nothing_of_a_call_is_hidden_behind_its_diff_its_command_or_a_long_name(
     assert "No newline at end of file" in shown("Write", file_path="a", content="x = 1\ny = 2\nx = 1\nz")
     assert "No newline" not in shown("Write", file_path="a", content="x = 1\r\ny = 2\r\nx = 1\r\nw\r\n")
     assert shown("Bash", command=f"echo {'a' * 20_000}b").count("a") > 20_000
+
+
+def test_how_a_command_of_an_earlier_run_ended_is_shown_as_while_it_ran() -> None:
+    said = "one\ntwo\n[exit code 3]\n[kept from commands: KEY. The person lets a variable through with env.pass]"
+    call = ToolCall("c1", "Bash", json_freeze_object({"command": "false"}))
+    result = ToolResult("c1", (Text(said),), is_error=True)
+    blocks = past_blocks([Message("assistant", (call,)), Message("user", (result,))], "root")
+    shown = plain(render_block(blocks[0], 80))
+    assert shown.split("\n")[0] == "✗ Bash false · exit 3"

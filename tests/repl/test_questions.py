@@ -209,7 +209,7 @@ async def test_what_is_approved_is_seen_before_what_a_rule_would_allow_and_both_
     assert plain(render_picker(picker, 40, 5)).split("\n")[:4] == [
         *("line 0", "line 1", "  ↑0 ↓12 lines · PgUp PgDn Ctrl-O", "s and a allow: Edit(/0), Edit(/1), Edit…")
     ]
-    assert plain(render_picker(picker, 40, 3)).split("\n")[:2] == ["line 1", "  ↑1 ↓12 lines · PgUp PgDn Ctrl-O"]
+    assert plain(render_picker(picker, 40, 3)).split("\n")[:2] == ["line 1", " ↑0 ↓12 · Ctrl-O  line 0"]
     picker.scroll = 99
     assert "Edit(/8)" in plain(render_picker(picker, 40, 5)).split("\n")[1]  # all of it can be read
     assert len(picker.title_for(40)) == 9 + 5

@@ -229,7 +229,7 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -> list[Line]:
     """As much of a title as there is room for: its first line, what is scrolled, how much is not seen, its foot. Where
-    there are three rows or less, what it is about comes before who asks."""
+    there are three rows or less, who asks stands after how much is not seen, as far as it fits."""
     foot = picker.foot_for(width)
     head, body = title[:1] if room > 3 else (), title[1 : len(title) - len(foot)]
     if len(foot) > max((room - 2) // 3, 1):  # all of it is at the end of what is scrolled
@@ -237,14 +237,17 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
     foot = foot if room > 3 else []
     room = max(room - len(head) - len(foot) - 1, 0)
     picker.scroll = first = max(min(picker.scroll, len(body) - room), 0)
-    above, left = first + (not head and room > 0), len(body) - room - first + (not head and not room)
+    columns = sum(width_of(text) for _, text in title[0]) + len("  ↑0 ↓99 · Ctrl-O ")
+    hidden = not head and columns > width  # at least in part
+    above, left = first + (hidden and room > 0), len(body) - room - first + (hidden and not room)
     ways = (
         f"  ↑ {above} more lines · ↓ {left} more lines · PgUp PgDn, Ctrl-O shows all",
         f"  ↑{above} ↓{left} lines · PgUp PgDn Ctrl-O",
         f" ↑{above} ↓{left} · Ctrl-O",
     )
-    counted = next((way for way in ways if width_of(way) <= width), ways[-1])
-    return [*head, *body[first : first + room], cut_line((("class:warning", counted),), width), *foot]
+    counted = next((way for way in ways if head and width_of(way) <= width), ways[-1])
+    who = () if head else (("", "  "), *title[0])
+    return [*head, *body[first : first + room], cut_line((("class:warning", counted), *who), width), *foot]
 
 
 def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:
