@@ -39,7 +39,7 @@ class ModelError(SagentError):
     """A provider, or the way to it, failed. The only exception a Model raises.
 
     `retry_after` is in seconds, as the provider asked, or None. Of a context overflow `window` and `tokens` are the
-    sizes the provider told: of the model's window, and of the input it was given. `most_output` is how much output may
+    sizes the provider named: of the model's window, and of the input it was given. `most_output` is how much output may
     be asked for, where a request was refused for asking for more. A `final` error is not cured by a second try, others
     not by more than `most_retries`. `sent`: the provider may have had the request and bill it: no answer refused it.
     """

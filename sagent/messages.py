@@ -22,7 +22,7 @@ StopReason: TypeAlias = Literal[
 ]
 
 DENIED = "Permission denied: "
-"""How the model is told that the policy refused a call. Others look at `ToolResult.denied`."""
+"""How the model learns that the policy refused a call. Others look at `ToolResult.denied`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """A model's sizes in tokens; None where nobody told us."""
+    """A model's sizes in tokens; None where they are not known."""
 
     window: int | None = None
     max_output: int | None = None
@@ -30,7 +30,7 @@ REPLY_ROOM = 64_000  # the most tokens of a window that are kept free for a repl
 def input_budget(limits: ModelLimits) -> int | None:
     """Tokens of input that leave room for a reply; None where the window is not known.
 
-    The room is the output limit, at most a quarter of the window: many listings tell an output limit as large as the
+    The room is the output limit, at most a quarter of the window: many listings give an output limit as large as the
     window itself, and that must not leave nothing for the input.
     """
     if limits.window is None:
@@ -81,7 +81,7 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """What the call has cost so far, as far as the provider told: counts if the call ends before its reply."""
+    """What the call has cost so far, as far as the provider said: counts if the call ends before its reply."""
 
     charges: tuple[Charge, ...]
 
@@ -151,7 +151,7 @@ class Structuring(Protocol):
     """A Model whose provider shows it `Request.output_schema` and holds the answer to it."""
 
     def structures(self, request: Request) -> bool:
-        """Whether that is so for this model, this schema and these tools. False: the schema is to be told in words."""
+        """Whether that is so for this model, this schema and these tools. False: the schema is to be given in words."""
         ...
 
 
@@ -166,7 +166,7 @@ class Counting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A row of a provider's catalogue. `usd` is what it tells of prices: USD per million tokens by billed bucket."""
+    """A row of a provider's catalogue. `usd` is what it says of prices: USD per million tokens by billed bucket."""
 
     id: str
     limits: ModelLimits = ModelLimits()

@@ -159,7 +159,7 @@ class RunContext(Generic[Data_co]):
     """What a running call may use: the agent's path, its workspace, its blobs, progress to show, the run's `deps`.
 
     `caller` is the agent itself, for tools that concern agents: what it has spent, who else there is.
-    `in_background` tells whether the call is a job by now: nobody waits for it. By `offer_detach` a call that can go on
+    `in_background` says whether the call is a job by now: nobody waits for it. By `offer_detach` a call that can go on
     without this process says how it is let go: the function given is called at most once, while the call runs, returns
     where its output goes, or raises ToolError and nothing has changed; the call itself should then end at once.
     `effect` is what was judged, where somebody did: what a path leads to may have changed since.

@@ -302,5 +302,5 @@ class Advisors:
         return self._talks.setdefault(name, Conversation(name))
 
     def _keep(self, text: str) -> str:
-        """Keep the whole of a long text; the name that the advisor is told."""
+        """Keep the whole of a long text; the name that the advisor gets."""
         return f"blob {self.state.log.blobs.put(text.encode('utf-8', 'replace')).name[:16]}"

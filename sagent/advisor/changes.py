@@ -1,4 +1,4 @@
-"""What a shell command would do, as far as its words tell: change something, run tests."""
+"""What a shell command would do, as far as its words say: change something, run tests."""
 
 import re
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def runs_tests(command: str) -> bool:
 
 
 def finds_nothing(command: str, said: str) -> bool:
-    """Whether a command that ended with 1 only told that there is no match, or that two things differ."""
+    """Whether a command that ended with 1 only said that there is no match, or that two things differ."""
     if not re.search(r"^\[exit code 1\]$", said, re.MULTILINE):
         return False
     last = [line for _, line, _ in _commands(command)][-1:]

@@ -145,7 +145,7 @@ def read(advice: Advice) -> Advice:
 
 
 async def ended(tasks: "Sequence[asyncio.Task[Advice]]") -> None:
-    """Wait for all of them; when cancelled, cancel them, and wait all the same: nothing is left behind."""
+    """Wait for all of them; when cancelled, cancel them, and wait all the same: nothing is left running."""
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:

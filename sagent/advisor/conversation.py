@@ -1,4 +1,4 @@
-"""What one advisor has been told and has answered: it only grows, so that its provider's cache is hit."""
+"""What one advisor has read and has answered: it only grows, so that its provider's cache is hit."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -173,7 +173,7 @@ def _opening(asking: Asking) -> str:
 
 
 def _key(message: Message) -> tuple[object, ...]:
-    """What tells a message from others, be it read from a log again or its results taken out."""
+    """What distinguishes a message from others, be it read from a log again or its results taken out."""
     calls, results = tuple(call.id for call in message.calls), tuple(result.call_id for result in message.results)
     return (message.role, message.sender, calls, results, "" if calls or results else message.content)
 

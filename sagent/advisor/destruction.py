@@ -24,7 +24,7 @@ _ACTS = frozenset(
     | {"drop", "erase", "wipe", "flush", "flushall", "flushdb", "reset", "terminate", "teardown", "truncate", "unlink"}
     | {"abandon", "downgrade", "fresh", "revert", "undefine", "unpublish", "autoremove"}
 )
-"""Words by which a program is told to take something away, also as a part of one (`apps:destroy`, `delete-bucket`)."""
+"""Words by which a program is made to take something away, also as a part of one (`apps:destroy`, `delete-bucket`)."""
 _OPTION = re.compile(r"--(?:del|delete|remove|purge|prune|discard|wipe|vacuum)\b")
 _GIT = re.compile(
     r"reset .*--(?:hard|merge|keep)|push (?:.* )?(?:--force|-\w*[fd]\b|--delete|--mirror|--prune|[+:]\S)"
@@ -198,7 +198,7 @@ def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Pat
 
 
 def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
-    """The files whose code a command line runs, as far as its words tell."""
+    """The files whose code a command line runs, as far as its words say."""
     if name == "make" or name in _RUNNERS:
         return ["Makefile" if name == "make" else "package.json"]
     if _runs_go(name, words):
@@ -220,7 +220,7 @@ def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> boo
 
 
 def _queries(files: list[str], folder: Path | None) -> bool:
-    """Whether a database is told in a file to drop something."""
+    """Whether a file has a database drop something."""
     return any(_SQL.search(_read(file, folder) or "") for file in files)
 
 

@@ -17,7 +17,7 @@ from sagent.peer import Action, Inject
 from sagent.policy import Allow, Ask, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
-NUDGE_TURN = 3  # of a task, after which an executor that never asked is told once that it can
+NUDGE_TURN = 3  # of a task, after which an executor that never asked learns once that it can
 MOST_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
 _AT_ONCE = ("need_advice", "done")
 """Rules that no cooldown holds up: one is asked for, the other has no later."""

@@ -28,7 +28,7 @@ def asking_calls(messages: Iterable[Message], tool: str) -> frozenset[str]:
 
 
 def quote_setting(system: str, tools: Sequence[ToolSpec]) -> str:
-    """What the agent was told before anything was said: its system prompt in short, and what it can call."""
+    """What the agent knew before anything was said: its system prompt in short, and what it can call."""
     listed = "\n".join(f"- {tool.name}: {clean(_first_sentence(tool.description))}" for tool in tools) or "- none"
     return f"Its instructions, in short:\n{cut(clean(system), _SYSTEM, 400)}\n\nIts tools:\n{listed}"
 

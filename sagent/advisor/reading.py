@@ -42,7 +42,7 @@ def read_advice(text: str) -> Reading:
         return lines
     if found := _read_json(text):
         return found
-    first = _ALONE.match(text.strip())  # "Proceed." or "STOP: ...", and nothing else to tell it by
+    first = _ALONE.match(text.strip())  # "Proceed." or "STOP: ...", and nothing else to recognise it by
     return lines._replace(verdict=_WORDS.get(first[1].lower(), "")) if first else lines
 
 

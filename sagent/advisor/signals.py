@@ -30,7 +30,7 @@ class Watch:
     idle: int = 0  # turns in a row that brought no call that was not made before
     alike: int = 0  # replies in a row that say the same
     wrote: bool = False
-    doubt: float | None = None  # the confidence told in the last reply
+    doubt: float | None = None  # the confidence stated in the last reply
     need: str | None = None  # what the last reply wants advice about
     _calls: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _edits: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])

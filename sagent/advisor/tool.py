@@ -15,7 +15,7 @@ _NONE = {"declined": "declined to advise", "failed": "could not be asked", "with
 
 
 class AdvisorTool(Harmless):
-    """Asks an advisor. What it is given beside `question` and `name` is ignored: models send junk to such tools."""
+    """Asks an advisor. What else it is given than `question` and `name` is ignored: models send junk to such tools."""
 
     name = TOOL
     quick = True

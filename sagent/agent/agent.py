@@ -271,7 +271,7 @@ class Agent(Node, Generic[Deps_contra]):
         return bool(entries)
 
     def interrupt(self, scope: Scope = "tree") -> None:
-        """Stop the model call and the tools of the run in progress, and those of all agents below, unless told "self".
+        """Stop the model call and the tools of the run in progress, and with "tree" those of all agents below.
 
         Its `run` returns with error kind "interrupted". Calls in the background go on.
         """

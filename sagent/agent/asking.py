@@ -36,7 +36,7 @@ def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None
         finally:
             await close()
 
-    with suppress(RuntimeError):  # and not `except`, for then an error of the run would tell of that one too
+    with suppress(RuntimeError):  # and not `except`, for then an error of the run would name that one too
         asyncio.get_running_loop()
         raise UsageError("run_sync is for code without an event loop; here, await run() instead")
     return asyncio.run(once())

@@ -7,7 +7,7 @@ from sagent.engine.state import AgentState
 from sagent.events import Result
 from sagent.messages import Message, Text, user
 
-BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs that a new agent is told of, and characters of each
+BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs that a new agent reads, and characters of each
 
 
 class Handoff(NamedTuple):

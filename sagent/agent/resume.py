@@ -130,7 +130,7 @@ def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None
 
 
 def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
-    """What to tell of a child that was to answer once and had not when the process ended; None of one that had."""
+    """What to report of a child that was to answer once and had not when the process ended; None of one that had."""
     if not unfinished(entries, heads):
         return None
     said = (message.content for message in reversed(messages) if message.role == "assistant" and message.content)

@@ -117,7 +117,7 @@ class Runner:
         self._interrupted = False
         self._ahead = False  # the next run is interrupted before it begins
         self._announced = self._remarked = False
-        self._payer = state.path if "/" in state.path else ""  # whose costs a result tells; "" is the session
+        self._payer = state.path if "/" in state.path else ""  # whose costs a result has; "" is the session
         self._before = ZERO  # what these were before the run
         self._savings: Savings | None = None
 

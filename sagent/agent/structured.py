@@ -79,7 +79,7 @@ async def _turn(state: AgentState, output: Output, *, told: bool) -> tuple[str, 
         refused = error.kind in ("invalid_request", "permission") and _SCHEMA_REFUSED.search(str(error))
         if state.context.output_schema is None or not refused:
             raise
-        state.journal.notify("warning", f"The answer is not held to its schema, which is told in words only. {error}")
+        state.journal.notify("warning", f"The answer is not held to its schema, which is given in words only. {error}")
     state.context.output_schema = None
     if not told:
         _ask(state, output)

@@ -452,7 +452,7 @@ class Aside:
     the first one, a model's listing.
 
     git starts at once, in a process of its own; the sandbox is tried and `prepare`d, and `study` may ask for a listing,
-    when the agent has been quiet for a moment, as it is while a model thinks. `warn` is told once of what is lacking.
+    when the agent has been quiet for a moment, as it is while a model thinks. `warn` gets once what is lacking.
     """
 
     QUIET = 0.1  # seconds

@@ -27,7 +27,7 @@ async def open_hooks(
     log: Log,
     withheld: Collection[str],
 ) -> AsyncGenerator[SessionHooks]:
-    """The hooks of a session, which are told its end when it is closed. Commands get no variables that look like keys,
+    """The hooks of a session, which learn of its end when it is closed. Commands get no variables that look like keys,
     nor those `withheld`."""
 
     def notify(level: str, text: str) -> None:

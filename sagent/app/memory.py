@@ -46,7 +46,7 @@ class Note:
 
 
 def has_memory(settings: Settings) -> bool:
-    """Whether agents keep one: a session that leaves nothing behind does not."""
+    """Whether agents keep one: a session that keeps nothing does not."""
     return settings.memory and not settings.ephemeral
 
 

@@ -82,7 +82,7 @@ def run_task(
     A run that was stopped by a limit has an answer so far, and `result.error`. Raises UsageError (inside a running
     event loop too), ModelError and BudgetExceeded.
     """
-    with suppress(RuntimeError):  # and not `except`, for then an error of the run would tell of that one too
+    with suppress(RuntimeError):  # and not `except`, for then an error of the run would name that one too
         asyncio.get_running_loop()
         raise UsageError(
             "run_task waits for its result, so it cannot be called inside a running event loop: await Agent.run() "

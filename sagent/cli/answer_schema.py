@@ -1,4 +1,4 @@
-"""The JSON Schema of an answer, from a file: refused where we could not tell whether an answer conforms to it."""
+"""The JSON Schema of an answer, from a file: refused where we could not check whether an answer conforms to it."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def _faults(schema: Mapping[str, object], place: str) -> Iterator[str]:
     at = f" (at {place})" if place else ""
     for keyword in schema:
         if keyword not in _CHECKED | _SAYS_NOTHING:
-            yield f"{keyword!r}{at} is not checked here, so nobody could tell whether an answer conforms: leave it out"
+            yield f"{keyword!r}{at} is not checked here, so nobody would know whether an answer conforms: leave it out"
     for kind in [schema["type"]] if isinstance(schema.get("type"), str) else as_array(schema.get("type")):
         if kind not in _TYPES:
             yield f"there is no type {kind!r}{at}: {', '.join(_TYPES)}"

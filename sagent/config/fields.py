@@ -79,7 +79,7 @@ _ORDERS: Mapping[str, tuple[object, ...]] = {
 
 def is_stricter(name: str, new: object, old: object) -> bool:
     """Whether a project's value takes nothing away from what the person set: lower limits, fewer providers, less
-    effort, a log that tells more."""
+    effort, a log that says more."""
     if order := _ORDERS.get(name):
         return old is not None and order.index(new) <= order.index(old)
     if isinstance(new, tuple):

@@ -1,4 +1,4 @@
-"""What a program may set beside the person's files, for type checkers: each setting by its name."""
+"""What a program may set in addition to the person's files, for type checkers: each setting by its name."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal

@@ -171,7 +171,7 @@ class Wanted:
 
     @property
     def text(self) -> str:
-        """The value in ASCII: a letter that looks like another one is told from it."""
+        """The value in ASCII: a letter that looks like another one can be distinguished from it."""
         text = self.value if isinstance(self.value, str) else ", ".join(self.value)
         return text.encode("ascii", "backslashreplace").decode() or "none"
 

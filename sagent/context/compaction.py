@@ -98,7 +98,7 @@ class Room(NamedTuple):
 
 
 def room_in(history: Sequence[Message], window: int, above: str) -> Room:
-    """What there is room for in so many bytes, beside what was said since the last request, which stays."""
+    """What there is room for in so many bytes, in addition to what was said since the last request, which stays."""
     last = max((at for at, message in enumerate(history) if _is_request(message, above)), default=len(history))
     left = max(0, int(window * _LATEST) - sum(map(size_of, history[last:])))
     recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)

@@ -12,7 +12,7 @@ _MOST_BYTES = 100_000
 
 
 class Style(NamedTuple):
-    """What a style says; `replaces`: in place of what an agent is told to do without one, and not after it."""
+    """What a style says; `replaces`: in place of the instructions an agent has without one, and not after it."""
 
     text: str
     replaces: bool

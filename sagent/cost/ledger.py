@@ -21,8 +21,8 @@ UNSTATED_OUTPUT = 32_768
 ROOMY_OUTPUT = 4_096
 """A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
 SHARE, LONE_SHARE = 4, 2
-"""A call takes at most one part in so many of what is free: where there are several agents others run beside it, and a
-call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
+"""A call takes at most one part in so many of what is free: where there are several agents others run meanwhile, and
+a call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -178,7 +178,7 @@ class Ledger:
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
         nothing is looked up. `tier` as in PriceBook.worst, `options` are the request's; `extra_usd` is what models that
-        the provider runs inside the call may cost, in USD; what its tools may, `options` tell. `count` gives a closer
+        the provider runs inside the call may cost, in USD; what its tools may, `options` say. `count` gives a closer
         bound of the input, and is asked where `input_bound` would refuse the call, or allow a shorter answer than an
         input of `likely` tokens would; a model for which more was billed than was counted is not believed again.
         """
@@ -362,7 +362,7 @@ class Ledger:
                     future.result().release()
             else:
                 future.cancel()
-                self._admit(budget.living())  # it may have been the one that all others wait behind
+                self._admit(budget.living())  # it may have been the one that all others wait for
             raise
 
     def _admit(self, budget: _Budget) -> None:

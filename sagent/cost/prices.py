@@ -40,8 +40,8 @@ _MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
 # (platform.claude.com, data residency: 1.1 for "us", Opus 4.6 and later).
 _REGIONS = {"us": Decimal("1.1")}
 STANDARD = ("openai",)
-"""Providers of which requests under a cap name the standard tier, as others do without being told."""
-_HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes of an hour without being told
+"""Providers of which requests under a cap name the standard tier, as others do by themselves."""
+_HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes of an hour by themselves
 # By which a service tier multiplies the price of tokens where the data know nothing of it (ai.google.dev, optimization:
 # half, and "75% to 100% more", of which the dearer stands).
 _GEMINI_TIERS = {"flex": Decimal("0.5"), "priority": Decimal(2)}
@@ -126,7 +126,7 @@ class PriceBook:
         return None if ceiling is None else ceiling.cost(input_tokens, output_tokens)
 
     def ceiling(self, provider: str, model: str, *, tier: str | None = None, hour: bool = False) -> "Ceiling | None":
-        """The bound behind `worst`, which also tells the largest output that a sum of money affords. With `hour` a
+        """The bound that `worst` uses, which also gives the largest output that a sum of money affords. With `hour` a
         request may ask for caches that are kept so long."""
         from sagent.cost.tariff import Ceiling, scale
 
@@ -181,7 +181,7 @@ class PriceBook:
         return entry.tariff(at if at.tzinfo else at.replace(tzinfo=UTC), tier)
 
     def _factor(self, provider: str, model: str, tier: str) -> Decimal:
-        """By which the price found is multiplied for a tier, which is in it where the data tell the tier's own."""
+        """By which the price found is multiplied for a tier, which is in it where the data have the tier's own."""
         entry = self._entry(provider, model)
         known = entry is not None and not isinstance(entry, tuple) and entry.has_tier(tier)
         gemini = _THEIR_NAMES.get(provider, provider) == "google" and model.lower().startswith("gemini")

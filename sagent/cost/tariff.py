@@ -146,7 +146,7 @@ class Ceiling:
 def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
     """The tariff of a row of USD per million tokens: `input`, `output`, optionally the other buckets and `tiers`.
 
-    None for a row without prices (one that only tells a window). Raises ConfigError naming the row, the key and what
+    None for a row without prices (one that only has a window). Raises ConfigError naming the row, the key and what
     is accepted.
     """
     accepted = (*BUCKETS, *FEES, "tiers", "window")

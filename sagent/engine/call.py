@@ -287,7 +287,7 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
 
 
 def _distinct_calls(message: Message) -> Message:
-    """Give every call of a reply an id of its own: servers send empty and repeated ones, and results are told apart
+    """Give every call of a reply an id of its own: servers send empty and repeated ones, and results are distinguished
     by them."""
     seen: set[str] = set()
     parts: list[Part] = []

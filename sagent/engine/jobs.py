@@ -12,7 +12,7 @@ from sagent.peer import JobState, JobStatus
 from sagent.session.contents import JobEntry
 from sagent.tool import ToolOutput
 
-_ESSENTIAL = ("command", "prompt", "file_path", "path", "pattern", "url", "to")  # arguments that tell a call apart
+_ESSENTIAL = ("command", "prompt", "file_path", "path", "pattern", "url", "to")  # arguments that distinguish a call
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Jobs:
 
 
 def essence(call: ToolCall) -> str:
-    """What tells a call from others of its tool, in one line of at most 80 characters."""
+    """What distinguishes a call from others of its tool, in one line of at most 80 characters."""
     found = next((value for name in _ESSENTIAL if isinstance(value := call.arguments.get(name), str)), "")
     line = " ".join(found.split())
     return line if len(line) <= 80 else line[:79] + "…"

@@ -1,4 +1,4 @@
-"""What an agent leaves behind as it works: entries in its log, events for whoever listens."""
+"""What an agent writes as it works: entries in its log, events for whoever listens."""
 
 import asyncio
 from collections.abc import Callable

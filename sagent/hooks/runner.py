@@ -24,7 +24,7 @@ _LAST = 0.2  # seconds for what was printed to arrive, once the command itself h
 
 class HookRunner:
     """Asks hooks, in the project's directory. `environment` gives the variables that commands get, without keys, and
-    `profile` says what they may touch; `warn` is told what the sandbox undid."""
+    `profile` says what they may touch; `warn` gets what the sandbox undid."""
 
     def __init__(
         self,

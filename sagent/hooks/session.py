@@ -1,4 +1,4 @@
-"""The hooks of one session: when they are asked, what they are told, and what follows from what they say."""
+"""The hooks of one session: when they are asked, what they get, and what follows from what they say."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from sagent.policy import Ask
 from sagent.tool import Workspace
 
 SENDER = "hook"
-"""Who messages are from that hides behind none: what hooks add to a conversation."""
+"""The sender of messages that no one of the conversation sent: what hooks add to a conversation."""
 _LAST_WORDS = 10.0  # seconds that a hook may take when the session ends
 _TOLD_ONLY = ("SessionStart", "SessionEnd", "SubagentStart")
 """Events at which a hook can refuse nothing."""
@@ -151,7 +151,7 @@ class SessionHooks:
 
 
 def call_fields(name: str, arguments: JsonObject, call_id: str) -> dict[str, object]:
-    """What hooks are told of a call."""
+    """What hooks get of a call."""
     return {"tool_name": name, "tool_input": arguments, "tool_use_id": call_id}
 
 

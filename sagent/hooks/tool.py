@@ -10,7 +10,7 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Text
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
 
-MOST_TOLD = 100_000  # characters of a result that hooks are told
+MOST_TOLD = 100_000  # characters of a result that hooks get
 
 
 class HookedTool:

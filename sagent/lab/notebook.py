@@ -173,7 +173,7 @@ class Notebook(Notes):
 
 def lost_runs(directory: Path, trials: Sequence[Trial], arms: Collection[Arm]) -> Sequence[Sequence[Arm]]:
     """The runs that were begun and have left no line, each by the arms that it may have been of: one, where names of
-    directories tell."""
+    directories say."""
     slugs = {arm: _slug(arm)[:80] for arm in arms}
     found: list[Sequence[Arm]] = []
     for name in sorted(_sessions(directory) - {Path(trial.session).name for trial in trials}):

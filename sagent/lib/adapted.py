@@ -1,4 +1,4 @@
-"""What pydantic is told of our types, when a program asks it to read or write them (`TypeAdapter(Result)`). These are
+"""What pydantic must know of our types when a program has it read or write them (`TypeAdapter(Result)`). These are
 markers for `Annotated`: nothing of pydantic is imported before it asks."""
 
 import re

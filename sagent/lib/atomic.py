@@ -33,7 +33,7 @@ def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[by
     """A file to write that takes the place of `name` in an open directory, in one step, when the block ends well.
 
     While it is written it has no name where the system can do that, so that nothing stays of it when this process is
-    killed: Linux, on most file systems. Elsewhere it is `.sagent-*.tmp` beside `name`. Raises OSError.
+    killed: Linux, on most file systems. Elsewhere it is `.sagent-*.tmp` next to `name`. Raises OSError.
     """
     with _draft(directory) as draft:
         descriptor = _nameless(directory, mode)
@@ -80,5 +80,5 @@ def _nameless(directory: int, mode: int) -> int | None:
         return None
     try:
         return os.open(".", way | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=directory)
-    except OSError:  # of the directory itself the other way will tell
+    except OSError:  # of the directory itself the other way will report it
         return None

@@ -1,4 +1,4 @@
-"""For whom code works: what a tool starts of its own accord is otherwise told from nothing else."""
+"""For whom code works: what a tool starts of its own accord cannot be recognised otherwise."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -16,7 +16,7 @@ def duration(seconds: float) -> str:
 
 
 def money(usd: Decimal | None) -> str:
-    """USD for a person: four digits behind the point for small sums, two for others; "?" for an unknown price."""
+    """USD for a person: four digits after the point for small sums, two for others; "?" for an unknown price."""
     if usd is None:
         return "$?"
     if usd == 0:

@@ -16,7 +16,7 @@ from sagent.lib.regular import read_regular
 _INERT = (
     *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "core.alternateRefsCommand=true"),
     *("diff.ignoreSubmodules=all", "submodule.recurse=false", "safe.bareRepository=explicit"),
-    *("core.checkStat=default", "core.trustctime=true"),  # or a change could hide behind a time that was set
+    *("core.checkStat=default", "core.trustctime=true"),  # or a time that was set could hide a change
 )
 """What every call sets, whatever the repository says; a submodule has a configuration of its own."""
 _FROM_OUTSIDE = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")

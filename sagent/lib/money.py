@@ -9,7 +9,7 @@ EXACT = Context(prec=60)
 ZERO = Decimal(0)
 TOO_MUCH = Decimal(10) ** 18
 """An amount that nobody means: what is as large is refused, since not every sum with it would be exact."""
-UNBILLED = "calls that were lost, cut or interrupted: what they cost was not told"
+UNBILLED = "calls that were lost, cut or interrupted: what they cost was not reported"
 """Why more may count towards a cap than was billed."""
 _SMALLEST_SHOWN = Decimal("0.000001")
 

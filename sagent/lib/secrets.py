@@ -247,7 +247,7 @@ def _without_shapes(text: str, spans: list[_Span]) -> str:
 
 
 def _is_harmless(name: re.Match[str], text: str, start: int, stop: int) -> bool:
-    """Whether what is assigned to a name that tells of a secret is none: a reference, a count, words."""
+    """Whether what is assigned to a name that suggests a secret is none: a reference, a count, words."""
     value, quoted = text[start:stop], text[start - 1] in "\"'"
     if value.startswith((_TAKEN, "[redacted", "$", "{{")) or value[0] + value[-1] in ("{}", "<>"):
         return True

@@ -20,7 +20,7 @@ _ALIKE = frozenset(
     "ᎡᎢᎥᎩᎪᎫᎬᎳᎷᎻᎽᏀᏂᏃᏏᏒᏔᏕᏙᏚᏞᏟᏢᏦᏴᐯᑌᑭᒍᒪᖴᗅᗞᗪᗷ᙭ᴄᴏᴜᴠᴡⲈⲎⲔⲘⲚⲞⲟⲢⲣⲤⲥⲦⲨⲬⲭꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴꜱ"
 )
 """Letters of other alphabets that look like those of ASCII, after https://www.unicode.org/reports/tr39/; the wide,
-mathematical and other forms of letters of ASCII are told by their NFKC."""
+mathematical and other forms of letters of ASCII are recognised by their NFKC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 def spelled(text: str) -> str:
     """The text as a person is to judge it: what is not seen, turns it around, or is a letter that looks like another,
-    has its number behind or instead of it."""
+    has its number after or instead of it."""
     if text.isascii() and text.isprintable():
         return text
     from unicodedata import normalize

@@ -84,7 +84,7 @@ def _covers_host(rule: Rule, host: str) -> bool:
 
 
 def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:
-    """The narrowest rules that grant a need; none where no rule could be told apart from a wider one."""
+    """The narrowest rules that grant a need; none where no rule could be distinguished from a wider one."""
     match need.kind:
         case "network":
             yield from [f"Network({need.target})"] if need.target != "*" else []
@@ -101,7 +101,7 @@ def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:
 def _described(need: Need) -> str:
     match need.kind:
         case "network":
-            every = "every host, for the sandbox here cannot tell them apart"
+            every = "every host, for the sandbox here cannot distinguish them"
             return f"to reach {every if need.target == '*' else need.target}"
         case "write":
             return f"to write {quote_path(need.target)}"

@@ -119,7 +119,7 @@ class Script:
 
 def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
     """Take a script apart, one for bash or `for_sh`. Never raises: what cannot be read is a doubt. The last ones are
-    known by heart, for a call is judged, booked and told of by its parts."""
+    known by heart, for a call is judged, booked and reported by its parts."""
     return (_split if len(command) > _SHORT else _split_short)(command, depth, for_sh)
 
 
@@ -336,7 +336,7 @@ class _List:
     def __init__(self, reader: _Reader, start: int) -> None:
         self.reader = reader
         self.at = start  # where the last token ended
-        self.before = ""  # that token, where nothing stands behind it
+        self.before = ""  # that token, where nothing stands after it
         self.was_word = False  # so was that token
         self.words: list[Word] = []
         self.redirects: list[Redirect] = []

@@ -12,7 +12,7 @@ MOST = 50_000  # directories of one workspace
 _NEAR = 300  # directories that are looked at every time, the first that were found
 _FAR = 300  # of the others, as many at a time: a look at one takes 2 µs
 _LONGEST = 0.2  # seconds for directories that nobody has looked into yet; the next look goes on from there
-_UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change need not tell of another
+_UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
 _PASSED_OVER = frozenset(
     {".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache", ".ruff_cache"}
 )
@@ -20,7 +20,7 @@ _PASSED_OVER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """One as it was when it was looked into: what tells that it has changed, and directories to go into."""
+    """One as it was when it was looked into: what shows that it has changed, and directories to go into."""
 
     state: tuple[int, int]
     below: tuple[str, ...]

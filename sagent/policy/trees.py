@@ -23,7 +23,7 @@ def searches(words: tuple[Word, ...]) -> bool:
 
 
 def starts_here(words: tuple[Word, ...]) -> bool:
-    """Whether a command may go through the directory where it runs without being told to."""
+    """Whether a command may go through the directory where it runs by itself."""
     name = program(words[0])
     if name == "rg" or name in _GREPS:
         return searches(words) and not _names_places(words, "ABCEMTdefgjmrt" if name == "rg" else "ABCDdefm")
@@ -40,7 +40,7 @@ def _may_recurse(word: Word) -> bool:
 
 
 def _names_places(words: tuple[Word, ...], valued: str) -> bool:
-    """Whether a search is certainly told where. `valued` are the letters of options that take a value."""
+    """Whether a search certainly says where. `valued` are the letters of options that take a value."""
     operands, needed, takes = 0, 2, False
     for word in words[1:]:
         if word.text.startswith("--"):

@@ -30,7 +30,7 @@ _GIT_RUNS = frozenset({"foreach", "run", "-x", "--exec", "filter-branch", "--upl
 def runs(part: Part, depth: int = 0) -> Iterator[tuple[tuple[Word, ...], bool]]:
     """Every command line that a part may run, each with whether that is likely: what deny rules are held against.
 
-    Of a wrapper's words the likely ones begin behind its options; any other, and a script in any, is a possibility.
+    Of a wrapper's words the likely ones begin after its options; any other, and a script in any, is a possibility.
     """
     words = tuple(dropwhile(lambda word: word.is_assignment, part.words))
     likely = _beginnings(words[:_TAILS])
@@ -54,7 +54,7 @@ def _beginnings(words: tuple[Word, ...]) -> set[int]:
 
 
 def _behind_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
-    """Where the command of a wrapper may begin: a word behind an option may be that one's value, and the next it."""
+    """Where the command of a wrapper may begin: a word after an option may be that one's value, and the next it."""
     name = program(words[at]) if at < len(words) else ""
     if name in _FINDERS:
         yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))

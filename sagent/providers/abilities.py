@@ -14,7 +14,7 @@ _MUTE = re.compile(
 
 
 def converses(model: str) -> bool:
-    """Whether a model may hold a conversation, as far as its name tells."""
+    """Whether a model may hold a conversation, as far as its name says."""
     return not _MUTE.search(model.lower())
 
 

@@ -73,7 +73,7 @@ class InputBuffer:
         return _HOLDER.sub(lambda match: self._texts.get(match[1], match[0]), text)
 
     def mended(self, before: str, after: str) -> tuple[str, int] | None:
-        """The input without a place holder of which a part was deleted, or with what was typed into one behind it, and
+        """The input without a place holder of which a part was deleted, or with what was typed into one after it, and
         where the cursor is then; None where nothing is to be done."""
         start = _alike(before, after)
         stop = len(before) - _alike(before[start:][::-1], after[start:][::-1])

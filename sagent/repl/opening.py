@@ -27,7 +27,7 @@ Listener: TypeAlias = "Callable[[Event], None]"
 Asker: TypeAlias = "Callable[[ToolCall, Ask], Awaitable[str | None]]"
 """Puts a question to the person: None is yes, a text the reason for no."""
 Opening: TypeAlias = "Callable[[Settings, Listener, Asker, Answerer], AbstractAsyncContextManager[Opened]]"
-"""Opens the session that settings describe, and closes it at the end: the listener is told its events, the asker asked
+"""Opens the session that settings describe, and closes it at the end: the listener gets its events, the asker is asked
 what its policy leaves to a person, and the answerer what its agents want to know from one. Raises SagentError."""
 
 

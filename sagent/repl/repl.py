@@ -240,7 +240,7 @@ class Repl(CommandContext):
 
     def reopen(self, settings: "Settings", choices: "Choices | None" = None) -> None:
         self._session.reopen(settings, choices)
-        if self._painter.near != ROOT:  # who is read along with stays behind
+        if self._painter.near != ROOT:  # who is read along with is left there
             self.enter(ROOT)
 
     def enter(self, agent: str) -> None:

@@ -151,7 +151,7 @@ class SessionLoop(Current):
         self.turn = asyncio.Lock()  # one works on the conversation at a time
         self.on_answered: Callable[[str], object] = lambda answer: None  # in plan mode
         self.on_unread: Callable[[list[str]], object] = lambda texts: None  # what a run that failed has left
-        self._planning = False  # the model was told that it is to propose a plan
+        self._planning = False  # the model knows that it is to propose a plan
         self._greeted = False
         self.on_changes: Callable[[], None] = lambda: None  # files may be others than before
         self._resumable: Agent | None = None
@@ -245,7 +245,7 @@ class SessionLoop(Current):
         try:
             messages = await asyncio.to_thread(_read_end, self.settings)
         except (SagentError, OSError, ValueError):
-            return False  # whoever opens it tells why
+            return False  # whoever opens it says why
         self._painter.write(*past_blocks(messages, ROOT))
         self._painter.paint()
         return bool(messages)
@@ -314,7 +314,7 @@ class SessionLoop(Current):
         return True
 
     def leave_planning(self, mode: "Mode") -> None:
-        """Go on in another mode than plan, as the model is told otherwise."""
+        """Go on in another mode than plan, which the model learns by itself."""
         self.opened.policy.mode, self._planning = mode, False
         self.refresh()
 

@@ -11,7 +11,7 @@ PAUSE, REST = 0.3, 1.0  # seconds in which several causes to look are one; betwe
 
 
 class Surroundings:
-    """Looks again when something may have changed them, and tells branch and number of changed files."""
+    """Looks again when something may have changed them, and reports branch and number of changed files."""
 
     def __init__(self, cwd: Callable[[], Path], tasks: Tasks, tell: Callable[[str, int], None]) -> None:
         self._cwd, self._tasks, self._tell = cwd, tasks, tell

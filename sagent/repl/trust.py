@@ -20,7 +20,7 @@ Chooser: TypeAlias = Callable[[str, Sequence[Option[Trust]]], Awaitable[Trust | 
 async def settle_trust(
     settings: "Settings", write: Callable[[Sequence[Line]], None], choose: Chooser, width: int
 ) -> "tuple[Settings, str]":
-    """The settings to open a session with, after the person was asked where they must be; and what to tell them."""
+    """The settings to open a session with, after the person was asked where they must be; and what to say to them."""
     wish = settings.wish
     if wish is None or wish.refused:
         return settings, ""
@@ -69,7 +69,7 @@ def _options(settings: "Settings") -> list[Option[Trust]]:
 
 
 def _keep(settings: "Settings", wish: "Wish", said: Trust | None) -> str:
-    """Keep an answer that is not for now only; what to tell of it."""
+    """Keep an answer that is not for now only; what to say of it."""
     if said not in ("no", "always") or settings.ephemeral:
         return ""
     from sagent.config.trust import answer_file, remember

@@ -1,4 +1,4 @@
-"""When a file was made, as its file system tells: a rename does not change it, and nobody can set it."""
+"""When a file was made, as its file system has it: a rename does not change it, and nobody can set it."""
 
 import os
 import struct
@@ -10,7 +10,7 @@ _SIZE, _PLACE = 256, 80  # bytes of what it fills in, and where the time is in i
 
 
 def born(path: bytes) -> int | None:
-    """In nanoseconds since the epoch; None where nobody tells."""
+    """In nanoseconds since the epoch; None where nothing says."""
     if sys.platform != "linux":
         try:
             seconds: object = getattr(os.lstat(path), "st_birthtime", None)

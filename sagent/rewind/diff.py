@@ -223,7 +223,7 @@ def _objects(out: bytes) -> dict[str, bytes]:
 
 
 def _filtered(root: bytes, paths: Mapping[bytes, FileState], stop: Stop) -> set[bytes] | None:
-    """Those that git does not keep as they lie on the disk, line ends aside; None where it does not tell."""
+    """Those that git does not keep as they lie on the disk, line ends aside; None where it does not say."""
     base = len(root.rstrip(b"/")) + 1
     names = b"".join(path[base:] + b"\0" for path in paths)
     attributes = ("filter", "working-tree-encoding", "ident")

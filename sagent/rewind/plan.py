@@ -38,7 +38,7 @@ class Item:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a rewind takes. `made` are directories to remove where they are left empty, the deepest first, `gone`
-    directories to make again; `commands` tells whether something ran that may have touched anything."""
+    directories to make again; `commands` is whether something ran that may have touched anything."""
 
     items: tuple[Item, ...] = ()
     made: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def _collect(read: Read, agent: str, entry: str, moment: str, logs: list[list[tu
 
 @dataclass(slots=True)
 class _Log:
-    """What one log tells of files once a point is passed."""
+    """What one log says of files once a point is passed."""
 
     passed: bool
     found: list[tuple[str, Touched]] = field(default_factory=list[tuple[str, Touched]])
@@ -121,7 +121,7 @@ class _Log:
 
 def cut_off(entries: Iterable[Entry], now: Callable[[str], Snapshot]) -> Iterator[Touched]:
     """The calls that began and were not seen to end, each as one that has ended. Of a file of which is known what it
-    was to become, `now` tells whether it did; of everything else nothing is known."""
+    was to become, `now` is whether it did; of everything else nothing is known."""
     begun: dict[str, Touched] = {}
     for entry in entries:
         if entry.kind == "touched" and isinstance(what := entry.content, Touched):

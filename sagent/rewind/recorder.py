@@ -192,7 +192,7 @@ class Checkpoints:
         return found
 
     async def _book_trees(self, mark: _Mark) -> None:
-        """Log what calls that go on have changed until this one begins: later it could not be told from its own."""
+        """Log what calls that go on have changed until this one begins: later that would count as its own."""
         named = self._paths_named()
         looked = dict(mark.trees)
         for other in [each for each in self._marks if each.trees]:
@@ -366,7 +366,7 @@ def _below(root: bytes) -> Callable[[bytes], bool]:
 
 
 def _holds(tree: TreeSnapshot, root: bytes) -> bool:
-    """Whether what is in a directory is looked at with another; of one in a work tree without files git tells."""
+    """Whether what is in a directory is looked at with another; of one in a work tree without files git says."""
     return root == tree.root or any(map(_below(root), tree.files)) or (not tree.git and root in tree.listings)
 
 
@@ -405,7 +405,7 @@ def _not_known(mark: _Mark, why: str) -> Touched:
 
 
 def _named(effect: Effect) -> Sequence[str]:
-    """The paths that a call changes, behind links too: the very one that was judged, where that is known."""
+    """The paths that a call changes, through links too: the very one that was judged, where that is known."""
     if effect.real is not None:
         return (str(effect.real),)
     return tuple(dict.fromkeys(each for path in effect.paths for each in (_real(path), os.path.realpath(path))))
@@ -450,5 +450,5 @@ def _forget(tree: TreeSnapshot, path: bytes) -> None:
 
 
 def stands(path: str) -> Snapshot:
-    """What stands at a path, as touches tell of it; its content is not kept."""
+    """What stands at a path, as touches have it; its content is not kept."""
     return read_state(os.fsencode(path), sha256_hex, LARGEST_NAMED)

@@ -38,7 +38,7 @@ class FileChange:
 @dataclass(frozen=True, slots=True)
 class FileChanges:
     """What a rewind of files changes, what it leaves alone though it was changed since, and what it does not cover,
-    each with the reason. `commands` tells whether a command ran since: of these only the working tree is covered, but
+    each with the reason. `commands` is whether a command ran since: of these only the working tree is covered, but
     for what git ignores."""
 
     changed: tuple[FileChange, ...] = ()

@@ -2,7 +2,7 @@
 
 In a git work tree the contents of files that git calls unchanged are git's to give, should a command change them; they
 are not read. What it does not have (changed files, new ones) is held in memory, within limits. Nothing of git's is
-written and no lock of its taken; to tell whether a file has changed it may run a filter, as `git status` does.
+written and no lock of its taken; to find whether a file has changed it may run a filter, as `git status` does.
 """
 
 import errno
@@ -27,7 +27,7 @@ Keep: TypeAlias = Callable[[bytes], str]
 
 LARGEST = 1 << 20  # bytes of a file that a command changed
 MOST_FILES = 20_000
-MOST_WATCHED = 100_000  # of a git work tree, where the system tells what changes: not each is looked at every time
+MOST_WATCHED = 100_000  # of a git work tree, where the system reports what changes: not each is looked at every time
 MOST_HELD = 32 << 20  # bytes held of one directory, and kept of one command's changes
 PATIENCE = 10.0  # seconds for git, or for a walk
 SETTLED = 50_000_000  # nanoseconds after which another change shows in a file's times, whatever the clock's grain
@@ -96,7 +96,7 @@ class Stop:
 
 
 class FileState(NamedTuple):
-    """A file, or a link: what tells that it is the same, and its content where it is held, or where git has it."""
+    """A file, or a link: what shows that it is the same, and its content where it is held, or where git has it."""
 
     signature: tuple[int, ...]  # mtime and ctime in nanoseconds, size, inode, mode, hard links
     settled: bool
@@ -144,7 +144,7 @@ class TreeSnapshot:
     git: bool = False
     slow: bool = False  # git did not answer in time: it waits for an ignore file that is a FIFO, and is asked no more
     why: str = ""
-    index: tuple[tuple[int, ...], ...] = ()  # what tells that git's index is the same, () where nothing does
+    index: tuple[tuple[int, ...], ...] = ()  # what shows that git's index is the same, () where nothing does
     tracked: Sequence[bytes] = ()  # the files in git's index
     files: dict[bytes, FileState] = field(default_factory=dict[bytes, FileState])
     listings: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
@@ -166,7 +166,7 @@ class TreeSnapshot:
 
 
 def read_state(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
-    """What stands at a path. Never waits for a FIFO or a device, never follows a link: behind one nothing stands."""
+    """What stands at a path. Never waits for a FIFO or a device, never follows a link: below one nothing stands."""
     try:
         try:
             with real_directory(path) as (above, name):
@@ -281,7 +281,7 @@ def _look_at_files(
         made.files[path] = state
     looked = (files[path] for path in to_look for files in (before, made.files) if path in files)
     if changed is not None and len(to_look) < len(listed) and any(each.links > 1 for each in looked):
-        # what was done to a file by one of its names is told of no other
+        # what was done to a file by one of its names is reported of no other
         _look_at_files(made, listed, last, skip, stop, None, known=known)
         return
     held = sum(len(state.data) for state in made.files.values() if state.data is not None)
@@ -342,7 +342,7 @@ def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState |
 
 
 def _is_log(path: bytes) -> bool:
-    """Whether a file is the first log of a session: by its name, the lock beside it, and how it begins."""
+    """Whether a file is the first log of a session: by its name, the lock next to it, and how it begins."""
     if not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
         return False
     try:
@@ -391,7 +391,7 @@ def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, st
             skipped.add(path)
         elif tag == b"H " and facts.endswith(b" 0") and path not in found:
             found[path] = facts.split(b" ")[1].decode()
-        else:  # changed, in conflict, or something that git was told not to look at
+        else:  # changed, in conflict, or something that git is not to look at
             found[path] = ""
     made.tracked = tuple(found)
     return found | others
@@ -414,7 +414,7 @@ def _has_same_index(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -
 
 
 def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
-    """What tells that git's index, and its own list of what to ignore, are the same; () where nothing does."""
+    """What shows that git's index, and its own list of what to ignore, are the same; () where nothing does."""
     if top is None:
         return ()
     found: list[tuple[int, ...]] = []
@@ -472,7 +472,7 @@ def _work_tree(directory: bytes) -> bytes | None:
 
 
 def _walk(made: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None, stop: Stop) -> Iterator[bytes]:
-    """The files below a directory, but for what programs leave behind."""
+    """The files below a directory, but for what programs leave there."""
     stack = [made.root]
     count = 0
     end = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""Which files of some directories something happened to since one last asked, as Linux tells (inotify).
+"""Which files of some directories something happened to since one last asked, as Linux reports it (inotify).
 
 It is asked only about file systems of this machine, whose every change passes through its kernel. Two kinds of change
 do not show there: through another name of a file (a hard link), and through memory that stays mapped when it is closed.
@@ -35,7 +35,7 @@ class Changed(NamedTuple):
 
 
 class Watch:
-    """Follows the directories below one. Where the system does not tell, it never knows anything."""
+    """Follows the directories below one. Where the system reports nothing, it never knows anything."""
 
     def __init__(self, root: bytes) -> None:
         self._root = root
@@ -58,7 +58,7 @@ class Watch:
         with suppress(BlockingIOError):
             while not stale and (data := os.read(self._fd, 1 << 16)):
                 for path, mask in self._events(data):
-                    # what lies below has other paths now; or it was not told what is gone, and what stands in its place
+                    # what lies below has other paths now; or nothing said what is gone, and what stands in its place
                     moved = mask & _MOVED_SELF or (mask & _MOVED and mask & _IS_DIRECTORY)
                     stale = stale or bool(moved or mask & (_OVERFLOW | _UNMOUNTED))
                     found.add(path)
@@ -70,7 +70,7 @@ class Watch:
         return Changed(frozenset(found), frozenset(new), frozenset(listings | new))
 
     def missed(self) -> None:
-        """What was told the last time was not made use of."""
+        """What was reported the last time was not made use of."""
         self._stale = True
 
     def follow(self, directories: Iterable[bytes]) -> None:
@@ -143,7 +143,7 @@ def _is_local(path: bytes) -> bool:
 
 
 def _mounts() -> bytes:
-    """What is mounted where: of a directory that another is mounted over nothing is told."""
+    """What is mounted where: of a directory that another is mounted over nothing is reported."""
     try:
         with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
             return file.read()

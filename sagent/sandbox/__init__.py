@@ -52,7 +52,7 @@ class Confined:
     def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """What is to be started, with which environment, for the command to have this one and its own.
 
-        Variables that have a program run code which is not its own come into force behind the wall: a command may have
+        Variables that have a program run code which is not its own come into force within the wall: a command may have
         exported them for the next one.
         """
         if not self.wall:
@@ -135,7 +135,7 @@ class Sandbox:
         return not gaps(replace(profile, protected=unguarded, domains=()))
 
     def asked(self, needs: "Iterable[Need]") -> "tuple[Need, ...]":
-        """What a command gets where these are granted: Landlock cannot tell one host from another."""
+        """What a command gets where these are granted: Landlock cannot distinguish hosts."""
         from sagent.sandbox.profile import Need
 
         is_blunt = self.means.name == "landlock"
@@ -166,7 +166,7 @@ class Sandbox:
     ) -> Confined:
         """How a command line is run within a profile, widened by what was granted for it. Raises ToolError.
 
-        `lasting`: a program of the person's that runs beside others for long. What it does of its own accord is not
+        `lasting`: a program of the person's that runs next to others for long. What it does of its own accord is not
         undone, for the person works in the same files.
         """
         needs = tuple(needs)
@@ -219,7 +219,7 @@ class Sandbox:
             )
 
     async def _sweep(self) -> None:
-        """Remove what killed sessions left, and tell the person what could not be undone any more."""
+        """Remove what killed sessions left, and report what could not be undone any more."""
         from sagent.sandbox.guard import changed
         from sagent.sandbox.scratch import sweep
 

@@ -61,7 +61,7 @@ _KERNEL_READ_ONLY = (
 _KERNEL_HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/sched_debug")
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # where NixOS has its programs
 _DEVICES = ("/dev/nvidia*", "/dev/dri", "/dev/kfd")
-# Process 1 of a box: its end is the end of all others. It ends when the line to us is cut, but where it was told to
+# Process 1 of a box: its end is the end of all others. It ends when the line to us is cut, but where it got word to
 # stay only once nothing else runs there.
 _FIRST = (
     "printf ready; exec >/dev/null 2>&1; read -r word && [ $word = stay ] || exit 0; "
@@ -263,7 +263,7 @@ class Boxes:
                     self._boxes.pop(key).close()
                     if stood:
                         raise ToolError(
-                            "The command was not run: there was no room for it beside the thousands of processes that"
+                            "The command was not run: there was no room for it next to the thousands of processes that"
                             " earlier commands had left running in the sandbox. All of them were ended: run it again."
                         )
                 self._under_way = asyncio.create_task(self._open(key, mounts))

@@ -1,9 +1,9 @@
-"""A program of its own: confines itself by Landlock and seccomp, and becomes the program that it is told to run.
+"""A program of its own: confines itself by Landlock and seccomp, and becomes the program that it is given.
 
     confine.py [write=PATH | hide=PATH | show=PATH | network | processes=N | data=BYTES | mark=N] ... -- PROGRAM ...
 
 Everything may be read but what is hidden and devices; nothing may be written but what is said. What is hidden is left
-out by allowing what lies beside it when the command starts, so a directory with a hidden one below cannot be listed,
+out by allowing what lies next to it when the command starts, so a directory with a hidden one below cannot be listed,
 and within such a wall no second one can stand.
 Without `network` there are no sockets but pairs of streams; with it there are those of IP and netlink. Unix sockets
 with a name are refused always: Landlock has no right for them, and Docker and agents with keys listen there. No ptrace,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Tree: TypeAlias = "dict[str, Tree | None]"  # directories on the way to what is hidden, which is None
 
-MOST_RULES = 50_000  # what lies beside something hidden beyond that many cannot be read
+MOST_RULES = 50_000  # what lies next to something hidden beyond that many cannot be read
 KEPT = (1, 3)  # CAP_DAC_OVERRIDE and CAP_FOWNER: root works in directories of others
 DEVICES = ("null", "zero", "full", "random", "urandom", "dri", "kfd")
 

@@ -16,7 +16,7 @@ HEAD = 32 * 1024  # bytes of a request's head, at most
 IDLE = 600.0  # seconds without a byte either way
 CHUNK = 65_536
 
-# What concerns one connection only (RFC 9110, 7.6.1). Of a request's body `Transfer-Encoding` tells where it ends.
+# What concerns one connection only (RFC 9110, 7.6.1). Of a request's body `Transfer-Encoding` says where it ends.
 _HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
 _CLOSE = (b"connection", b"close")
 
@@ -73,7 +73,7 @@ class Side:
 
 
 async def read_head(client: Side) -> h11.Request:
-    """The head of a request and nothing behind it. Raises Refusal, or ConnectionError where none comes."""
+    """The head of a request and nothing after it. Raises Refusal, or ConnectionError where none comes."""
     try:
         client.http.receive_data(await client.reader.readuntil(b"\r\n\r\n"))
         event = client.http.next_event()

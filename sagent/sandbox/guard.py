@@ -22,7 +22,7 @@ _LARGEST = 1 << 22  # bytes of one
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What lay at a path: where a link leads, or what tells that a file or something in a directory has changed."""
+    """What lay at a path: where a link leads, or what shows that a file or something in a directory has changed."""
 
     link: str = ""
     entries: tuple[tuple[str, int, int, int, int], ...] = ()  # name, inode, size, time of change, mode
@@ -41,8 +41,8 @@ class Guard:
     ended, and puts those back that are not as they were. What commands of another session in the same files have made
     of them was not there before ours either.
 
-    Who changed something cannot be told where several run at the same time: what was there before the first of them
-    began is what is put back, and one that has ended is told, once. What a command has made is moved to `aside`, a
+    Who changed something is not known where several run at the same time: what was there before the first of them
+    began is what is put back, and one that has ended learns of it, once. What a command has made is moved to `aside`, a
     directory that no command may write to, and nothing of it is lost.
     """
 
@@ -112,7 +112,7 @@ class Guard:
             self._settle(mine)
 
     def end(self, watch: Watch, *, outlived: bool = False) -> list[str]:
-        """When a command has ended: the paths that were put back since somebody was told. Where it was `outlived` by
+        """When a command has ended: the paths that were put back since the last report. Where it was `outlived` by
         something that it has started, the paths are looked at until one says `leave`."""
         self.put_back()
         self._settle(watch.granted)
@@ -126,7 +126,7 @@ class Guard:
         self._watched -= Counter(watch.paths)
         left = [copy for path in watch.paths if path not in self._watched for copy in self._forget(path)]
         self._tell()
-        for copy in left:  # which others may be reading for as long as they are told of it
+        for copy in left:  # which others may be reading for as long as it is listed
             _drop(copy)
 
     def close(self) -> None:
@@ -294,7 +294,7 @@ def _anchored(path: str, *, opening: bool = False) -> Generator[Path]:
 
 
 def _is_closed(path: str) -> bool:
-    """Whether it cannot be told what lies at a path, for somebody has closed a directory above."""
+    """Whether it is not known what lies at a path, for somebody has closed a directory above."""
     try:
         os.lstat(path)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""What a person is told of the sandbox: what holds commands, what is missing, and what to do about it."""
+"""What a person reads of the sandbox: what holds commands, what is missing, and what to do about it."""
 
 import os
 from collections.abc import Sequence

@@ -27,7 +27,7 @@ _PATIENCE = 10.0  # seconds for one's own to be removed
 _LONGEST = 1.0  # seconds for those that others left
 _MOST = 500  # of those at a time
 _FRESH = 60.0  # seconds in which one may be made and not locked yet
-_UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change need not tell of another
+_UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
 _KEPT = 30 * 24 * 3600.0  # seconds for the person to find what the guard has put there
 # Commands make trees that are deeper than our recursion goes, and directories that let nobody in.
 _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
@@ -50,7 +50,7 @@ class Scratch:
 
     @property
     def marks(self) -> tuple[int, int]:
-        """Of what runs in the session where no namespace tells it from others: of commands, and of what lasts."""
+        """Of what runs in the session where no namespace separates it from others: of commands, and of what lasts."""
         return _marks(self.path)
 
     def stay(self) -> None:

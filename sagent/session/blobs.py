@@ -1,4 +1,4 @@
-"""Large payloads beside the log, each a file named by the sha256 of its content."""
+"""Large payloads next to the log, each a file named by the sha256 of its content."""
 
 import hashlib
 import os

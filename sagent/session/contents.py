@@ -364,7 +364,7 @@ class Forked:
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """The log was damaged; the file as it was is kept as `aside`. So many entries before this one were `kept`. Where it
-    stands in the place of what is `lost`, these are the kinds of its lines, "?" where that cannot be told. `mended`
+    stands in the place of what is `lost`, these are the kinds of its lines, "?" where that is not known. `mended`
     lines were put back as they were written."""
 
     kept: int
@@ -381,7 +381,7 @@ class Repaired:
 
     @property
     def has_lost_cost(self) -> bool:
-        """Whether what is lost may have told what something cost."""
+        """Whether what is lost may have said what something cost."""
         return self.is_gap and (self.lost is None or bool({"?", "reserved", "spent"} & set(self.lost)))
 
 

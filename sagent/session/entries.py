@@ -108,7 +108,7 @@ def _tail(kind: str, parent: str) -> bytes:
 
 
 def _hash(rest: bytes | memoryview) -> str:
-    """The id, from the line behind it."""
+    """The id, from the line after it."""
     found = hashlib.sha256(b"{")
     found.update(rest[:-1])
     return found.hexdigest()

@@ -187,7 +187,7 @@ class Point:
     """Something a person asked for, to which a session can be wound back: what was before it ends at entry `before`,
     and what came of it, as far as it was followed last, at `tip`.
 
-    `depth` counts the requests that led to it, `current` tells whether it is part of the conversation as it stands.
+    `depth` counts the requests that led to it, `current` says whether it is part of the conversation as it stands.
     """
 
     entry: str

@@ -1,7 +1,7 @@
 """What is kept of a damaged session: every entry that is intact, with a mark where others are lost.
 
 A line in which a single bit was flipped is put back as it was written: its id proves it. Where that cannot be, what is
-left goes on behind a `repaired` entry, so that what follows is chained anew and has other ids. Entries that name such
+left goes on after a `repaired` entry, so that what follows is chained anew and has other ids. Entries that name such
 an entry name it by its new id, those in the logs of other agents included.
 """
 
@@ -37,9 +37,9 @@ EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flip
 BURST = 64  # damaged lines one after the other: in so many more than one bit was flipped
 LONGEST = 32 << 20  # bytes of a line that is looked at at all: zeros can be in the place of a million of them
 MOST_TOLD = 100  # kinds of lost lines that one mark names
-MOST_FILLED = 10_000  # lost messages in whose place something is put, so that those behind them keep their numbers
+MOST_FILLED = 10_000  # lost messages in whose place something is put, so that those after them keep their numbers
 
-_DRAFT = "draft"  # behind the beginning of the directory's name: the logs are still being written there
+_DRAFT = "draft"  # after the beginning of the directory's name: the logs are still being written there
 _LOST = "[From sagent: the log was damaged here and repaired; what was said at this point is lost.]"
 _LOST_SUMMARY = "[From sagent: the log was damaged and repaired; a summary of what was said before this is lost.]"
 _REFERENCES: Mapping[str, tuple[str, ...]] = {
@@ -96,7 +96,7 @@ def _ready(session: Path) -> Iterator[Path]:
 
 
 def _install(session: Path, ready: Path) -> Iterator[Repair]:
-    """Put every log that was written anew in the place of the damaged one, which stays beside it."""
+    """Put every log that was written anew in the place of the damaged one, which stays next to it."""
     mark = f".damaged-{ready.name.removeprefix(REPAIRED)}"
     for fresh in sorted(ready.rglob("*.jsonl")):
         file = session / fresh.relative_to(ready)
@@ -338,7 +338,7 @@ def _kinds(damaged: Sequence[bytes], previous: str, following: Entry | None) -> 
 
 
 class _Count(NamedTuple):
-    """How many messages there were behind a gap: its number from 0, the id of its mark, and how many of them stand in
+    """How many messages there were after a gap: its number from 0, the id of its mark, and how many of them stand in
     it where nothing is known."""
 
     gap: int
@@ -348,9 +348,9 @@ class _Count(NamedTuple):
 
 
 class _Copy:
-    """A log while it is written anew. `fillers` say what stands behind its gaps, by their numbers from 0, so that later
+    """A log while it is written anew. `fillers` say what stands after its gaps, by their numbers from 0, so that later
     entries, which count the messages before them, still mean the same ones.
-    `counting` has what the first entry behind gaps tells that says how many messages there were, by its id.
+    `counting` has what the first entry after gaps says of how many messages there were, by its id.
     """
 
     def __init__(self, out: BinaryIO, aside: str, others: "Mapping[str, _Copy]", fillers: _Fillers) -> None:
@@ -462,13 +462,13 @@ def _copy(file: Path, out: Path, mark: str, others: Mapping[str, _Copy], named: 
 
 
 def _fit(out: Path, copy: _Copy, fillers: dict[int, Sequence[Content]]) -> bool:
-    """Find what has to stand in a gap, so that entries behind it mean the messages that they meant; True where that is
+    """Find what has to stand in a gap, so that entries after it mean the messages that they meant; True where that is
     something else than what stands there."""
     for entry, (number, mark, usual, messages) in copy.counting.items():
         if number in fillers:
             continue
         lost = messages - _count_messages(out, entry) + usual
-        if lost > MOST_FILLED:  # of what is behind them the summary stays, and not which messages stayed beside it
+        if lost > MOST_FILLED:  # of what follows them the summary stays, and not which messages stayed with it
             fillers[number] = (_said_lost(),)
         elif lost >= 0:
             fillers[number] = (_said_lost(),) * lost

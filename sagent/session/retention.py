@@ -75,7 +75,7 @@ def glance(path: Path, room: bytearray | None = None) -> Glance:
 
 def prune(found: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry: bool = False) -> Iterator[Pruned]:
     """Let go of the sessions, last used first, that were last used before `cutoff` (seconds since the epoch) and are
-    not among the first `keep`. One that is in use, or does not lie in the state directory, is kept, and told of.
+    not among the first `keep`. One that is in use, or does not lie in the state directory, is kept, and reported.
 
     With `dry`, nothing is deleted.
     """
@@ -138,7 +138,7 @@ def _removed(session: Glance, cutoff: float) -> str:
 
 
 def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
-    """What tells of a log among the entries that begin it and those that end it; what is damaged is left out."""
+    """What describes a log among the entries that begin it and those that end it; what is damaged is left out."""
     with file.open("rb", buffering=0) as stream, memoryview(room) as view:
         head = stream.readinto(view[:HEAD]) or 0
         size = os.fstat(stream.fileno()).st_size
@@ -188,7 +188,7 @@ def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
             entry = parse_line(line)
             _ = entry.content
         except (ValueError, SessionCorrupt):
-            continue  # cut by our reading, or damaged: `sagent verify` tells
+            continue  # cut by our reading, or damaged: `sagent verify` says so
         yield entry
 
 

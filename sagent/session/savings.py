@@ -50,7 +50,7 @@ class _Stand:
 
 
 class Savings:
-    """Goes along a log, and tells what has been saved so far.
+    """Goes along a log, and says what has been saved so far.
 
     The conversation is compared with its twin, which is sent the same and says the same, and is never compacted. What
     gave way is measured: the last request before, what was said since, and the first request after.
@@ -108,7 +108,7 @@ class Savings:
         self._asked = None
         if b'"type":"tool_result"' in line:  # it carries all results that were logged before
             stand.said, stand.found, stand.media = 0, 0, 0
-        start = line.find(b'"body":{' if entry.kind == "message" else b'"result":{')  # behind a change that is not sent
+        start = line.find(b'"body":{' if entry.kind == "message" else b'"result":{')  # after a change that is not sent
         size = max(0, len(line) - start - FRAME)
         if entry.kind == "result" or b'"type":"tool_result"' in line:
             stand.found += size
@@ -137,7 +137,7 @@ class Savings:
                 pass
 
     def _see(self, usage: Usage) -> None:
-        """The model has read the whole conversation, to sum it up: one that was answered tells how much that was."""
+        """The model has read the whole conversation, to sum it up: one that was answered says how much that was."""
         stand, total = self._stand, usage.total_input - INSTRUCTION
         stand.seen |= usage.cache_read > 0
         much = (

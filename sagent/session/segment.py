@@ -1,4 +1,4 @@
-"""A stretch of a log checked by itself: what it proves, and what only its neighbours can tell.
+"""A stretch of a log checked by itself: what it proves, and what only its neighbours can show.
 
 Stretches of one log may be checked in any order and in several processes; whoever puts them together looks at the
 seams.
@@ -31,7 +31,7 @@ from sagent.session.table import decode
 from sagent.session.touches import Touched
 
 SIZE = 4 << 20  # bytes of a stretch, up to the end of a line
-MOST_PROBLEMS = 20  # that are told of one stretch
+MOST_PROBLEMS = 20  # that are reported of one stretch
 
 UNKNOWN = "?"  # stands for the id of a damaged entry
 ASTRAY = "the entry does not follow from the one before: lines are missing or in disorder"
@@ -136,7 +136,7 @@ def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
     from sagent.session.canonical import parse  # which is slow to load
 
     found = LogSegment()
-    previous: str | None = None  # None where it cannot be told
+    previous: str | None = None  # None where it is not known
     with place.path.open("rb", buffering=1 << 18) as file:
         file.seek(place.start)
         for line in _lines(file, place.size):
@@ -185,7 +185,7 @@ def find_children(log: Path) -> dict[str, set[str]]:
         before = b""
         for line in file:
             if _CHILD.search(line, max(0, len(line) - 110)):
-                with suppress(ValueError, SagentError):  # of a damaged line whoever reads it tells
+                with suppress(ValueError, SagentError):  # of a damaged line whoever reads it says so
                     entry = parse_line(line)
                     content = entry.content
                     if entry.parent.encode() == before and isinstance(content, Spawned | Returned):
@@ -271,7 +271,7 @@ def _note(found: LogSegment, told: _Line) -> None:
 
 
 def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
-    """Session and name of the blobs in which the model is told to find what was too long."""
+    """Session and name of the blobs in which the model is pointed to what was too long."""
     for said in _SPILLED.finditer(line):
         for session, name in _BLOB.findall(said[1]):
             yield session.decode("utf-8", "replace"), name.decode()

@@ -22,7 +22,7 @@ from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
 from sagent.usage import Charge
 from sagent.version import __version__
 
-LAST = "last-opened"  # the file beside the sessions of a working directory that names the one opened last
+LAST = "last-opened"  # the file next to the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
 _BEGUN = 600  # seconds in which a copy surely has its lock
@@ -126,7 +126,7 @@ class Session:
 class Summary:
     """A session at a glance. Times are UTC, ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose
     price is unknown, so that `usd` is a minimum; `problem` says what is wrong with it, "" if nothing is. `compacted`
-    tells whether a conversation in it was."""
+    is whether a conversation in it was."""
 
     id: str
     path: Path
@@ -177,7 +177,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
     """The session of a working directory that was last written to and in which something was said; else one in which
     nothing was, where an `empty` one will do. Raises SessionNotFound.
 
-    Where a file's time is still to come the clock was set back, and times tell nothing: then it is the one that was
+    Where a file's time is still to come the clock was set back, and times say nothing: then it is the one that was
     opened last.
     """
     found = [(path.joinpath("root.jsonl").stat().st_mtime_ns, path.name, path) for path in sessions(state, cwd)]
@@ -195,7 +195,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
 
 
 def _has_conversation(path: Path) -> bool:
-    """Whether something was said; of a damaged session that is not known, and whoever opens it is told."""
+    """Whether something was said; of a damaged session that is not known, and whoever opens it learns so."""
     try:
         return any(entry.kind in ("message", "received") for entry in read_log(path / "root.jsonl"))
     except (SessionCorrupt, OSError):
@@ -203,7 +203,7 @@ def _has_conversation(path: Path) -> bool:
 
 
 def _note_last(path: Path) -> None:
-    """Say in a file beside the sessions of a working directory which one was opened last."""
+    """Note in a file next to the sessions of a working directory which one was opened last."""
     if path.parent.parent.name != "sessions":
         return  # it lies where somebody wanted it
     with suppress(OSError):  # no session fails for that
@@ -221,7 +221,7 @@ def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
 
 
 def summarize(path: Path) -> Summary:
-    """Read all of a session. Needs no lock; of a damaged one it tells the problem."""
+    """Read all of a session. Needs no lock; of a damaged one it names the problem."""
     seen = _Seen(path)
     cost = spend(seen.entries()).cost()
     return Summary(
@@ -240,7 +240,7 @@ def summarize(path: Path) -> Summary:
 
 
 class _Seen:
-    """What is noted of a session's entries while they go by: few of them tell where it was and what it is called."""
+    """What is noted of a session's entries while they go by: few of them say where it was and what it is called."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -250,7 +250,7 @@ class _Seen:
         self.telling: list[Entry] = []
 
     def entries(self) -> Iterator[Entry]:
-        """Every entry of every log; of a damaged one those before the damage, and none of those behind it."""
+        """Every entry of every log; of a damaged one those before the damage, and none of those after it."""
         in_root, asked = True, False
         try:
             self.size = sum(file.stat().st_size for file in self._path.rglob("*") if file.is_file())
@@ -287,7 +287,7 @@ def named_logs(session: Path) -> list[Path]:
     from sagent.session.signature import STATEMENT, read_statement
 
     signed: Mapping[str, str] = {}
-    with suppress(OSError, ValueError):  # of one that is damaged `sagent verify` tells
+    with suppress(OSError, ValueError):  # of one that is damaged `sagent verify` says so
         signed = read_statement((session / STATEMENT).read_bytes()).heads
     found, waiting = {"root"}, ["root"]
     while waiting:

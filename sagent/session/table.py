@@ -186,7 +186,7 @@ def _read_tool(tool: _Body) -> contents.StoredTool:
 
 
 class _Switched(_Form[contents.SwitchedEntry]):
-    """What became of an advisor is told without the model."""
+    """What became of an advisor is logged without the model."""
 
     def write(self, content: object) -> _Body:
         body = super().write(content)

@@ -141,7 +141,7 @@ def _decode(value: object) -> Snapshot:
         return Snapshot("link", target=unquote_path(as_str(body["link"])))
     if body.get("directory") is True:
         return DIRECTORY
-    return unknown(as_str(body.get("unknown")) or "it is told in a way that this version does not know")
+    return unknown(as_str(body.get("unknown")) or "it is logged in a way that this version does not know")
 
 
 def _paths(value: object) -> tuple[str, ...]:

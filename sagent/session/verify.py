@@ -53,7 +53,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What was checked, part by part, and what was found. Every file is either checked or among the problems, but for
-    the lock and what `notes` tell.
+    the lock and what `notes` say.
 
     `heads` are the last ids by agent. Without problems every entry and every blob is as it was written, but for what is
     `redacted`: entries and blobs that secrets were taken out of when they were exported. In `gaps`, damaged
@@ -72,7 +72,7 @@ class Proof:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was found, each told once."""
+        """What was found, each reported once."""
         return tuple(dict.fromkeys(problem for part in self.parts for problem in part.problems))
 
 
@@ -102,8 +102,8 @@ def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Eac
 
 
 def sign_record(path: Path, proof: Proof, key: Path) -> Path:
-    """Sign what was verified with an SSH key; the signature's file. A session's lies in it, beside what is signed (the
-    heads of its logs, so that it may go on); a bundle's beside it.
+    """Sign what was verified with an SSH key; the signature's file. A session's lies in it, next to what is signed (the
+    heads of its logs, so that it may go on); a bundle's next to it.
 
     Raises UsageError for a key that cannot be used and for an unpacked bundle, SessionBusy, and OSError.
     """
@@ -168,7 +168,7 @@ class _Log:
 
 
 class _Record:
-    """The files of a session, by their names in it, while they are checked; `where` is told before their names."""
+    """The files of a session, by their names in it, while they are checked; `where` is put before their names."""
 
     def __init__(
         self, name: str, where: str, files: Mapping[str, Place], asked: _Asked, strangers: Sequence[str] = ()
@@ -216,7 +216,7 @@ class _Record:
         )
 
     def path(self, name: str) -> str:
-        """A file as it is told of."""
+        """A file as reports name it."""
         return f"{self.where}/{name}"
 
     def _log(self, agent: str, name: str) -> _Log:
@@ -238,7 +238,7 @@ class _Record:
         return found
 
     def _join(self, log: _Log, stretch: LogSegment, forks: list[str], name: str) -> None:
-        """Put a stretch behind those before it."""
+        """Put a stretch after those before it."""
         if stretch.lines and UNKNOWN not in (stretch.parent, log.last) and stretch.parent != log.last:
             if stretch.left == log.last:
                 forks.append(stretch.parent)
@@ -420,7 +420,7 @@ class _Record:
             since = sorted(set(named.values()) - before)
             if root.last != head:
                 began = f", and that of the logs of {', '.join(since)} and of agents below them" if since else ""
-                self.notes.append(f"What the root's log says behind {head} is not vouched for by it{began}.")
+                self.notes.append(f"What the root's log says after {head} is not vouched for by it{began}.")
         self.parts.append(part)
 
     def _others(self) -> None:

@@ -73,14 +73,14 @@ class Index:
         return self._forks
 
     def add(self, size: int, parent: str, kind: str) -> None:
-        """Count an entry of so many bytes behind the last one."""
+        """Count an entry of so many bytes after the last one."""
         if kind == "forked":
             self._forks.append((len(self._ends), parent))
         self._kinds.append(self._names.setdefault(kind, len(self._names)))
         self._ends.append(self.size + size)
 
     def cut(self, size: int) -> None:
-        """Forget what lies behind so many bytes."""
+        """Forget what lies after so many bytes."""
         while self.size > size:
             self._ends.pop()
         del self._kinds[len(self._ends) :]
@@ -184,7 +184,7 @@ def damaged(file: Path, number: int, reason: str) -> SessionCorrupt:
     session = session_of(file)
     return SessionCorrupt(
         f"{file}, line {number}: {reason}. `sagent sessions repair {session}` keeps every entry that is intact, "
-        "and the damaged file beside them."
+        "and the damaged file next to them."
     )
 
 

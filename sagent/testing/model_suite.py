@@ -98,7 +98,7 @@ _HISTORIES = {
     ),
     "empty": (user("hi"), _said(), user("hello?"), _said(Text("")), _said(Thinking("Hm.")), user(" ")),
 }
-"""What abort, crash, switch and servers leave behind; keyed by what is wrong with it."""
+"""What abort, crash, switch and servers leave; keyed by what is wrong with it."""
 
 
 def ask(*messages: Message, conversation: str = "suite", max_output: int | None = 500) -> Request:

@@ -224,7 +224,7 @@ def _is_within(path: Path, allowed: Sequence[Path]) -> bool:
 
 
 def _traces(folder: Path, foreseen: Sequence[Path]) -> Mapping[str, object]:
-    """What a call could leave behind: tasks, files; children and open files where /proc lists them."""
+    """What a call could leave: tasks, files; children and open files where /proc lists them."""
     allowed = [path.resolve() for path in foreseen]
     descriptors = Path("/proc/self/fd")
     return {

@@ -242,7 +242,7 @@ class Bash:
     async def prepare(self, workspace: Workspace, blobs: Blobs) -> None:
         """Have the sandbox ready for the next command of a workspace's agent, where one holds commands."""
         if self._sandbox is not None and self._sandbox.stands:
-            with contextlib.suppress(ToolError, OSError):  # the command that needs it is told
+            with contextlib.suppress(ToolError, OSError):  # the command that needs it gets the error
                 await self._sandbox.prepare(_own_profile(workspace, blobs))
 
     def _launch(

@@ -38,7 +38,7 @@ class Edit:
         path = workspace.resolve(as_str(arguments["file_path"]))
         effect = foreseen("write", path, workspace)
 
-        def check() -> None:  # it tells nothing of a file that the agent has not read, but whether it is there
+        def check() -> None:  # it reveals nothing of a file that the agent has not read, but whether it is there
             from sagent.tools.change import edited
             from sagent.tools.replacement import read_replacements
 

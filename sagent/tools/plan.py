@@ -1,4 +1,4 @@
-"""Plan mode: what the model is told of it, and the ExitPlan tool, by which it proposes a plan."""
+"""Plan mode: what the model reads of it, and the ExitPlan tool, by which it proposes a plan."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -247,6 +247,6 @@ def _usd(sums: Sum) -> str:
 
 
 def _bar(share: float) -> str:
-    """A share of the most, as a bar; the figure beside it says the same."""
+    """A share of the most, as a bar; the figure next to it says the same."""
     drawn = f'<rect width="{max(100 * share, 1):.0f}" height="6"></rect>'
     return f'<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'

@@ -1,4 +1,4 @@
-"""Markdown and code of theirs as HTML: CommonMark with tables, code with its parts told apart. Nothing of theirs is
+"""Markdown and code of theirs as HTML: CommonMark with tables, code with its parts coloured. Nothing of theirs is
 markup, loads or runs; what goes anywhere goes to http, https or mailto."""
 
 import re
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_MARKDOWN = 30_000  # characters of a text that is read as Markdown: some Markdown takes time by the square
 _MOST_CELLS = 20_000  # of a table, those included that rows are short of: each takes 20 microseconds
-MOST_CODE = 30_000  # characters of a text whose parts are told apart
+MOST_CODE = 30_000  # characters of a text whose parts are coloured
 MOST_CODE_IN_ALL = 400_000
 _SLOW = re.compile(r"[^\n]{400}|\s{200}")  # over what lexers go back and forth
 _CUT = 4_000  # characters read past a cut, so that a secret at it is whole
@@ -123,7 +123,7 @@ class Prose:
         return "\n".join(self._lines(code.removesuffix("\n"), language))
 
     def _lines(self, code: str, language: str) -> Sequence[str]:
-        """As many lines as the code has, its parts told apart where the language is known."""
+        """As many lines as the code has, its parts coloured where the language is known."""
         name = language.lower().partition(" ")[0]
         name = _ALIASES.get(name, name)
         if name not in _LANGUAGES or len(code) > min(MOST_CODE, self._room) or _SLOW.search(code):

@@ -51,7 +51,7 @@ def run_advice(argv: Sequence[str]) -> int:
 
 
 def _entries(file: Path, damaged: list[SessionCorrupt]) -> Iterator[Entry]:
-    """A log's entries; what comes before damage is worth telling."""
+    """A log's entries; what comes before damage is worth showing."""
     try:
         yield from read_log(file)
     except SessionCorrupt as error:

@@ -41,7 +41,7 @@ class WireModel(ABC, Generic[E_co]):
         self._provider = provider
         self.provider, self.id = provider.name, model_id
         self._able = able = provider.row.able(model_id)
-        self._known = able.like or model_id  # the name that tells what it can do
+        self._known = able.like or model_id  # the name that says what it can do
         own = limits_of(listed_as or provider.name, known_as or model_id)
         self._limits = limits_like(able.like) if able.like else own
         self._joined: tuple[JsonObject, JsonObject] | None = None  # options as they came, and with what its row says

@@ -38,7 +38,7 @@ def plain_name(model: str) -> str:
 
 
 def is_openais(model: str) -> bool:
-    """Whether a name is one that OpenAI gives: it tells what the model can do."""
+    """Whether a name is one that OpenAI gives: it says what the model can do."""
     return bool(re.match(r"gpt-|chatgpt-|codex-|o\d", plain_name(model)))
 
 

@@ -46,7 +46,7 @@ class Connection(asyncio.Protocol):
 
     async def is_usable(self) -> bool:
         """Whether one that was kept can carry another request: what the server has done to it meanwhile is known once
-        the loop has looked at the socket and has told us, which takes it a few rounds."""
+        the loop has looked at the socket and has woken us, which takes it a few rounds."""
         in_time, self.kept_until = self._loop.time() < self.kept_until, 0.0
         self._go_on()
         for _ in range(_ROUNDS if in_time else 0):

@@ -25,7 +25,7 @@ class ReplyReader(ABC):
         self.reasoning = True  # the model reasons, or has not begun
         self.complete = False  # the reply may end here
         self.closed = False  # the reply has ended: nothing more will come that matters
-        self.hourly = False  # caches of an hour were asked for: writes of which no more is told are such
+        self.hourly = False  # caches of an hour were asked for: writes of which no more is known are such
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
         self._words = self._blanks = 0  # words and white space of those
@@ -77,7 +77,7 @@ class ReplyReader(ABC):
 
     def bill(self, max_input: int) -> tuple[Usage, tuple[Charge, ...]]:
         """The executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
-        provider did not tell them, or only a part, or what cannot be, unless it named its price."""
+        provider did not report them, or only a part, or what cannot be, unless it named its price."""
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         told = sum((charge.usage for charge in charges), Usage())
         whole = told.total_input and self.received <= _LONGEST_TOKEN * told.output and _can_be(self._usage)
@@ -140,7 +140,7 @@ class ReplyReader(ABC):
 
 
 def count_of(value: object) -> int:
-    """A number of tokens, or of uses of a tool, as a provider tells it; what cannot be one counts as none."""
+    """A number of tokens, or of uses of a tool, as a provider reports it; what cannot be one counts as none."""
     return min(max(0, _count(value)), _MOST_COUNTED)
 
 

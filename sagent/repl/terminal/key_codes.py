@@ -1,7 +1,7 @@
-"""Keys as terminals send them that tell all apart: kitty's protocol and CSI u, and xterm's modifyOtherKeys.
+"""Keys as terminals send them that distinguish all: kitty's protocol and CSI u, and xterm's modifyOtherKeys.
 
 https://sw.kovidgoyal.net/kitty/keyboard-protocol, https://invisible-island.net/xterm/modified-keys.html. They are
-read as the keys that other terminals send, but for Enter with Shift or Ctrl, which those cannot tell from Enter alone.
+read as the keys that other terminals send, but for Enter with Shift or Ctrl, which to those is Enter.
 """
 
 import re
@@ -10,7 +10,7 @@ from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.keys import Keys
 
 ASK, STOP = "\x1b[=0u\x1b[>1u\x1b[>4;1m", "\x1b[>4m\x1b[<u"
-"""Have keys told apart that are one without, and no longer; what a killed program left on is off then too."""
+"""Have keys distinguished that are one without, and no longer; what a killed program left on is off then too."""
 _NUMBER = r"(\d{1,7})"
 _KEY = re.compile(rf"\x1b\[(?:27;{_NUMBER};{_NUMBER}~|{_NUMBER}(?:;{_NUMBER})?u)\Z")
 _LOCKED = re.compile(rf"\x1b\[(\d?\d?);{_NUMBER}([A-DFHP-S~])\Z")

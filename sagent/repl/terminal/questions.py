@@ -25,7 +25,7 @@ QUIET = 0.7  # seconds without a key, and of being seen, before a question takes
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
 _ESC = "\x1b"
-LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
+LONG_TURN = 10.0  # seconds of work after which its end is marked by a bell
 
 
 class Presence:
@@ -73,7 +73,7 @@ class Questions:
     """Shows questions above what is being typed, and takes keys for them only when nobody types: when one has been
     there for a while, no key was pressed meanwhile and the input is empty, or when Tab asks for it.
 
-    `cwd` is where relative paths begin; `allow` is told the rules that the person allows, and whether for ever; `made`
+    `cwd` is where relative paths begin; `allow` gets the rules that the person allows, and whether for ever; `made`
     gives the calls of the session, and `write` shows lines above.
     """
 

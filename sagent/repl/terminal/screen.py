@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.layout.screen import Char
 
-SETTLED = 0.35  # seconds without a change after which a size counts; tmux tells of one up to 0.25 s after it was made
+SETTLED = 0.35  # seconds without a change after which a size counts; tmux reports one up to 0.25 s after it was made
 MOST_UNSETTLED = 1.0  # seconds after which what is final is written all the same
 CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
 LOW = 12  # rows of a terminal in which fewer of them are left empty
@@ -84,7 +84,7 @@ class _Application(Application[None]):
 
 
 class _Parser(Vt100Parser):
-    """Knows more sequences: the terminal gained focus, lost it, or reports its background colour; keys told apart."""
+    """Knows more sequences: the terminal gained focus, lost it, reports its background; keys that others send alike."""
 
     def __init__(self, callback: Callable[[KeyPress], None], screen: "Screen") -> None:
         def take(press: KeyPress) -> None:
@@ -134,7 +134,7 @@ class Screen:
         self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
         self.on_resized: Callable[[], None] = lambda: None
         self.theme = "auto"
-        self.light: bool | None = None  # the background; None where the terminal has not told
+        self.light: bool | None = None  # the background; None where the terminal has not said
         self._asked = os.environ.get("TERM") in ("dumb", "linux") or _colours() == ColorDepth.DEPTH_1_BIT
         self._rules = dict(rules_of(self.theme))
         self._style = Style.from_dict(self._rules)

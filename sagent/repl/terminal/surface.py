@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from prompt_toolkit.styles import Attrs
 
 LEAVING = 1.0  # seconds that a terminal which does not read has in the end
-MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has told
+MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has said
 _ADDRESS = re.compile(r" ?\[((?:https?|file)://[!-~]+)\]$")  # of what a style leads to: nothing that drives a terminal
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
 
 
 class SteadyOutput(Vt100_Output):
-    """A terminal that shows each flush as a whole. `held` gathers several into one; a terminal that went away is told
-    to `on_gone`, once, and written to no more."""
+    """A terminal that shows each flush as a whole. `held` gathers several into one; one that went away is reported to
+    `on_gone`, once, and written to no more."""
 
     def __init__(self, stdout: TextIO, get_size: Callable[[], Size], *, synchronised: bool = True) -> None:
         term = os.environ.get("TERM")
@@ -130,7 +130,7 @@ class SteadyOutput(Vt100_Output):
         self.write_raw(f"\r\x1b[{self.get_size().rows}M")
 
     def enable_bracketed_paste(self) -> None:
-        """Have pastes marked, changes of focus reported, and keys told apart."""
+        """Have pastes marked, changes of focus reported, and keys distinguished."""
         super().enable_bracketed_paste()
         self.write_raw(f"\x1b[?1004h{key_codes.ASK}" if self.term != "linux" else "\x1b[?1004h")
 
@@ -356,7 +356,7 @@ class Surface:
         folded = [*ours, *(1 if self._guessed else _folded(width, columns) for width in drawn)]
         above = sum(folded) + over
         starts = [*accumulate(folded, initial=0)][:-1]
-        edge = above - size.rows + 1  # where the cursor is in the last row: terminals drop what is behind it, or do not
+        edge = above - size.rows + 1  # where the cursor is in the last row: terminals drop what is beyond it, or do not
         kept = edge + sum(_folded(width, columns) for width in behind)
         final = sum(start < kept for start in starts[: len(ours)])
         self.printed.add(final)

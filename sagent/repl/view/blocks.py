@@ -150,7 +150,7 @@ def _without_indent(line: Line) -> tuple[Line, str]:
 
 
 def separated(previous: Block | None, block: Block) -> bool:
-    """Whether an empty line belongs between two blocks. Pieces of one answer bring their own; what is done and told
+    """Whether an empty line belongs between two blocks. Pieces of one answer bring their own; what is done and reported
     meanwhile stands together."""
     if isinstance(previous, Piece) and isinstance(block, Piece):
         return False
@@ -265,7 +265,7 @@ def _outcome(block: ToolFinished) -> list[str]:
         return []
     lines = [line for line in printable(block.result.text).split("\n") if line.strip()]
     if lines and lines[-1].startswith("[exit code"):
-        lines.pop()  # which the line above tells
+        lines.pop()  # which the line above gives
     return [] if lines == ["(no output)"] else lines
 
 

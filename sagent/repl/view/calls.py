@@ -22,7 +22,7 @@ MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will r
 MOST_LINES = 60  # of a diff
 MOST_REASON = 600  # columns
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
-_BESIDE_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is told by itself
+_BESIDE_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is shown by itself
 _PLACE = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$")
 
 
@@ -36,7 +36,7 @@ def essence(call: ToolCall, width: int = 100) -> str:
 
 
 def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
-    """What a call of Edit or Write would change, as a unified diff; "" where it cannot be told, or for other calls.
+    """What a call of Edit or Write would change, as a unified diff; "" where it is not known, or for other calls.
     `read` gives a file's text, or None."""
     from difflib import unified_diff
 
@@ -101,7 +101,7 @@ def render_diff(diff: str, width: int, *, most: int = MOST_LINES) -> list[Line]:
 
 
 def render_whole_diff(diff: str, width: int) -> list[Line]:
-    """All of a diff, in which what is not seen or looks like something else is told apart."""
+    """All of a diff, in which what is not seen or looks like something else is marked."""
     return [row for line in _rendered(diff, spelled) for row in wrap(line[1:], width, line[:1])]
 
 
@@ -121,7 +121,7 @@ def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
                 yield (("class:dim", "   ⋯"),)
             first = False
         elif first:
-            continue  # the names of the files, which the line above tells
+            continue  # the names of the files, which the line above gives
         elif line.startswith("\\"):
             yield (("class:dim", f"     {line}"),)
         else:
@@ -137,7 +137,7 @@ def render_approval(
     call: ToolCall, ask: "Ask", read: Callable[[str], str | None], width: int, waiting: int = 0
 ) -> list[Line]:
     """Who wants to do what, why it needs approval, and all of the diff, the command or the arguments, in which what is
-    not seen or looks like something else is told apart.
+    not seen or looks like something else is marked.
 
     `read` gives a file's text, or None; `waiting` counts the calls that wait after this one."""
     who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
@@ -162,7 +162,7 @@ def render_approval(
 
 
 def _lines(text: str) -> str:
-    """All of a text, told apart, on its lines."""
+    """All of a text, marked in the same way, on its lines."""
     return "\n".join(map(spelled, text.replace("\r\n", "\n").replace("\t", TAB).split("\n")))
 
 

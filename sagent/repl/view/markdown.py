@@ -198,7 +198,7 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
 
 
 def _quoted(text: str, width: int, *, live: bool, edge: int) -> Iterator[Line]:
-    """What is quoted behind a bar, but for code, which is copied."""
+    """What is quoted after a bar, but for code, which is copied."""
     bar: Span = ("class:mark", "▎ ")
     for piece in pieces_of(text):
         if piece.kind == "code":
@@ -273,7 +273,7 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
 
 
 def _link(style: str, url: str) -> str:
-    """The style of what leads to a page, with its address, which the terminal is told where it can be one."""
+    """The style of what leads to a page, with its address, which the terminal gets where it can be one."""
     return f"{style} class:link [{url}]".strip()
 
 

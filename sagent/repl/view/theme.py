@@ -34,8 +34,8 @@ THEMES: Mapping[str, Mapping[str, str]] = {
     },
     "plain": dict.fromkeys(BASE, ""),
 }
-"""What each theme changes. "auto" is "dark" or "light" where the terminal tells what its background is. "plain" has no
-styles but those that tell what is chosen."""
+"""What each theme changes. "auto" is "dark" or "light" where the terminal says what its background is. "plain" has no
+styles but those that show what is chosen."""
 
 
 def rules_of(name: str, *, light: bool | None = None) -> Mapping[str, str]:

@@ -221,7 +221,7 @@ def _shared(view: View, event: Event, at: float) -> Step:
 
 
 def _denied(view: View, agent: str, denial: Denial) -> Step:
-    if agent == ROOT:  # told with the call, which ends now
+    if agent == ROOT:  # shown with the call, which ends now
         return replace(view, denied={**view.denied, _key(agent, denial.call_id): denial.reason}), ()
     return view, (Report(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
 

@@ -72,7 +72,7 @@ def follow(start: WebAddress, location: str) -> WebAddress:
 def check_secrets(*texts: str, environ: Mapping[str, str] | None = None) -> None:
     """Raise ToolError where a text that is to be sent holds a secret: one of the environment, or what looks like one.
 
-    A page may tell a model to fetch an address that carries a key to whoever wrote the page.
+    A page may have a model fetch an address that carries a key to whoever wrote the page.
     """
     from sagent.lib.secrets import is_key, redact
 

@@ -205,7 +205,7 @@ def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -
 
     total = len(page.text)
     if offset and offset >= total:
-        raise ToolError(f"offset {offset} is behind the end: the text has {total} characters.")
+        raise ToolError(f"offset {offset} is after the end: the text has {total} characters.")
     end = _end_of_part(page.text, offset)
     lines = [str(response.address)]
     lines += [f"title: {page.title}"] if page.title else []

@@ -61,7 +61,7 @@ def knob_of(model: str, quirks: Quirks) -> Knob:
 
 
 def _with_levels(knob: Knob, levels: tuple[Effort, ...] | None) -> Knob:
-    """The knob of a model whose levels a person has told: one that has levels, whatever is known of others."""
+    """The knob of a model whose levels a person has given: one that has levels, whatever is known of others."""
     if not levels:
         return knob
     return Knob(knob.of, knob.style if knob.style in ("reasoning", "thinking", "template") else "level", levels)
