@@ -148,7 +148,7 @@ async def test_a_long_page_comes_in_parts_and_is_kept_whole(call, access, site) 
     found = [int(n) for part in seen for n in re.findall(r"^line (\d+) of", part, re.MULTILINE)]
     assert found == list(range(4_000))
     assert len(site.asked) == 1
-    with pytest.raises(ToolError, match="behind the end"):
+    with pytest.raises(ToolError, match="after the end"):
         await call(WebFetch(access), url="http://example.org/long", offset=10_000_000)
 
 
