@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.agent import Agent, Asker
+from sagent.bridges.live import Wanted
 from sagent.errors import SagentError
 from sagent.events import Denied, Event, Notice, Result, Retrying, SessionOpened, ToolStarted
 from sagent.lib.dataclass import dataclass
@@ -45,16 +46,6 @@ ANSWER: dict[str, object] = {
     "required": ["decision"],
 }
 """The form in which a person answers, as MCP's elicitation has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a client asks for; None for what the server was started with."""
-
-    session: str | None = None  # to go on with
-    cwd: str | None = None
-    model: str | None = None
-    max_budget_usd: float | None = None
 
 
 Open: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker | None], AbstractAsyncContextManager[Agent]]

@@ -8,13 +8,12 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.opening import settings_for
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
@@ -23,7 +22,8 @@ from sagent.lib.text import Table
 
 if TYPE_CHECKING:
     from sagent.agent import Agent, Asker
-    from sagent.bridges.mcp_server import Open, Sessions, Wanted
+    from sagent.bridges.live import Wanted
+    from sagent.bridges.mcp_server import Open, Sessions
     from sagent.config import McpServer, Settings
     from sagent.events import Event
 
@@ -271,39 +271,10 @@ def opener(flags: Mapping[str, object]) -> "Open":
     ) -> "AsyncGenerator[Agent]":
         from sagent.app import open_agent
 
-        async with open_agent(_settings_of(flags, wanted), listener, ask) as agent:
+        async with open_agent(settings_for(flags, wanted), listener, ask) as agent:
             yield agent
 
     return opened
-
-
-def _settings_of(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
-    """The settings of a session that a client wants. Raises UsageError."""
-    given = dict(flags)
-    if wanted.session is not None:
-        given |= {"resume": wanted.session}
-        given["cwd"] = _directory_of(load_settings(flags), wanted.session)
-    if wanted.cwd is not None:
-        given["cwd"] = wanted.cwd
-    if wanted.model is not None:
-        given["model"] = wanted.model
-    settings = load_settings(given)
-    if wanted.max_budget_usd is not None:
-        cap = Decimal(str(wanted.max_budget_usd))
-        if not cap.is_finite() or cap <= 0:
-            raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give a number of USD above 0.")
-        own = settings.max_budget_usd
-        settings = replace(settings, max_budget_usd=cap if own is None else min(cap, own))
-    return settings
-
-
-def _directory_of(settings: "Settings", session: str) -> str:
-    """Where a session works. Raises SessionNotFound."""
-    from sagent.session.folds import origin
-    from sagent.session.log import read_log
-    from sagent.session.store import find
-
-    return origin(read_log(find(settings.state_dir, session, settings.cwd) / "root.jsonl")).cwd
 
 
 async def _over_stdio(sessions: "Sessions") -> None:

@@ -1,0 +1,192 @@
+"""Sessions that are open in this process for clients of some protocol, each with its agent in a task of its own."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from typing import Protocol, TypeAlias
+
+from sagent.agent import Agent, Asker
+from sagent.errors import SagentError, UsageError
+from sagent.events import Event, Result
+from sagent.lib.dataclass import dataclass
+from sagent.messages import Message, ToolCall, user
+from sagent.peer import Moment
+from sagent.policy import Ask
+from sagent.policy.permissions import PermissionPolicy
+from sagent.tools.ask import Answerer
+from sagent.tools.ask import Question as Inquiry
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client asks for; None for what the server was started with."""
+
+    session: str | None = None  # to go on with
+    cwd: str | None = None
+    model: str | None = None
+    max_budget_usd: float | None = None
+    permission_mode: str | None = None
+    effort: str | None = None
+
+
+class Opened(Protocol):
+    """A session that is open. `policy` judges its agents' calls: its mode may be changed."""
+
+    @property
+    def agent(self) -> Agent: ...
+
+    @property
+    def policy(self) -> PermissionPolicy: ...
+
+
+Opening: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker, Answerer], AbstractAsyncContextManager[Opened]]
+"""Opens the session that a client wants. Raises SagentError and OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked: whether a call may be made (`ask` says why that is a question), or what an agent wants to
+    know. An answer counts for this question alone: None allows the call, or leaves the inquiry unanswered."""
+
+    id: str
+    agent: str
+    about: tuple[ToolCall, Ask] | Inquiry
+    answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class LiveSession:
+    """One session, open until `aclose`. Its prompts are answered one after another; `changed` is called when a run or a
+    question begins or ends."""
+
+    def __init__(
+        self, opening: Opening, wanted: Wanted, on_event: Callable[[Event], None], changed: Callable[[], None]
+    ) -> None:
+        self._opening, self._wanted, self._on_event, self._changed = opening, wanted, on_event, changed
+        self._prompts: asyncio.Queue[tuple[Message, asyncio.Future[Result]] | None] = asyncio.Queue()
+        self._ready: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._live())
+        self.questions: dict[str, Question] = {}
+        self._run: asyncio.Task[Result] | None = None
+
+    async def opened(self) -> Opened:
+        """The session, once it is open. Raises what opening it has raised: then it is closed."""
+        try:
+            return await asyncio.shield(self._ready)
+        except asyncio.CancelledError:
+            if not self._ready.done():
+                await self.aclose()
+            raise
+
+    @property
+    def agent(self) -> Agent:
+        return self._ready.result().agent
+
+    @property
+    def policy(self) -> PermissionPolicy:
+        return self._ready.result().policy
+
+    @property
+    def busy(self) -> bool:
+        """Whether a prompt is being answered, or waits for that."""
+        return self._run is not None or not self._prompts.empty()
+
+    @property
+    def closed(self) -> bool:
+        return self._task.done()
+
+    def prompt(self, message: Message | str) -> "asyncio.Future[Result]":
+        """Answer a prompt after those before it: the run's result, or what it has raised."""
+        if self.closed:
+            raise UsageError("The session is closed.")
+        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._prompts.put_nowait((user(message) if isinstance(message, str) else message, result))
+        return result
+
+    def send(self, message: Message | str, moment: Moment = "now") -> None:
+        """Have the run in progress read a message, or begin one with it. What goes wrong is in its events."""
+        if self.agent.running and self._prompts.empty():
+            self.agent.send(message, moment)
+        else:
+            self.prompt(message).add_done_callback(lambda run: run.cancelled() or run.exception())
+
+    def interrupt(self) -> None:
+        """Stop the run in progress and what is below it, and forget prompts that wait: each is cancelled."""
+        self._forget()
+        self.agent.interrupt()
+
+    async def aclose(self) -> None:
+        """Interrupt what is in progress, and wait until the session is closed: it can be resumed."""
+        self._forget()
+        self._prompts.put_nowait(None)
+        if self._run is not None:
+            self._run.cancel()
+        elif not self._ready.done():
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _live(self) -> None:
+        try:
+            async with self._opening(self._wanted, self._on_event, self._approve, self._inquire) as opened:
+                self._ready.set_result(opened)
+                while (waiting := await self._prompts.get()) is not None:
+                    await self._take(opened.agent, *waiting)
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            if isinstance(error, asyncio.CancelledError):
+                self._ready.cancel()
+            else:
+                self._ready.set_exception(error)
+        finally:
+            self._forget()
+            self._changed()
+
+    def _forget(self) -> None:
+        while not self._prompts.empty():
+            if (waiting := self._prompts.get_nowait()) is not None:
+                waiting[1].cancel()
+
+    async def _take(self, agent: Agent, message: Message, result: "asyncio.Future[Result]") -> None:
+        """Answer a prompt, and what reached the agent too late for that run."""
+        self._run = asyncio.create_task(self._answer(agent, message))
+        self._changed()
+        await asyncio.wait([self._run])
+        run, self._run = self._run, None
+        if not result.done():
+            if run.cancelled():
+                result.cancel()
+            elif (error := run.exception()) is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(run.result())
+        self._changed()
+
+    async def _answer(self, agent: Agent, message: Message) -> Result:
+        result = await agent.run(message)
+        while not result.is_error and agent.state.inbox.holds("now", "idle"):
+            result = await agent.go_on()
+        return result
+
+    async def _approve(self, call: ToolCall, ask: Ask) -> str | None:
+        return await self._put(Question(secrets.token_hex(8), ask.agent or "root", (call, ask)))
+
+    async def _inquire(self, inquiry: Inquiry) -> str | None:
+        return await self._put(Question(secrets.token_hex(8), inquiry.agent, inquiry))
+
+    async def _put(self, question: Question) -> str | None:
+        self.questions[question.id] = question
+        self._changed()
+        try:
+            return await question.answer
+        finally:
+            del self.questions[question.id]
+            self._changed()
+
+
+def failure_of(error: BaseException) -> str:
+    """What went wrong, for a person."""
+    if isinstance(error, OSError) and not isinstance(error, SagentError):
+        return f"{error.filename or 'A file could not be used'}: {error.strerror or error}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,58 @@
+"""Sessions that clients of a server want: opened as the server's flags say, within what a client may choose."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from sagent.agent import Asker
+    from sagent.bridges.live import Opened, Opening, Wanted
+    from sagent.config import Settings
+    from sagent.repl.opening import Listener
+    from sagent.tools.ask import Answerer
+
+
+def opening_of(flags: Mapping[str, object]) -> "Opening":
+    """What opens sessions with a person to ask, for clients who want them."""
+
+    @asynccontextmanager
+    async def opening(
+        wanted: "Wanted", listener: "Listener", ask: "Asker", answer: "Answerer"
+    ) -> "AsyncGenerator[Opened]":
+        from sagent.cli.interactive import open_session
+
+        async with open_session(settings_for(flags, wanted), listener, ask, answer) as opened:
+            yield opened
+
+    return opening
+
+
+def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
+    """The settings of a session that a client wants, never above the cap of the flags. Raises UsageError."""
+    given = dict(flags)
+    if wanted.session is not None:
+        given |= {"resume": wanted.session}
+        given["cwd"] = _directory_of(load_settings(flags), wanted.session)
+    chosen = {name: getattr(wanted, name) for name in ("cwd", "model", "permission_mode", "effort")}
+    settings = load_settings(given | {name: value for name, value in chosen.items() if value is not None})
+    if wanted.max_budget_usd is not None:
+        cap = Decimal(str(wanted.max_budget_usd))
+        if not cap.is_finite() or cap <= 0:
+            raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give a number of USD above 0.")
+        own = settings.max_budget_usd
+        settings = replace(settings, max_budget_usd=cap if own is None else min(cap, own))
+    return settings
+
+
+def _directory_of(settings: "Settings", session: str) -> str:
+    """Where a session works. Raises SessionNotFound."""
+    from sagent.session.folds import origin
+    from sagent.session.log import read_log
+    from sagent.session.store import find
+
+    return origin(read_log(find(settings.state_dir, session, settings.cwd) / "root.jsonl")).cwd
