@@ -74,13 +74,14 @@ async def open_agent(
     more: Sequence[Tool] = (),
     sandbox: Sandbox | None = None,
     answer: "Answerer | None" = None,
+    adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
     tools in addition to those of the settings, `sandbox` one that is known elsewhere too; `answer` has a person decide
-    on plans. All of it is closed in the
-    end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
+    on plans, and `adapt` gives the tools as they are offered. All of it is closed in the end. Raises UsageError, and
+    SessionBusy or SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
@@ -123,6 +124,7 @@ async def open_agent(
                 open_servers(settings.mcp, notices, confine, settings.state_dir / LOGINS)
             )
         resources, judge = _resources(settings, choice, ledger, notices), policy
+        offered = [*adapt(offered)]
         if settings.hooks:
             from sagent.app.hooks import open_hooks
             from sagent.hooks.policy import HookPolicy

@@ -2,10 +2,10 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from sagent.agent import Agent, Asker
 from sagent.errors import SagentError, UsageError
@@ -17,6 +17,9 @@ from sagent.policy import Ask
 from sagent.policy.permissions import PermissionPolicy
 from sagent.tools.ask import Answerer
 from sagent.tools.ask import Question as Inquiry
+
+T = TypeVar("T")
+_Waiting: TypeAlias = "tuple[Callable[[Agent], Awaitable[object]], asyncio.Future[object]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,11 @@ class LiveSession:
         self, opening: Opening, wanted: Wanted, on_event: Callable[[Event], None], changed: Callable[[], None]
     ) -> None:
         self._opening, self._wanted, self._on_event, self._changed = opening, wanted, on_event, changed
-        self._prompts: asyncio.Queue[tuple[Message, asyncio.Future[Result]] | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[_Waiting | None] = asyncio.Queue()
         self._ready: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live())
         self.questions: dict[str, Question] = {}
-        self._run: asyncio.Task[Result] | None = None
+        self._run: asyncio.Task[object] | None = None
 
     async def opened(self) -> Opened:
         """The session, once it is open. Raises what opening it has raised: then it is closed."""
@@ -90,7 +93,7 @@ class LiveSession:
     @property
     def busy(self) -> bool:
         """Whether a prompt is being answered, or waits for that."""
-        return self._run is not None or not self._prompts.empty()
+        return self._run is not None or not self._waiting.empty()
 
     @property
     def closed(self) -> bool:
@@ -98,15 +101,21 @@ class LiveSession:
 
     def prompt(self, message: Message | str) -> "asyncio.Future[Result]":
         """Answer a prompt after those before it: the run's result, or what it has raised."""
+        said = user(message) if isinstance(message, str) else message
+        return self.do(lambda agent: self.answer(agent, said))
+
+    def do(self, work: Callable[[Agent], Awaitable[T]]) -> "asyncio.Future[T]":
+        """Do something with the agent when what was asked for before is done: what it returns, or has raised. Raises
+        UsageError."""
         if self.closed:
             raise UsageError("The session is closed.")
-        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._prompts.put_nowait((user(message) if isinstance(message, str) else message, result))
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((work, cast("asyncio.Future[object]", result)))
         return result
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
         """Have the run in progress read a message, or begin one with it. What goes wrong is in its events."""
-        if self.agent.running and self._prompts.empty():
+        if self.agent.running and self._waiting.empty():
             self.agent.send(message, moment)
         else:
             self.prompt(message).add_done_callback(lambda run: run.cancelled() or run.exception())
@@ -114,12 +123,15 @@ class LiveSession:
     def interrupt(self) -> None:
         """Stop the run in progress and what is below it, and forget prompts that wait: each is cancelled."""
         self._forget()
-        self.agent.interrupt()
+        if self._run is not None and not self.agent.running:
+            self._run.cancel()  # it is about to begin, or does something else
+        else:
+            self.agent.interrupt()
 
     async def aclose(self) -> None:
         """Interrupt what is in progress, and wait until the session is closed: it can be resumed."""
         self._forget()
-        self._prompts.put_nowait(None)
+        self._waiting.put_nowait(None)
         if self._run is not None:
             self._run.cancel()
         elif not self._ready.done():
@@ -130,7 +142,7 @@ class LiveSession:
         try:
             async with self._opening(self._wanted, self._on_event, self._approve, self._inquire) as opened:
                 self._ready.set_result(opened)
-                while (waiting := await self._prompts.get()) is not None:
+                while (waiting := await self._waiting.get()) is not None:
                     await self._take(opened.agent, *waiting)
         except BaseException as error:
             if self._ready.done():
@@ -144,13 +156,20 @@ class LiveSession:
             self._changed()
 
     def _forget(self) -> None:
-        while not self._prompts.empty():
-            if (waiting := self._prompts.get_nowait()) is not None:
+        """Cancel what waits; that it is to be closed stays said."""
+        closing = False
+        while not self._waiting.empty():
+            if (waiting := self._waiting.get_nowait()) is None:
+                closing = True
+            else:
                 waiting[1].cancel()
+        if closing:
+            self._waiting.put_nowait(None)
 
-    async def _take(self, agent: Agent, message: Message, result: "asyncio.Future[Result]") -> None:
-        """Answer a prompt, and what reached the agent too late for that run."""
-        self._run = asyncio.create_task(self._answer(agent, message))
+    async def _take(
+        self, agent: Agent, work: Callable[[Agent], Awaitable[object]], result: "asyncio.Future[object]"
+    ) -> None:
+        self._run = asyncio.ensure_future(_done(work, agent))
         self._changed()
         await asyncio.wait([self._run])
         run, self._run = self._run, None
@@ -163,7 +182,8 @@ class LiveSession:
                 result.set_result(run.result())
         self._changed()
 
-    async def _answer(self, agent: Agent, message: Message) -> Result:
+    async def answer(self, agent: Agent, message: Message) -> Result:
+        """Answer a prompt, and what reached the agent too late for that run."""
         result = await agent.run(message)
         while not result.is_error and agent.state.inbox.holds("now", "idle"):
             result = await agent.go_on()
@@ -183,6 +203,10 @@ class LiveSession:
         finally:
             del self.questions[question.id]
             self._changed()
+
+
+async def _done(work: Callable[[Agent], Awaitable[T]], agent: Agent) -> T:
+    return await work(agent)
 
 
 def failure_of(error: BaseException) -> str:

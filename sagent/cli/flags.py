@@ -24,6 +24,7 @@ COMMANDS = {
     "gate": "whether a result is good enough, for CI: exit 0 or 1",
     "import": "take over what is set up for Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers of others",
+    "acp": "an agent for editors: Zed, JetBrains, neovim and others start it",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
     "config": "show every setting and where it comes from",
     "doctor": "check keys, providers, programs, the terminal and directories",

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import Asker, Listener, Opened
+    from sagent.tool import Tool
     from sagent.tools.ask import Answerer
 
 
@@ -32,9 +33,13 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 
 @asynccontextmanager
 async def open_session(
-    settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
+    settings: "Settings",
+    listener: "Listener",
+    ask: "Asker",
+    answer: "Answerer",
+    adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]" = tuple,
 ) -> "AsyncGenerator[Opened]":
-    """A session as the REPL holds it. Raises what `open_agent` raises."""
+    """A session with a person, as the REPL holds it. Raises what `open_agent` raises."""
     policy = await asyncio.to_thread(_load_policy, settings)
     from sagent.app import open_agent
     from sagent.repl.opening import Opened
@@ -44,7 +49,7 @@ async def open_session(
 
     more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
-    async with open_agent(settings, listener, ask, policy, more, sandbox, answer) as agent:
+    async with open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt) as agent:
         yield Opened(agent, policy, sandbox)
 
 

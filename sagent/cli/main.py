@@ -48,6 +48,8 @@ def _output_failed(error: OSError) -> int:
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
         return _talk({})  # not even the flags are looked at: the prompt is there sooner
+    if argv and argv[0] not in COMMANDS and not {"--acp", "--experimental-acp"}.isdisjoint(argv):
+        argv = ["acp", *argv]  # as editors start other agents
     if argv and argv[0] in COMMANDS:  # its module is imported by its name: the others cost nothing
         _neutralize()
         from importlib import import_module

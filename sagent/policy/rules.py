@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -13,12 +14,14 @@ from sagent.lib.dataclass import dataclass
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
+    from sagent.policy import Ask
     from sagent.policy.shell import Word
 
 COMMAND_RULES = ("Bash", "Unsandboxed")
 BEYOND_THE_SANDBOX = ("Network", "Unsandboxed")  # what is called so is no tool
 PATH_TOOLS = ("Read", "Edit", "Write", "Grep", "Glob", "List")
 EDITS = ("Edit", "Write")
+MOST_REMEDY = 4_000  # characters of what names rules
 Match: TypeAlias = Literal["yes", "maybe", "no"]
 
 
@@ -182,6 +185,21 @@ class Rules:
     def parse(cls, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> "Rules":
         """Read both lists. Raises ConfigError."""
         return cls(tuple(map(Rule.parse, allow)), tuple(map(Rule.parse, deny)))
+
+
+def rules_for(ask: "Ask") -> list[str]:
+    """The rules that would allow this call another time, as the policy names them: all of them, or none, as where
+    nobody could read them."""
+    import shlex
+
+    if len(ask.remedy) > MOST_REMEDY:
+        return []
+    try:
+        words = shlex.split(ask.remedy.removesuffix("."))
+        rules = [following for word, following in pairwise(words) if word == "--allow"]
+        return rules if all(str(Rule.parse(rule)) == rule for rule in rules) else []
+    except (ValueError, ConfigError):  # its text is no command line, or a rule cannot be written down
+        return []
 
 
 def escape(path: str) -> str:

@@ -7,9 +7,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:
-    from sagent.policy.permissions import Mode
-
-_MODES: "dict[str, Mode]" = {"ask": "ask", "edit": "edit"}
+    from sagent.tools.plan import Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,34 +22,10 @@ class Hands:
     show: Callable[[str], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What came of a plan: the mode to carry it out in, None where it is refused; the plan as it was changed, and why
-    it was refused."""
-
-    mode: "Mode | None"
-    changed: str = ""
-    reason: str = ""
-
-    def order(self) -> str:
-        """What asks the model to carry it out."""
-        return f"Carry out the plan as I changed it:\n\n{self.changed}" if self.changed else "Carry out the plan."
-
-    def answer(self) -> str:
-        """The same as the answer to a call."""
-        if self.mode is None:
-            why = f": {self.reason}" if self.reason else "."
-            return (
-                f"The person does not accept the plan{why}\nPlan mode goes on; propose another plan when you have one."
-            )
-        how = "asked before every change" if self.mode == "ask" else "free to edit in the project"
-        if self.changed:
-            return f"The person has changed the plan. Plan mode is off: {how}. Carry out this plan:\n\n{self.changed}"
-        return f"The person accepts the plan. Plan mode is off: {how}. Carry it out."
-
-
-async def settle_plan(plan: str, hands: Hands) -> Settled | None:
+async def settle_plan(plan: str, hands: Hands) -> "Settled | None":
     """Have the person decide on a plan; None where they leave it open."""
+    from sagent.tools.plan import Settled
+
     options = [
         Option("ask", "Yes, and ask before every change", key="y", short="ask"),
         Option("edit", "Yes, and edit in the project freely", key="e", short="edit"),
@@ -71,5 +45,5 @@ async def settle_plan(plan: str, hands: Hands) -> Settled | None:
             case "no":
                 return Settled(None, reason=((await hands.line("Why not? ")) or "").strip())
             case _:
-                return Settled(_MODES[said], changed)
+                return Settled("ask" if said == "ask" else "edit", changed)
     return None

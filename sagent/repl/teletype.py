@@ -156,7 +156,8 @@ class Teletype(CommandContext):
             self._write(text)
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
-        from sagent.repl.terminal.approval import allow_rules, approval_options, rules_for
+        from sagent.policy.rules import rules_for
+        from sagent.repl.terminal.approval import allow_rules, approval_options
         from sagent.repl.view.calls import read_text, render_approval
 
         self._set_aside()
@@ -192,7 +193,7 @@ class Teletype(CommandContext):
 
     async def _decide(self, plan: str) -> str | None:
         """What the person says to a plan."""
-        from sagent.repl.plan import Settled
+        from sagent.tools.plan import Settled
 
         self._write(
             f"{plan}\n  y Carry it out, and ask before every change\n  e Carry it out, and edit in the project freely"

@@ -6,6 +6,7 @@ from operator import eq
 from pathlib import Path
 
 from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
 from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
@@ -24,38 +25,73 @@ Hunk = tuple[int, int, int, int, list[tuple[str, str]]]
 """Start and length before, start and length after (from 0), and its lines: (" ", "-" or "+", text)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a call is to make of the file that really lies at `real`: its text now, None where there is none, its text
+    then, and in which encoding. `said` is what is said of it, and `shows` whether the changed lines are."""
+
+    path: Path
+    real: Path
+    before: str | None
+    after: str
+    encoding: Encoding
+    said: str
+    shows: bool
+
+    def output(self, name: str) -> ToolOutput:
+        """What the call comes to, once it is made."""
+        before = self.before or ""
+        shown = f"{self.said}\n{_changed_lines(before, self.after)}" if self.shows else self.said
+        return ToolOutput.of(shown, summary=self.said, diff=_unified_diff(before, self.after, name))
+
+
+def make(change: Change, workspace: Workspace) -> ToolOutput:
+    """Write the file. Raises ToolError."""
+    with explained(change.path):
+        data = change.encoding.encode(change.after)
+        workspace.saw(change.real, data, write_atomic(change.real, data))
+    return change.output(short(change.path, workspace))
+
+
+def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Change:
+    """Create or replace a file. Raises ToolError for one that was not read, or has changed since."""
+    with explained(path):
+        before, after, encoding, note = _as_before(real, content)
+        workspace.check_unchanged(real)
+    done = "Created" if before is None else "Wrote"
+    compared = "" if before is None else f", before {_count(before)}"
+    said = f"{done} {short(path, workspace)} ({_count(content)} lines{compared}).{note}"
+    return Change(path, real, before, after, encoding, said, shows=False)
+
+
+def plan_edit(
+    path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace, unsaved: str | None = None
+) -> Change:
+    """Make replacements in order, all or none, in a file or in what an editor has `unsaved` of it. Raises ToolError if
+    one fails."""
+    before, after, encoding, count = edited(path, real, replacements, workspace, unsaved)
+    said = f"Edited {short(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
+    return Change(path, real, before, after, encoding, said, shows=True)
+
+
 def write_file(path: Path, real: Path, content: str, workspace: Workspace) -> ToolOutput:
     """Create or replace a file, which really lies at `real`. Raises ToolError for one that was not read, or has changed
     since."""
-    name = short(path, workspace)
-    with explained(path):
-        before, data, note = _as_before(real, content)
-        workspace.check_unchanged(real)
-        workspace.saw(real, data, write_atomic(real, data))
-    done = "Created" if before is None else "Wrote"
-    compared = "" if before is None else f", before {_count(before)}"
-    said = f"{done} {name} ({_count(content)} lines{compared}).{note}"
-    return ToolOutput.of(said, summary=said, diff=_unified_diff(before or "", content, name))
+    return make(plan_write(path, real, content, workspace), workspace)
 
 
 def edit_file(path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace) -> ToolOutput:
     """Make replacements in order, all or none, in a file that really lies at `real`. Raises ToolError if one fails."""
-    name = short(path, workspace)
-    before, after, encoding, count = edited(path, real, replacements, workspace)
-    with explained(path):
-        data = encoding.encode(after)
-        workspace.saw(real, data, write_atomic(real, data))
-    said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
-    shown = _changed_lines(before, after)
-    return ToolOutput.of(f"{said}\n{shown}", summary=said, diff=_unified_diff(before, after, name))
+    return make(plan_edit(path, real, replacements, workspace), workspace)
 
 
 def edited(
-    path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace
+    path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace, unsaved: str | None = None
 ) -> tuple[str, str, Encoding, int]:
     """A file's text as it is and as it would be, its encoding, and how many places change. Raises as `edit_file`."""
     with explained(path):
         before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")
+        before = before if unsaved is None else unsaved
         after, count = before, 0
         for index, replacement in enumerate(replacements):
             try:
@@ -67,25 +103,26 @@ def edited(
     return before, after, encoding, count
 
 
-def _as_before(real: Path, content: str) -> tuple[str | None, bytes, str]:
-    """The text that was there, the bytes to write in its encoding and line ends, and what to say about that."""
+def _as_before(real: Path, content: str) -> tuple[str | None, str, Encoding, str]:
+    """The text that was there, the text to write with its line ends, in which encoding, and what to say about that."""
     try:
         with open_regular(real) as file:
             existing = file.read(_MOST + 1)
     except FileNotFoundError:
-        return None, UTF8.encode(content), ""
+        return None, content, UTF8, ""
     decoded = decode(existing)
     if isinstance(decoded, Binary) or len(existing) > _MOST:
-        return "", UTF8.encode(content), ""
+        return "", content, UTF8, ""
     old = decoded.text
     note = ""
     if "\r\n" in old and old.count("\n") == old.count("\r\n"):
         content = content.replace("\r\n", "\n").replace("\n", "\r\n")
         note = " Its CRLF line ends were kept."
     try:
-        return old, decoded.encoding.encode(content), note
+        decoded.encoding.encode(content)
     except ToolError:
-        return old, UTF8.encode(content), f"{note} It was {decoded.encoding.name} and is UTF-8 now."
+        return old, content, UTF8, f"{note} It was {decoded.encoding.name} and is UTF-8 now."
+    return old, content, decoded.encoding, note
 
 
 def _count(text: str) -> int:

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Message
 from sagent.peer import Stop
@@ -39,6 +41,32 @@ def last_plan(messages: Sequence[Message]) -> str:
         return ""
     called = (as_str(call.arguments.get("plan")).strip() for call in reply.calls if call.name == EXIT_PLAN)
     return next(filter(None, called), "") or plan_in(reply.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of a plan: the mode to carry it out in, None where it is refused; the plan as it was changed, and why
+    it was refused."""
+
+    mode: Literal["ask", "edit"] | None
+    changed: str = ""
+    reason: str = ""
+
+    def order(self) -> str:
+        """What asks the model to carry it out."""
+        return f"Carry out the plan as I changed it:\n\n{self.changed}" if self.changed else "Carry out the plan."
+
+    def answer(self) -> str:
+        """The same as the answer to a call."""
+        if self.mode is None:
+            why = f": {self.reason}" if self.reason else "."
+            return (
+                f"The person does not accept the plan{why}\nPlan mode goes on; propose another plan when you have one."
+            )
+        how = "asked before every change" if self.mode == "ask" else "free to edit in the project"
+        if self.changed:
+            return f"The person has changed the plan. Plan mode is off: {how}. Carry out this plan:\n\n{self.changed}"
+        return f"The person accepts the plan. Plan mode is off: {how}. Carry it out."
 
 
 class ExitPlan(Harmless):

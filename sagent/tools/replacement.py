@@ -36,6 +36,18 @@ def read_replacements(arguments: JsonObject) -> list[Replacement]:
     ]
 
 
+def proposed(arguments: JsonObject, before: str | None) -> tuple[str, str]:
+    """A file's text before and after the edits of a call; of one that is not known, what one edit quotes and gives.
+    Raises ToolError where an edit cannot be made."""
+    edits = read_replacements(arguments)
+    if before is None and len(edits) == 1 and not edits[0].everywhere:
+        return edits[0].old, edits[0].new
+    text = before or ""
+    for edit in edits:
+        text, _ = replace(text, edit, as_str(arguments.get("file_path")).rpartition("/")[2])
+    return before or "", text
+
+
 def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, int]:
     """The text of a file with a replacement made, and how often. LF in `old` matches the text's own line ends, which
     `new` takes. An `old` that is nearly there is taken for what it must mean, where that is one thing at one place.

@@ -92,6 +92,17 @@ def decode(data: bytes) -> Text | Binary:
     return Text(text, UTF8) if text is not None else _decode_legacy(data)
 
 
+def read_whole(path: Path, most: int) -> str | None:
+    """The text of a file, with line feeds; None for what is no text, or has more than so many characters. Raises
+    OSError and ValueError."""
+    with path.open("rb") as file:
+        data = file.read(4 * most + 1)
+    decoded = decode(data) if len(data) <= 4 * most else None
+    if not isinstance(decoded, Text) or len(decoded.text) > most:
+        return None
+    return valid_text(decoded.text.replace("\r\n", "\n"))
+
+
 def line_end(text: str) -> str:
     """The line end a text uses most: "\\n", "\\r\\n", or "\\r" where there is no other."""
     crlf = text.count("\r\n")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import Mode, PermissionPolicy
-from sagent.policy.rules import Rules, is_inside, lies_in
-from sagent.repl.terminal.approval import rules_for
+from sagent.policy.rules import Rules, is_inside, lies_in, rules_for
 from sagent.tool import Effect, Workspace
 
 

@@ -22,12 +22,13 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.text import spelled
 from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from sagent.policy import Ask
+from sagent.policy.rules import rules_for
 from sagent.repl.input import InputBuffer
 from sagent.repl.project import add_note, attach, branch_of, list_files, mentioned
 from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
-from sagent.repl.terminal.approval import also_allowed, approval_options, rules_for, told_rules
+from sagent.repl.terminal.approval import also_allowed, approval_options, told_rules
 from sagent.repl.terminal.completion import InputCompleter, nearest, used_commands
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.menu import render_menu

@@ -1,12 +1,10 @@
 """What a person may answer to a call that is put to them, and what becomes of the rules that they allow."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from sagent.errors import ConfigError, SagentError
+from sagent.errors import SagentError
 from sagent.lib.json import as_str
 from sagent.lib.text import spelled
 from sagent.messages import ToolCall
@@ -17,26 +15,11 @@ from sagent.repl.terminal.picker import Option
 from sagent.repl.view.calls import essence
 
 if TYPE_CHECKING:
-    from sagent.policy import Ask
     from sagent.repl.opening import Current
 
-MOST_REMEDY = 4_000  # characters of what names rules
 MOST_OTHERS = 3  # calls that are named
 MOST_LOOKED_AT = 1_000  # of a session's calls, the last ones
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
-
-
-def rules_for(ask: "Ask") -> list[str]:
-    """The rules that would allow this call another time, as the policy names them: all of them, or none, as where
-    nobody could read them."""
-    if len(ask.remedy) > MOST_REMEDY:
-        return []
-    try:
-        words = shlex.split(ask.remedy.removesuffix("."))
-        rules = [following for word, following in pairwise(words) if word == "--allow"]
-        return rules if all(str(Rule.parse(rule)) == rule for rule in rules) else []
-    except (ValueError, ConfigError):  # its text is no command line, or a rule cannot be written down
-        return []
 
 
 def approval_options(rules: Sequence[str]) -> list[Option[Answer]]:

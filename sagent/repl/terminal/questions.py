@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
-from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, rules_for, told_rules
+from sagent.policy.rules import rules_for
+from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, told_rules
 from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Shown, Stop
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap

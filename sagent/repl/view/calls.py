@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
-from sagent.lib.json import as_str, json_dump, valid_text
+from sagent.lib.json import as_str, json_dump
 from sagent.lib.text import spelled
 from sagent.messages import ToolCall
 from sagent.policy.rules import EDITS
@@ -40,6 +40,8 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
     `read` gives a file's text, or None."""
     from difflib import unified_diff
 
+    from sagent.tools.replacement import proposed
+
     path = as_str(call.arguments.get("file_path"))
     if call.name not in EDITS or not path:
         return ""
@@ -48,24 +50,10 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
         old, new = before or "", as_str(call.arguments.get("content")).replace("\r\n", "\n")
     else:
         try:
-            old, new = _edited(call, before)
+            old, new = proposed(call.arguments, before)
         except ToolError:
             return ""
     return "\n".join(unified_diff(_split(old), _split(new), path, path, lineterm=""))
-
-
-def _edited(call: ToolCall, before: str | None) -> tuple[str, str]:
-    """A file's text before and after edits; of one that is not known, what one edit quotes and gives. Raises ToolError
-    where an edit cannot be made."""
-    from sagent.tools.replacement import read_replacements, replace
-
-    edits = read_replacements(call.arguments)
-    if before is None and len(edits) == 1 and not edits[0].everywhere:
-        return edits[0].old, edits[0].new
-    text = before or ""
-    for edit in edits:
-        text, _ = replace(text, edit, Path(as_str(call.arguments.get("file_path"))).name)
-    return before or "", text
 
 
 def _split(text: str) -> list[str]:
@@ -77,17 +65,11 @@ def _split(text: str) -> list[str]:
 
 def read_text(directory: Path, path: str) -> str | None:
     """A file that `proposal` compares, below a directory or named in full; None where it cannot be read as a whole."""
-    from sagent.tools.textfile import Text, decode
+    from sagent.tools.textfile import read_whole
 
-    most = 4 * MOST_SHOWN  # bytes
     try:
-        with (directory / Path(path).expanduser()).open("rb") as file:
-            data = file.read(most + 1)
-        decoded = decode(data) if len(data) <= most else None
-        if not isinstance(decoded, Text) or len(decoded.text) > MOST_SHOWN:
-            return None
-        return valid_text(decoded.text.replace("\r\n", "\n"))
-    except (OSError, ValueError):
+        return read_whole(directory / Path(path).expanduser(), MOST_SHOWN)
+    except (OSError, ValueError, RuntimeError):
         return None
 
 

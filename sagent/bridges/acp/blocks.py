@@ -1,0 +1,80 @@
+"""A prompt's content blocks as a message."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sagent.bridges.acp.connection import INVALID_PARAMS, RpcError
+from sagent.lib.json import as_array, as_object, as_str, valid_text
+from sagent.messages import Message, Part, Text, user
+
+
+def read_prompt(blocks: object) -> Message:
+    """The message of a prompt. Raises RpcError for what is no prompt, or cannot be shown to a model."""
+    if not isinstance(blocks, list):
+        raise RpcError(INVALID_PARAMS, "prompt is a list of content blocks.")
+    parts: list[Part] = []
+    for number, block in enumerate(as_array(blocks)):  # pyright: ignore[reportUnknownArgumentType] -- JSON
+        parts += _parts(as_object(block), number)
+    if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
+        raise RpcError(INVALID_PARAMS, "The prompt is empty.")
+    return user("", *parts)
+
+
+def _parts(block: Mapping[str, object], number: int) -> Iterator[Part]:
+    where = f"prompt[{number}]"
+    match block.get("type"):
+        case "text":
+            yield Text(valid_text(_needed(block, "text", where)))
+        case "image":
+            yield _media(_needed(block, "data", where), "the image", where)
+        case "resource_link":
+            yield Text(f"[{_needed(block, 'name', where)}]({_shown(_needed(block, 'uri', where))})")
+        case "resource":
+            yield from _resource(as_object(block.get("resource")), where)
+        case "audio":
+            raise RpcError(INVALID_PARAMS, f"{where} is audio, which sagent does not take (see promptCapabilities).")
+        case other:
+            raise RpcError(INVALID_PARAMS, f"{where} has the type {other!r}: text, image, resource_link or resource.")
+
+
+def _resource(resource: Mapping[str, object], where: str) -> Iterator[Part]:
+    """What a client has put in of a file or a selection: its text, or an image or PDF."""
+    uri = _shown(_needed(resource, "uri", f"{where}.resource"))
+    if isinstance(text := resource.get("text"), str):
+        yield Text(f'\n<context uri="{uri}">\n{valid_text(text)}\n</context>\n')
+    elif isinstance(blob := resource.get("blob"), str):
+        yield Text(f"[{uri}]")
+        yield _media(blob, uri, where)
+    else:
+        raise RpcError(INVALID_PARAMS, f"{where}.resource has neither a text nor a blob.")
+
+
+def _media(data: str, name: str, where: str) -> Part:
+    from sagent.tools.media import media_in
+
+    try:
+        found = media_in(b64decode(data, validate=True), name)
+    except (NotBase64, ValueError) as error:
+        raise RpcError(INVALID_PARAMS, f"{where} cannot be taken: {error}") from error
+    if found is None:
+        raise RpcError(INVALID_PARAMS, f"{where} is no PNG, JPEG, GIF or WebP image and no PDF.")
+    return found
+
+
+def _shown(uri: str) -> str:
+    """A path of this machine for a file's URI, so that tools can use it; any other URI as it is."""
+    uri = valid_text(uri)
+    if not uri.startswith("file://"):
+        return uri
+    parts = urlsplit(uri)
+    lines = f"#{parts.fragment}" if parts.fragment else ""
+    return f"{Path(unquote(parts.path))}{lines}"
+
+
+def _needed(block: Mapping[str, object], name: str, where: str) -> str:
+    if not isinstance(found := block.get(name), str):
+        raise RpcError(INVALID_PARAMS, f"{where}.{name} is missing, or is no string.")
+    return as_str(found)

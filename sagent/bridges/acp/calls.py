@@ -1,0 +1,177 @@
+"""Tool calls as an editor shows them: what kind of work, at which place, and what would change."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_int, as_str
+from sagent.lib.text import one_line, printable
+from sagent.messages import ToolCall
+from sagent.tool import Workspace
+
+MOST_COMPARED = 400_000  # characters of a file that is shown before and after
+MOST_SHOWN = 30_000  # characters of a result
+_TITLE = 300
+_KINDS: Mapping[str, str] = {
+    "Read": "read",
+    "List": "read",
+    "Edit": "edit",
+    "Write": "edit",
+    "Glob": "search",
+    "Grep": "search",
+    "WebSearch": "search",
+    "PaperSearch": "search",
+    "Bash": "execute",
+    "WebFetch": "fetch",
+    "PaperFetch": "fetch",
+    "PaperDetails": "fetch",
+    "PaperAuthor": "fetch",
+    "AgentSpawn": "think",
+    "ExitPlan": "switch_mode",
+}
+_ESSENTIAL = ("pattern", "url", "query", "path", "to", "prompt", "question", "operation", "job", "name")
+_PLACE = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file's text before and after; `old` is None where there was no file."""
+
+    path: str
+    old: str | None
+    new: str
+
+
+def kind_of(call: ToolCall) -> str:
+    """One of the protocol's kinds."""
+    return _KINDS.get(call.name, "other")
+
+
+def title_of(call: ToolCall, agent: str) -> str:
+    """The call on one line; of another agent than the first, with its name before it."""
+    who = f"{agent.partition('/')[2]}: " if "/" in agent else ""
+    command = as_str(call.arguments.get("command"))
+    place = as_str(call.arguments.get("file_path"))
+    if command:
+        what = command
+    elif place:
+        what = f"{call.name} {place}"
+    else:
+        found = (as_str(call.arguments.get(name)) for name in _ESSENTIAL)
+        what = f"{call.name} {next(filter(None, found), '')}".rstrip()
+    return printable(one_line(f"{who}{what}", _TITLE))
+
+
+def place_of(call: ToolCall, workspace: Workspace) -> Path | None:
+    """The file that it reads or writes, absolute."""
+    if text := as_str(call.arguments.get("file_path")):
+        with suppress(ToolError, RuntimeError, OSError):
+            return workspace.resolve(text)
+    return None
+
+
+def line_of(call: ToolCall, diff: str) -> int | None:
+    """The line, from 1, at which it reads or has changed something."""
+    found = _PLACE.search(diff)
+    if found is None:
+        return as_int(call.arguments.get("offset")) or None
+    body = diff[found.end() :].split("\n")[1:]
+    kept = next((at for at, line in enumerate(body) if not line.startswith(" ")), 0)
+    return max(int(found[1]) + kept, 1)
+
+
+def change_of(call: ToolCall, workspace: Workspace) -> Change | None:
+    """What a call of Edit or Write would make of its file as it is now; None where that cannot be told."""
+    if call.name not in ("Edit", "Write") or (path := place_of(call, workspace)) is None:
+        return None
+    from sagent.tools.replacement import proposed
+    from sagent.tools.textfile import read_whole
+
+    try:
+        before = read_whole(path, MOST_COMPARED) if path.exists() else None
+        if before is None and path.exists():
+            return None  # no text, or too much of it
+        if call.name == "Write":
+            new = as_str(call.arguments.get("content")).replace("\r\n", "\n")
+        else:
+            new = proposed(call.arguments, before if before is not None else "")[1]
+    except (ToolError, OSError, ValueError):
+        return None
+    return Change(str(path), before, new) if len(new) <= MOST_COMPARED else None
+
+
+def made(change: Change) -> Change:
+    """The same with the text that the file has now: an editor may have formatted it."""
+    from sagent.tools.textfile import read_whole
+
+    with suppress(OSError, ValueError):
+        if (now := read_whole(Path(change.path), MOST_COMPARED)) is not None and now != change.old:
+            return Change(change.path, change.old, now)
+    return change
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A text as Markdown that shows it as it is."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
+
+
+def shortened(text: str) -> str:
+    """At most so much of a result as a person reads: its beginning and its end."""
+    if len(text) <= MOST_SHOWN:
+        return text
+    half = MOST_SHOWN // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters are left out here ...]\n{text[-half:]}"
+
+
+class CallIds:
+    """Names for calls that are told apart in a whole session: a provider may give the same id again, and agents have
+    ids of their own."""
+
+    def __init__(self) -> None:
+        self._by_call: dict[tuple[str, str], str] = {}
+        self._given: set[str] = set()
+        self._open: dict[str, None] = {}
+        self._jobs: set[str] = set()
+
+    def begin(self, agent: str, call_id: str) -> tuple[str, bool]:
+        """The name of a call that is asked about or starts, and whether it is a new one."""
+        key = (agent, call_id)
+        if (name := self._by_call.get(key, "")) in self._open or (name and name in self._jobs):
+            return name, False
+        wanted = call_id if agent == "root" else f"{agent}:{call_id}"
+        name = next(name for name in _numbered(wanted or "call") if name not in self._given)
+        self._given.add(name)
+        self._by_call[key] = name
+        self._open[name] = None
+        return name, True
+
+    def find(self, agent: str, call_id: str) -> str | None:
+        """The name of a call that was begun."""
+        return self._by_call.get((agent, call_id))
+
+    def is_job(self, name: str) -> bool:
+        """Whether a call was answered, and goes on in the background."""
+        return name in self._jobs
+
+    def end(self, name: str, *, job: bool) -> None:
+        self._open.pop(name, None)
+        (self._jobs.add if job else self._jobs.discard)(name)
+
+    def take_open(self) -> list[str]:
+        """Those that have not ended; they have now."""
+        found = list(self._open)
+        self._open.clear()
+        return found
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 1
+    while True:
+        number += 1
+        yield f"{name}#{number}"

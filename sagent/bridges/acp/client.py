@@ -1,0 +1,79 @@
+"""The client, as far as it says that it can do something: what it has not offered is never asked of it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sagent.bridges.acp.connection import Connection, RpcError, log
+from sagent.lib.json import as_object, as_str
+
+
+class Client:
+    """Updates, permissions, files and forms of one client. `capabilities` are from its `initialize`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.capabilities: Mapping[str, object] = {}
+
+    def _offers(self, *names: str) -> bool:
+        """Whether a capability is there; an empty object is one, None and False are none."""
+        found: object = self.capabilities
+        for name in names:
+            found = as_object(found).get(name)
+        return found is not None and found is not False
+
+    @property
+    def writes_files(self) -> bool:
+        return self._offers("fs", "writeTextFile")
+
+    @property
+    def reads_files(self) -> bool:
+        return self._offers("fs", "readTextFile")
+
+    @property
+    def shows_notices(self) -> bool:
+        return self._offers("session", "notices")
+
+    @property
+    def has_forms(self) -> bool:
+        return self._offers("elicitation", "form")
+
+    @property
+    def has_login_terminal(self) -> bool:
+        return self._offers("auth", "terminal")
+
+    def update(self, session: str, update: Mapping[str, object]) -> None:
+        self._connection.notify("session/update", {"sessionId": session, "update": update})
+
+    async def permit(self, session: str, call: Mapping[str, object], options: Sequence[Mapping[str, str]]) -> str:
+        """The option that the person chose; "" for none, as when the client cannot ask."""
+        params = {"sessionId": session, "toolCall": call, "options": options}
+        try:
+            answer = await self._connection.request("session/request_permission", params)
+        except RpcError as error:
+            log(f"session/request_permission: {error}")
+            return ""
+        outcome = as_object(answer.get("outcome"))
+        return as_str(outcome.get("optionId")) if outcome.get("outcome") == "selected" else ""
+
+    async def read_file(self, session: str, path: Path) -> str:
+        """A file with what is not saved yet. Raises RpcError."""
+        answer = await self._connection.request("fs/read_text_file", {"sessionId": session, "path": str(path)})
+        return as_str(answer.get("content"))
+
+    async def write_file(self, session: str, path: Path, text: str) -> None:
+        """Have the client write a file, so that the person can review it. Raises RpcError."""
+        params = {"sessionId": session, "path": str(path), "content": text}
+        await self._connection.request("fs/write_text_file", params)
+
+    async def fill(
+        self, session: str, message: str, schema: Mapping[str, object], call: str | None
+    ) -> Mapping[str, object] | None:
+        """What the person has filled into a form; None where they have not."""
+        scope = {"sessionId": session, **({"toolCallId": call} if call else {})}
+        params = {**scope, "mode": "form", "message": message, "requestedSchema": schema}
+        try:
+            answer = await self._connection.request("elicitation/create", params)
+        except RpcError as error:
+            log(f"elicitation/create: {error}")
+            return None
+        return as_object(answer.get("content")) if answer.get("action") == "accept" else None

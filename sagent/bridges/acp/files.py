@@ -1,0 +1,107 @@
+"""Edit and Write through the client: it then has each change in its review, and may format what is saved."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sagent.bridges.acp.client import Client
+from sagent.bridges.acp.connection import RpcError
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_str, valid_text
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
+from sagent.tools.ask import AskUser
+from sagent.tools.change import Change, make, plan_edit, plan_write
+from sagent.tools.edit import Edit
+from sagent.tools.paths import judged, short
+from sagent.tools.replacement import read_replacements
+from sagent.tools.textfile import UTF8
+from sagent.tools.write import Write
+
+MOST = 10_000_000  # characters of a file that are sent to an editor
+
+
+def adapted(tools: Sequence[Tool], client: Client, session: Callable[[], str]) -> Sequence[Tool]:
+    """The tools as a client takes them: files are changed by way of it where it writes files, and its person is asked
+    questions where it has forms."""
+    kept = [tool for tool in tools if client.has_forms or not isinstance(tool, AskUser)]
+    if not client.writes_files:
+        return kept
+    return [ReviewedTool(tool, client, session) if isinstance(tool, Edit | Write) else tool for tool in kept]
+
+
+class ReviewedTool:
+    """Edit or Write. What lies outside of the workspace's roots, and what is not UTF-8, it writes by itself."""
+
+    quick = True
+
+    def __init__(self, tool: Edit | Write, client: Client, session: Callable[[], str]) -> None:
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+        self._tool, self._client, self._session = tool, client, session
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return self._tool.effect(arguments, workspace)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Change the file. Raises ToolError as Edit and Write do, and where the client does not write."""
+        workspace = run.workspace
+        path = workspace.resolve(as_str(arguments["file_path"]))
+        real = judged(path, run)
+        with workspace.changing(real):
+            change = await self._planned(path, real, arguments, workspace)
+            if change.encoding != UTF8 or len(change.after) > MOST or not _is_inside(real, workspace):
+                return make(change, workspace)
+            before = _bytes(real)
+            try:
+                await self._client.write_file(self._session(), real, change.after)
+            except RpcError as error:
+                raise ToolError(f"{path} was not written. The editor says: {error}") from error
+            return _settled(change, before, workspace)
+
+    async def _planned(self, path: Path, real: Path, arguments: JsonObject, workspace: Workspace) -> Change:
+        if isinstance(self._tool, Write):
+            return plan_write(path, real, valid_text(as_str(arguments["content"])), workspace)
+        replacements = read_replacements(arguments)
+        unsaved = await self._unsaved(real)
+        if unsaved is not None:
+            with suppress(ToolError):  # then what is on the disk is meant
+                return plan_edit(path, real, replacements, workspace, unsaved)
+        return plan_edit(path, real, replacements, workspace)
+
+    async def _unsaved(self, real: Path) -> str | None:
+        """What an editor has of a file, where that is another text than the file's."""
+        data = _bytes(real)
+        if not (self._client.reads_files and data):
+            return None
+        try:
+            text = await self._client.read_file(self._session(), real)
+        except RpcError:
+            return None
+        return text if text and text.encode("utf-8", "surrogatepass") != data else None
+
+
+def _settled(change: Change, before: bytes | None, workspace: Workspace) -> ToolOutput:
+    """What the call has come to: a client may format a file when it saves it, or not have saved it yet."""
+    written, now = change.encoding.encode(change.after), _bytes(change.real)
+    name = short(change.path, workspace)
+    if now is None or (now == before and now != written):
+        if now is not None:
+            workspace.saw(change.real, now)
+        return replace(change, said=f"{change.said} The editor has it, and has not saved it yet.").output(name)
+    workspace.saw(change.real, now)
+    if now == written:
+        return change.output(name)
+    after = now.decode("utf-8", "replace")
+    said = f"{change.said} The editor has formatted it: the lines below are as they are now."
+    return replace(change, after=after, said=said, shows=True).output(name)
+
+
+def _bytes(real: Path) -> bytes | None:
+    try:
+        return real.read_bytes()
+    except OSError:
+        return None
+
+
+def _is_inside(real: Path, workspace: Workspace) -> bool:
+    return any(real.is_relative_to(root.resolve()) for root in workspace.roots)

@@ -1,0 +1,128 @@
+"""What a person may choose for a session in the editor: mode, model, effort, advisor."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sagent.bridges.acp.connection import INVALID_PARAMS, RpcError
+from sagent.errors import SagentError
+from sagent.model import EFFORTS
+from sagent.peer import Switch
+from sagent.policy.permissions import MODES, Mode
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent
+    from sagent.policy.permissions import PermissionPolicy
+
+MODE_WORDS: Mapping[Mode, tuple[str, str]] = {
+    "plan": ("Plan", "Only reading, and commands that look; it proposes a plan"),
+    "ask": ("Ask", "A question before every change and every command"),
+    "edit": ("Edit", "Edits in the project are free; other changes are asked about"),
+    "full": ("Full", "No questions"),
+}
+OFF = "off"
+_UNSET = "default"  # the effort that the provider takes by itself
+
+
+class Options:
+    """The options of one session. `models` are those that can be used, as "provider/id", each with a few words."""
+
+    def __init__(self, agent: "Agent", policy: "PermissionPolicy", models: Sequence[tuple[str, str]]) -> None:
+        self._agent, self._policy, self._models = agent, policy, models
+        self._chosen: dict[str, str] = {}  # while a turn runs: in force from its next model call on
+
+    def settle(self) -> None:
+        """What was chosen is in force, or was not to be had."""
+        self._chosen.clear()
+
+    def modes(self) -> Mapping[str, object]:
+        """The permission modes, for clients that know no other options."""
+        known = [{"id": mode, "name": MODE_WORDS[mode][0], "description": MODE_WORDS[mode][1]} for mode in MODES]
+        return {"currentModeId": self._policy.mode, "availableModes": known}
+
+    def every(self) -> list[Mapping[str, object]]:
+        """All options with their values now."""
+        status = self._agent.status()
+        efforts = [(each, each.capitalize(), "") for each in EFFORTS]
+        model = self._chosen.get("model", status.model)
+        effort = self._chosen.get("effort", status.effort or _UNSET)
+        advisor = self._chosen.get("advisor", self._advisor())
+        advisors = [(OFF, "Off", "No advisor is asked"), *self._named(advisor)]
+        return [
+            _select("mode", "Mode", "mode", self._policy.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
+            _select("model", "Model", "model", model, self._named(model)),
+            _select("effort", "Effort", "thought_level", effort, [(_UNSET, "Default", ""), *efforts]),
+            _select("advisor", "Advisor", "_advisor", advisor, advisors),
+        ]
+
+    def set_mode(self, mode: object) -> None:
+        """Raises RpcError."""
+        known: Mode | None = next((each for each in MODES if each == mode), None)
+        if known is None:
+            raise RpcError(INVALID_PARAMS, f"There is no mode {mode!r}. The modes are {', '.join(MODES)}.")
+        self._policy.mode = known
+
+    def set(self, option: object, value: object) -> None:
+        """Raises RpcError for what is not offered, and for what cannot be used."""
+        found = next((each for each in self.every() if each["id"] == option), None)
+        if found is None:
+            raise RpcError(INVALID_PARAMS, f"There is no option {option!r}. There are mode, model, effort and advisor.")
+        offered = [each["value"] for each in _values(found)]
+        if not isinstance(value, str) or value not in offered:
+            raise RpcError(INVALID_PARAMS, f"{option} cannot be {value!r}: take one of {', '.join(offered[:20])}.")
+        if value == found["currentValue"]:
+            return
+        try:
+            self._make(str(option), value)
+        except SagentError as error:
+            raise RpcError(INVALID_PARAMS, str(error)) from error
+
+    def _make(self, option: str, value: str) -> None:
+        match option:
+            case "mode":
+                self.set_mode(value)
+                return
+            case "model":
+                self._agent.apply(Switch(model=value))
+            case "effort":
+                if value == _UNSET:
+                    raise RpcError(INVALID_PARAMS, "An effort that was set stays set: take another one.")
+                self._agent.apply(Switch(effort=value))
+            case _:
+                self._agent.apply(Switch(advisor=value))
+        if self._agent.running:
+            self._chosen[option] = value
+
+    def _named(self, current: str) -> list[tuple[str, str, str]]:
+        """The models, and the one in use where it is not among them."""
+        own = [] if current == OFF or any(name == current for name, _ in self._models) else [(current, "")]
+        return [(name, name.partition("/")[2] or name, about) for name, about in (*own, *self._models)]
+
+    def _advisor(self) -> str:
+        """The model of the first advisor that is asked, or "off"."""
+        from sagent.advisor.extension import AdvisorExtension
+
+        advisory = self._agent.advisory
+        active = advisory.roster.active if isinstance(advisory, AdvisorExtension) else ()
+        return active[0].model if active else OFF
+
+
+def _values(option: Mapping[str, object]) -> Sequence[Mapping[str, str]]:
+    found = option["options"]
+    assert isinstance(found, list)
+    return found  # pyright: ignore[reportUnknownVariableType] -- as `_select` makes it
+
+
+def _select(
+    name: str, title: str, category: str, current: str, values: Sequence[tuple[str, str, str]]
+) -> Mapping[str, object]:
+    options = [
+        {"value": value, "name": label, **({"description": about} if about else {})} for value, label, about in values
+    ]
+    shown = {"id": name, "name": title, "category": category, "type": "select"}
+    return {**shown, "currentValue": current, "options": options}
+
+
+def models_of(catalog: str) -> list[tuple[str, str]]:
+    """The models of a catalog, one a line: "provider/id: a few words"."""
+    lines = (line.partition(": ") for line in catalog.splitlines())
+    return [(name, about) for name, colon, about in lines if colon and "/" in name]

@@ -1,0 +1,133 @@
+"""What a person is asked: may a call be made, is a plan to be carried out, what does an agent want to know."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from sagent.bridges.acp import calls
+from sagent.bridges.acp.client import Client
+from sagent.bridges.acp.version1 import Updates, content, text_block
+from sagent.lib.json import EMPTY, as_array, as_str, json_thaw
+from sagent.lib.text import printable, spelled
+from sagent.messages import ToolCall
+from sagent.policy import Ask
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rule, rules_for
+from sagent.tools.ask import Question
+from sagent.tools.plan import Settled
+
+_DECLINED = "The person said no."
+_PLAN_OPTIONS = (
+    {"optionId": "ask", "name": "Yes, and ask before every change", "kind": "allow_once"},
+    {"optionId": "edit", "name": "Yes, and edit in the project freely", "kind": "allow_always"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+)
+
+
+class Asking(Protocol):
+    """The session that asks, once it is open."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def updates(self) -> Updates: ...
+
+    @property
+    def policy(self) -> PermissionPolicy: ...
+
+    def emit(self, update: Mapping[str, object]) -> None: ...
+
+
+class Person:
+    """Whoever sits at the client. Each question is bound to its own request: several may be open at once."""
+
+    def __init__(self, client: Client, session: Asking, left_plan: Callable[[], None]) -> None:
+        self._client, self._session, self._left_plan = client, session, left_plan
+
+    async def approve(self, call: ToolCall, ask: Ask) -> str | None:
+        """None for yes, else why not. Rules that the person allows are the policy's for this session."""
+        session = self._session
+        name, news = session.updates.announce(ask.agent or "root", call)
+        for each in news:
+            session.emit(each)
+        rules = rules_for(ask)
+        chosen = await self._client.permit(session.id, _shown(call, ask, name, news), _options(rules))
+        if chosen == "allow_always" and rules:
+            policy = session.policy
+            policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
+            return None
+        return None if chosen == "allow_once" else _DECLINED
+
+    async def answer(self, question: Question) -> str | None:
+        """What the person says to an agent's question, None for nothing."""
+        if question.plan:
+            settled = await self.settle(question.plan)
+            return settled and settled.answer()
+        schema = _form(question)
+        filled = await self._client.fill(self._session.id, printable(question.text), schema, None)
+        if filled is None:
+            return None
+        chosen = [filled.get("answer"), *as_array(filled.get("answers")), filled.get("other")]
+        said = map(as_str, chosen)
+        return "\n".join(filter(None, said)) or None
+
+    async def settle(self, plan: str) -> Settled | None:
+        """Have the person decide on a plan; None where they leave it open. An accepted one ends plan mode."""
+        session = self._session
+        name, shown = session.updates.synthetic("Carry out this plan?", "switch_mode", [text_block(plan)])
+        session.emit(shown)
+        chosen = ""
+        try:
+            call = {name: value for name, value in shown.items() if name != "sessionUpdate"}
+            chosen = await self._client.permit(session.id, {**call, "status": "pending"}, _PLAN_OPTIONS)
+        finally:
+            session.emit(session.updates.ended(name, failed=chosen not in ("ask", "edit")))
+        if chosen in ("ask", "edit"):
+            session.policy.mode = "ask" if chosen == "ask" else "edit"
+            self._left_plan()
+            return Settled("ask" if chosen == "ask" else "edit")
+        return Settled(None) if chosen == "no" else None
+
+
+def _shown(call: ToolCall, ask: Ask, name: str, news: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """The call as the person is to judge it: all of it, why it is asked about, and what it asks for in addition."""
+    command = as_str(call.arguments.get("command"))
+    wants = f"It also wants: {', '.join(map(spelled, ask.wants))}.\n\n" if ask.wants else ""
+    words = calls.fenced(spelled(command)) if command else ""
+    reason = f"{wants}{spelled(ask.reason)}"
+    blocks = [content(text_block(f"{words}\n\n{reason}".strip()))]
+    announced = news[0] if news else EMPTY
+    return {
+        "toolCallId": name,
+        "title": calls.title_of(call, ask.agent),
+        "kind": calls.kind_of(call),
+        "status": "pending",
+        "rawInput": json_thaw(call.arguments),
+        "content": [*as_array(announced.get("content")), *blocks],
+        **({"locations": announced["locations"]} if "locations" in announced else {}),
+    }
+
+
+def _options(rules: Sequence[str]) -> list[Mapping[str, str]]:
+    """Only what names its rules can be allowed for longer than once."""
+    every = ", ".join(spelled(rule) if "(" in rule else f"every call of {spelled(rule)}" for rule in rules)
+    always = {"optionId": "allow_always", "name": f"Allow in this session: {every}", "kind": "allow_always"}
+    return [
+        {"optionId": "allow_once", "name": "Allow once", "kind": "allow_once"},
+        *([always] if rules else []),
+        {"optionId": "reject_once", "name": "No", "kind": "reject_once"},
+    ]
+
+
+def _form(question: Question) -> Mapping[str, object]:
+    """The form of a question: one of its options, several of them, or words."""
+    words = {"type": "string", "title": "Something else" if question.options else "Answer"}
+    if not question.options:
+        properties: Mapping[str, object] = {"answer": words}
+    elif question.multiple:
+        items = {"type": "string", "enum": list(question.options)}
+        properties = {"answers": {"type": "array", "title": "Answers", "items": items}, "other": words}
+    else:
+        properties = {"answer": {"type": "string", "title": "Answer", "enum": list(question.options)}, "other": words}
+    return {"type": "object", "properties": properties}

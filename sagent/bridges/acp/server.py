@@ -1,0 +1,291 @@
+"""The agent's side of the Agent Client Protocol: what a client may call, and what comes of it.
+
+Source: https://agentclientprotocol.com/protocol/v1. A client that asks for a later version is answered with this one.
+Nothing heavy is imported before a session is set up, so that `initialize` is answered at once.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from sagent.bridges.acp.client import Client
+from sagent.bridges.acp.connection import (
+    AUTH_REQUIRED,
+    INVALID_PARAMS,
+    NOT_FOUND,
+    Answer,
+    Connection,
+    Method,
+    Params,
+    RpcError,
+)
+from sagent.errors import SagentError, SessionNotFound
+from sagent.lib.json import EMPTY, as_array, as_object, as_str
+from sagent.version import __version__
+
+if TYPE_CHECKING:
+    from sagent.bridges.acp.session import Opening, Place, Session
+    from sagent.session.retention import Glance
+
+VERSION = 1
+PAGE = 100  # sessions of one answer of session/list
+KEY, LOGIN = "key", "login"  # ways to authenticate
+_PATIENCE = 1.0  # seconds for what is open when the client is gone
+_FOLLOWING = 0.7  # seconds for what is closed then
+
+
+class Host(Protocol):
+    """What a server needs of the program that it is part of."""
+
+    @property
+    def opening(self) -> "Opening": ...
+
+    async def check_login(self) -> None:
+        """Raises SagentError where no model can be used."""
+        ...
+
+    def sessions(self, cwd: str | None) -> "Sequence[Glance]":
+        """Those that are kept, last used first. Raises SagentError and OSError."""
+        ...
+
+    def delete(self, session: str) -> None:
+        """Delete one that is kept. Raises SagentError and OSError."""
+        ...
+
+    def warm_up(self) -> None:
+        """Import what a session needs; in a thread."""
+        ...
+
+
+class Server:
+    """One client, and its sessions."""
+
+    def __init__(self, host: Host, send: Callable[[bytes], None]) -> None:
+        self._host = host
+        methods: Mapping[str, Method] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/prompt": self._prompt,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
+            "session/close": self._close,
+            "session/delete": self._delete,
+        }
+        self.connection = Connection(methods, {"session/cancel": self._cancel}, send)
+        self._client = Client(self.connection)
+        self._sessions: dict[str, Session] = {}
+        self._opening: set[Session] = set()
+        self._warming: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        """The client is gone: give what is open a moment, cancel it, and close every session."""
+        for session in self._sessions.values():
+            session.cancel()
+        await self.connection.settle(_PATIENCE)
+        if self._sessions or self._opening:
+            from sagent.bridges.acp.session import closed
+
+            left = [*self._sessions.values(), *self._opening]
+            await asyncio.wait([asyncio.ensure_future(closed(left))], timeout=_FOLLOWING)
+
+    # -- the connection
+
+    async def _initialize(self, params: Params) -> Answer:
+        version = params.get("protocolVersion")
+        if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= 0xFFFF:
+            raise RpcError(INVALID_PARAMS, "protocolVersion is missing, or is not a number from 0 to 65535.")
+        self._client.capabilities = as_object(params.get("clientCapabilities"))
+        session = dict.fromkeys(("list", "resume", "close", "delete", "additionalDirectories"), EMPTY)
+        result: Mapping[str, object] = {
+            "protocolVersion": VERSION,
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": True, "sse": False},
+                "sessionCapabilities": session,
+            },
+            "agentInfo": {"name": "sagent", "title": "sagent", "version": __version__},
+            "authMethods": self._ways(),
+        }
+        return Answer(result, self._warm_up)
+
+    def _warm_up(self) -> None:
+        if self._warming is None:
+            self._warming = asyncio.ensure_future(asyncio.to_thread(self._host.warm_up))
+
+    def _ways(self) -> list[Mapping[str, object]]:
+        what = "Set a provider's variable, such as ANTHROPIC_API_KEY, or put a key into sagent's settings."
+        ways: list[Mapping[str, object]] = [{"id": KEY, "name": "A key in the environment", "description": what}]
+        if self._client.has_login_terminal:
+            about = "Enter a provider's key in a terminal; it is tested and kept for you alone."
+            way = {"id": LOGIN, "name": "Log in", "description": about}
+            ways.append({**way, "type": "terminal", "args": ["--login"], "env": {}})
+        return ways
+
+    async def _authenticate(self, params: Params) -> Mapping[str, object]:
+        if params.get("methodId") != KEY:
+            raise RpcError(INVALID_PARAMS, f"methodId is {KEY!r}, the one way that the protocol leads.")
+        try:
+            await self._host.check_login()
+        except SagentError as error:
+            raise RpcError(AUTH_REQUIRED, str(error)) from error
+        return {}
+
+    # -- sessions
+
+    async def _new(self, params: Params) -> Answer:
+        session = await self._opened(self._place(params))
+        self._sessions[session.id] = session
+        return Answer({"sessionId": session.id, **session.state}, session.begin)
+
+    async def _load(self, params: Params) -> Answer:
+        return await self._taken_up(params, replay=True)
+
+    async def _resume(self, params: Params) -> Answer:
+        return await self._taken_up(params, replay=False)
+
+    async def _taken_up(self, params: Params, *, replay: bool) -> Answer:
+        """Go on with an earlier session; one that is open here is shown again where its client wants that."""
+        name = _text(params, "sessionId")
+        place = self._place(params, name)
+        session = self._sessions.get(name)
+        begin: Callable[[], None] = lambda: None  # noqa: E731 -- what follows for one that is open
+        if session is None:
+            if not re.fullmatch(r"[\w-]+", name):
+                raise RpcError(NOT_FOUND, f"There is no session {name!r}.")
+            session = await self._opened(place)
+            if session.id != name:
+                await session.aclose()
+                raise RpcError(NOT_FOUND, f"There is no session {name!r}.")
+            self._sessions[session.id] = session
+            begin = session.begin
+        if replay:
+            session.replay()
+        return Answer(session.state, begin)
+
+    async def _opened(self, place: "Place") -> "Session":
+        from sagent.bridges.acp.session import Session
+
+        if self._warming is not None:
+            await asyncio.wait([self._warming])
+        session = Session(self._client, self._host.opening, place)
+        self._opening.add(session)
+        try:
+            await session.opened()
+        finally:
+            self._opening.discard(session)
+        return session
+
+    def _place(self, params: Params, session: str | None = None) -> "Place":
+        from sagent.bridges.acp.servers import read_servers
+        from sagent.bridges.acp.session import Place
+
+        cwd = _directory("cwd", params.get("cwd"))
+        more = _list_of(params, "additionalDirectories", required=False)
+        directories = tuple(_directory("additionalDirectories", each) for each in more)
+        servers = read_servers(_list_of(params, "mcpServers", required=session is None))
+        return Place(cwd, directories, servers, session)
+
+    def _session(self, params: Params) -> "Session":
+        name = _text(params, "sessionId")
+        if (found := self._sessions.get(name)) is None:
+            raise RpcError(NOT_FOUND, f"There is no open session {name!r}.")
+        return found
+
+    async def _list(self, params: Params) -> Mapping[str, object]:
+        cwd, cursor = params.get("cwd"), params.get("cursor")
+        cwd = None if cwd is None else _absolute("cwd", cwd)
+        start = 0 if cursor is None else int(cursor) if isinstance(cursor, str) and cursor.isdecimal() else -1
+        if start < 0:
+            raise RpcError(INVALID_PARAMS, "cursor is not one that session/list has given.")
+        try:
+            found = await asyncio.to_thread(self._host.sessions, cwd)
+        except (SagentError, OSError) as error:
+            from sagent.bridges.acp.session import failure
+
+            raise failure(error) from error
+        sessions = [
+            {"sessionId": one.id, "cwd": one.cwd, "title": one.title or None, "updatedAt": one.last or None}
+            for one in found
+            if os.path.isabs(one.cwd)  # noqa: PTH117 -- of very many; one that is damaged has none
+        ]
+        more = {"nextCursor": str(start + PAGE)} if len(sessions) > start + PAGE else {}
+        return {"sessions": sessions[start : start + PAGE], **more}
+
+    async def _close(self, params: Params) -> Mapping[str, object]:
+        session = self._session(params)
+        del self._sessions[session.id]
+        await session.aclose()
+        return {}
+
+    async def _delete(self, params: Params) -> Mapping[str, object]:
+        """Delete a session, one that is open after it is closed; one that is not there is deleted already."""
+        from sagent.bridges.acp.session import failure
+
+        name = _text(params, "sessionId")
+        if (session := self._sessions.pop(name, None)) is not None:
+            await session.aclose()
+        try:
+            if re.fullmatch(r"[\w-]+", name):
+                await asyncio.to_thread(self._host.delete, name)
+        except SessionNotFound:
+            pass
+        except (SagentError, OSError) as error:
+            raise failure(error) from error
+        return {}
+
+    # -- what is done in them
+
+    async def _prompt(self, params: Params) -> Mapping[str, object]:
+        from sagent.bridges.acp.blocks import read_prompt
+
+        session = self._session(params)
+        return {"stopReason": await session.prompt(read_prompt(params.get("prompt")))}
+
+    async def _cancel(self, params: Params) -> Mapping[str, object]:
+        self._session(params).cancel()
+        return {}
+
+    async def _set_mode(self, params: Params) -> Mapping[str, object]:
+        session = self._session(params)
+        session.options.set_mode(_text(params, "modeId"))
+        return {}
+
+    async def _set_option(self, params: Params) -> Mapping[str, object]:
+        session = self._session(params)
+        session.options.set(_text(params, "configId"), params.get("value"))
+        return {"configOptions": session.options.every()}
+
+
+def _text(params: Params, name: str, shown: str = "") -> str:
+    found = as_str(params.get(name))
+    if not found:
+        raise RpcError(INVALID_PARAMS, f"{shown or name} is missing, or is no string.")
+    return found
+
+
+def _list_of(params: Params, name: str, *, required: bool) -> Sequence[object]:
+    found = params.get(name)
+    if (found is not None or required) and not isinstance(found, list):
+        raise RpcError(INVALID_PARAMS, f"{name} is missing, or is no list.")
+    return as_array(params.get(name))
+
+
+def _absolute(name: str, value: object) -> str:
+    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:  # noqa: PTH117 -- it is a text
+        raise RpcError(INVALID_PARAMS, f"{name}: an absolute path is needed, not {value!r:.200}.")
+    return value
+
+
+def _directory(name: str, value: object) -> str:
+    path = _absolute(name, value)
+    if not Path(path).is_dir():
+        raise RpcError(INVALID_PARAMS, f"{name}: there is no directory {path}.")
+    return path

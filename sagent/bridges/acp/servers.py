@@ -1,0 +1,47 @@
+"""The servers of tools that a client names when it sets a session up."""
+
+from collections.abc import Mapping, Sequence
+
+from sagent.bridges.acp.connection import INVALID_PARAMS, RpcError
+from sagent.config import McpServer
+from sagent.lib.json import as_array, as_object, as_str
+
+
+def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:
+    """Servers by their names. Raises RpcError for what names none."""
+    found: dict[str, McpServer] = {}
+    for number, each in enumerate(map(as_object, given)):
+        where = f"mcpServers[{number}]"
+        name = _needed(each, "name", where)
+        if name in found:
+            raise RpcError(INVALID_PARAMS, f"{where}: there are two servers that are called {name!r}.")
+        found[name] = _server(each, where)
+    return found
+
+
+def _server(given: Mapping[str, object], where: str) -> McpServer:
+    match given.get("type"):
+        case None | "stdio":
+            args = [each for each in as_array(given.get("args")) if isinstance(each, str)]
+            if len(args) != len(as_array(given.get("args"))):
+                raise RpcError(INVALID_PARAMS, f"{where}.args is a list of strings.")
+            env = _pairs(given, "env", where)
+            return McpServer(command=_needed(given, "command", where), args=tuple(args), env=env)
+        case "http":
+            return McpServer(url=_needed(given, "url", where), headers=_pairs(given, "headers", where))
+        case other:
+            raise RpcError(INVALID_PARAMS, f"{where} has the type {other!r}: sagent takes stdio and http.")
+
+
+def _pairs(given: Mapping[str, object], name: str, where: str) -> Mapping[str, str]:
+    """A list of names and values."""
+    pairs = [(each.get("name"), each.get("value")) for each in map(as_object, as_array(given.get(name)))]
+    if not all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs):
+        raise RpcError(INVALID_PARAMS, f'{where}.{name} is a list of {{"name": ..., "value": ...}}.')
+    return {as_str(key): as_str(value) for key, value in pairs}
+
+
+def _needed(given: Mapping[str, object], name: str, where: str) -> str:
+    if not (found := as_str(given.get(name))):
+        raise RpcError(INVALID_PARAMS, f"{where}.{name} is missing, or is no string.")
+    return found

@@ -1,0 +1,333 @@
+"""One conversation of a client: opened, prompted, cancelled and closed, each prompt answered once."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import field
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from sagent.bridges.acp.client import Client
+from sagent.bridges.acp.connection import AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError, log
+from sagent.bridges.acp.files import adapted
+from sagent.bridges.acp.options import Options, models_of
+from sagent.bridges.acp.permissions import Person
+from sagent.bridges.acp.version1 import Past, Update, Updates, notice, usage
+from sagent.bridges.live import LiveSession, Opened, Wanted, failure_of
+from sagent.errors import ModelError, SagentError, SessionNotFound, UsageError
+from sagent.events import Event, Finished, Notice, ReplyFinished, Result, Switched
+from sagent.lib.dataclass import dataclass
+from sagent.lib.text import one_line
+from sagent.messages import Message, Text, user
+from sagent.policy.permissions import PermissionPolicy
+from sagent.session.contents import MessageEntry, ResultEntry
+from sagent.session.folds import branch_contents, title
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent, Asker
+    from sagent.config import McpServer
+    from sagent.tool import Tool
+    from sagent.tools.ask import Answerer
+
+_STOPS: Mapping[str, str] = {
+    "max_tokens": "max_tokens",
+    "max_turns": "max_turn_requests",
+    "max_tool_call_rounds": "max_turn_requests",
+    "max_exchanges": "max_turn_requests",
+    "refusal": "refusal",
+    "content_filter": "refusal",
+    "interrupted": "cancelled",
+}
+_SAID = ("advisor_stop", "hook_stop", "need_advice")  # ends of a turn that say why, and are no failure
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session works, as its client says it: a directory, further ones, servers of tools; and `session` where an
+    earlier one is gone on with."""
+
+    cwd: str
+    directories: tuple[str, ...] = ()
+    servers: "Mapping[str, McpServer]" = field(default_factory=dict[str, "McpServer"])
+    session: str | None = None
+
+
+class OpenedSession(Opened, Protocol):
+    """A session that is open. `commands` may begin a prompt: each a name, what it does, and its arguments."""
+
+    @property
+    def commands(self) -> Sequence[tuple[str, str, str]]: ...
+
+    async def carry_out(self, text: str, write: Callable[[str], object]) -> str:
+        """Run the slash command that a text begins with; the rest of the prompt. Raises UsageError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the client contributes to a session: who hears of events, who is asked, and the tools as it takes them."""
+
+    listener: Callable[[Event], None]
+    ask: "Asker"
+    answer: "Answerer"
+    adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]"
+
+
+Opening: TypeAlias = Callable[[Place, Surroundings], AbstractAsyncContextManager[OpenedSession]]
+"""Opens a session. Raises SagentError and OSError."""
+
+
+class Session:
+    """A session that is open. Its prompts are answered one after another."""
+
+    def __init__(self, client: Client, opening: Opening, place: Place) -> None:
+        self.id, self.cwd = "", place.cwd
+        self._client = client
+        self._early: list[Update] | None = []  # what there is to tell before its client knows the session
+        self._planning = self._named = False
+        self._cancelled: set[object] = set()  # turns
+        self._turns: list[object] = []
+        self._usage: Update = {}
+        self._opened: OpenedSession | None = None
+        self._updates: Updates | None = None
+        self._options: Options | None = None
+        self._person = Person(client, self, self._leave_planning)
+        self._place, self._opening = place, opening
+        self._live = LiveSession(self._open, Wanted(), self._on_event, lambda: None)
+
+    @asynccontextmanager
+    async def _open(self, wanted: Wanted, *_: object) -> "AsyncGenerator[Opened]":
+        del wanted
+        person, client = self._person, self._client
+        given = Surroundings(
+            self._on_event,
+            person.approve,
+            person.answer,
+            lambda tools: adapted(tools, client, lambda: self.id),
+        )
+        async with self._opening(self._place, given) as opened:
+            self._opened = opened
+            yield opened
+
+    async def opened(self) -> None:
+        """Wait until it is open. Raises RpcError that says why it cannot be."""
+        try:
+            await self._live.opened()
+            agent = self.agent
+            self._updates = Updates(agent.state.workspace, notices=self._client.shows_notices)
+            models = models_of(await asyncio.to_thread(agent.catalog))
+            self._options = Options(agent, self.policy, models)
+        except SessionNotFound as error:
+            raise RpcError(NOT_FOUND, str(error)) from error
+        except (SagentError, OSError) as error:
+            raise failure(error) from error
+        self.id = agent.log.session_id
+
+    @property
+    def agent(self) -> "Agent":
+        return self._live.agent
+
+    @property
+    def policy(self) -> PermissionPolicy:
+        return self._live.policy
+
+    @property
+    def updates(self) -> Updates:
+        assert self._updates is not None
+        return self._updates
+
+    @property
+    def options(self) -> Options:
+        assert self._options is not None
+        return self._options
+
+    @property
+    def state(self) -> Mapping[str, object]:
+        """What a client is told of it when it is set up."""
+        return {"modes": self.options.modes(), "configOptions": self.options.every()}
+
+    # -- what the client reads
+
+    def begin(self) -> None:
+        """The client knows the session now: tell it what came before, and what can be typed."""
+        early, self._early = self._early or [], None
+        for update in early:
+            self.emit(update)
+        assert self._opened is not None
+        commands = [
+            {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}
+            for name, about, hint in self._opened.commands
+        ]
+        self.emit({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+        if self.agent.messages:
+            self._show_usage()
+
+    def emit(self, update: Update) -> None:
+        if self._early is not None:
+            self._early.append(update)
+        else:
+            self._client.update(self.id, update)
+
+    def replay(self) -> None:
+        """Show the whole conversation, also what was summed up since."""
+        contents, fetch = self.agent.log.contents(), self.agent.log.blobs.get
+        said = (
+            each.message.load(fetch) if isinstance(each, MessageEntry) else Past(each.result.load(fetch), each.diff)
+            for each in branch_contents(contents, MessageEntry, ResultEntry)
+        )
+        for update in self.updates.replay(said):
+            self._client.update(self.id, update)
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Notice) and event.level != "info":
+            log(event.text)
+        if self._updates is None:
+            if isinstance(event, Notice) and event.level != "info":
+                self.emit(notice(event.level, event.text, known=self._client.shows_notices))
+            return
+        for update in self._updates.of(event):
+            self.emit(update)
+        match event:
+            case ReplyFinished("root") | Finished("root"):
+                self._show_usage()
+            case Switched("root"):
+                self.options.settle()
+                self._show_options()
+            case _:
+                pass
+
+    def _show_usage(self) -> None:
+        if (now := usage(self.agent.status(), self.agent.cost())) != self._usage:
+            self._usage = now
+            self.emit(now)
+
+    def _show_options(self) -> None:
+        self.emit({"sessionUpdate": "config_option_update", "configOptions": self.options.every()})
+
+    def _show_mode(self) -> None:
+        self.emit({"sessionUpdate": "current_mode_update", "currentModeId": self.policy.mode})
+        self._show_options()
+
+    def _leave_planning(self) -> None:
+        self._planning = False
+        self._show_mode()
+
+    # -- turns
+
+    async def prompt(self, message: Message) -> str:
+        """Answer a prompt after those before it: why the turn ended. Raises RpcError."""
+        turn = object()
+        self._turns.append(turn)
+        run = self._live.do(partial(self._take, message))
+        try:
+            await asyncio.wait([run])
+        except asyncio.CancelledError:
+            self.cancel()
+            await asyncio.wait([run])
+            raise
+        finally:
+            self._turns.remove(turn)
+            cancelled = turn in self._cancelled
+            self._cancelled.discard(turn)
+        error = None if run.cancelled() else run.exception()
+        if cancelled or run.cancelled():
+            return "cancelled"
+        if error is None:
+            return _STOPS.get(run.result(), "end_turn")
+        if isinstance(error, SagentError | OSError):
+            raise failure(error) from error
+        raise error
+
+    def cancel(self) -> None:
+        """Stop the turn in progress, and those that wait; each prompt is answered "cancelled"."""
+        self._cancelled.update(self._turns)
+        self._live.interrupt()
+
+    async def aclose(self) -> None:
+        """The same, and wait until it is closed."""
+        self._cancelled.update(self._turns)
+        await self._live.aclose()
+
+    async def _take(self, message: Message, agent: "Agent") -> str:
+        """A turn, from a prompt to the last word: what ended it."""
+        before = self.policy.mode
+        try:
+            rest = await self._carried_out(message)
+            if rest is None:
+                return "end"
+            self._say_whether_planning(agent)
+            result = await self._live.answer(agent, rest)
+            while not result.is_error and (order := await self._accepted(agent, result)):
+                self._say_whether_planning(agent)
+                result = await self._live.answer(agent, user(order))
+            return self._reason(result)
+        finally:
+            for update in self.updates.close():
+                self.emit(update)
+            if self.policy.mode != before:
+                self._show_mode()
+            self._show_title(agent)
+
+    def _reason(self, result: Result) -> str:
+        if result.error is None or result.stop_reason in _STOPS:
+            return result.stop_reason
+        if result.stop_reason in _SAID:
+            self.emit(self.updates.said(result.error.message))
+            return "end"
+        raise RpcError(INTERNAL, result.error.message, {"kind": result.error.kind})
+
+    async def _carried_out(self, message: Message) -> Message | None:
+        """The prompt without the slash command that it begins with; None where nothing is left of it."""
+        first = message.parts[0]
+        if not isinstance(first, Text) or not first.text.startswith("/"):
+            return message
+        assert self._opened is not None
+        said: list[str] = []
+        try:
+            rest = await self._opened.carry_out(first.text, said.append)
+        except UsageError as error:
+            said.append(f"{error}\n")
+            rest = None
+        if text := "".join(said).rstrip():
+            self.emit(self.updates.said(text))
+        return user(rest, *message.parts[1:]) if rest else None
+
+    def _say_whether_planning(self, agent: "Agent") -> None:
+        """Have the model read that plan mode begins or ends."""
+        if (planning := self.policy.mode == "plan") != self._planning:
+            from sagent.tools.plan import EXIT_PLAN, PLANNED, told
+
+            self._planning = planning
+            text = told(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
+            agent.send(user(text, sender="plan mode"), "next")
+
+    async def _accepted(self, agent: "Agent", result: Result) -> str:
+        """What asks the model to carry out the plan in its answer, where the person wants that; "" where not."""
+        from sagent.tools.plan import EXIT_PLAN, plan_in
+
+        plan = plan_in(result.content) if self.policy.mode == "plan" and EXIT_PLAN not in agent.state.tools else ""
+        settled = await self._person.settle(plan) if plan else None
+        return settled.order() if settled is not None and settled.mode is not None else ""
+
+    def _show_title(self, agent: "Agent") -> None:
+        """Say what the session is called, once something was said in it."""
+        if not self._named and (found := one_line(title(agent.log.contents()), 120)):
+            self._named = True
+            self.emit({"sessionUpdate": "session_info_update", "title": found})
+
+
+def failure(error: BaseException) -> RpcError:
+    """An error of ours as the client's person reads it; one that a key would cure asks for a login."""
+    text = failure_of(error)
+    keyless = isinstance(error, UsageError) and text.startswith(("No model was named", "No key"))
+    refused = isinstance(error, ModelError) and error.kind == "auth"
+    kind = error.kind if isinstance(error, SagentError) else "failed"
+    return RpcError(AUTH_REQUIRED if keyless or refused else INTERNAL, text, {"kind": kind})
+
+
+async def closed(sessions: Sequence[Session]) -> None:
+    """Close sessions together, whatever one of them says to that."""
+    waiting: list[Awaitable[None]] = [session.aclose() for session in sessions]
+    for result in await asyncio.gather(*waiting, return_exceptions=True):
+        if isinstance(result, Exception):
+            log(f"a session was not closed well: {failure_of(result)}")

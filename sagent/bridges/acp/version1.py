@@ -1,0 +1,322 @@
+"""Protocol version 1: what an event of ours is as a `session/update`, and a conversation that is shown again.
+
+Source: https://agentclientprotocol.com/protocol/v1 and its schema. A turn's updates come before the turn's response,
+and every call that was announced ends as "completed" or "failed".
+"""
+
+import os
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, assert_never
+
+from sagent.bridges.acp import calls
+from sagent.bridges.acp.calls import CallIds, Change
+from sagent.context.todo import TODO, read_tasks
+from sagent.events import (
+    Advice,
+    AdviceDelta,
+    Advised,
+    Denied,
+    Event,
+    Finished,
+    Notice,
+    Received,
+    ReplyFinished,
+    Retrying,
+    SessionOpened,
+    Switched,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import json_thaw
+from sagent.lib.text import one_line, printable
+from sagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
+from sagent.peer import Status
+from sagent.tool import Workspace
+from sagent.usage import Cost
+
+VERSION = 1
+Update: TypeAlias = Mapping[str, object]
+ROOT = "root"
+_SAYERS = {"user": "user", "assistant": "agent"}
+
+
+def text_block(text: str) -> Update:
+    return {"type": "text", "text": text}
+
+
+def chunk(kind: str, message: str, block: Update) -> Update:
+    """A piece of a message; `kind` is "user_message", "agent_message" or "agent_thought"."""
+    return {"sessionUpdate": f"{kind}_chunk", "messageId": message, "content": block}
+
+
+def content(block: Update) -> Update:
+    """A block as a part of what a tool call shows."""
+    return {"type": "content", "content": block}
+
+
+def diff(change: Change) -> Update:
+    return {"type": "diff", "path": change.path, "oldText": change.old, "newText": change.new}
+
+
+def new_id() -> str:
+    """A message's name; it is told apart from those of other processes that go on with the same session."""
+    return os.urandom(8).hex()
+
+
+def usage(status: Status, cost: Cost) -> Update:
+    """What the context holds and the session has cost. Models without a known price are named, as the sum is a minimum
+    then; where the window is not known, its size is what is used of it."""
+    more = {"_meta": {"sagent": {"unpriced": list(cost.unpriced)}}} if cost.unpriced else {}
+    return {
+        "sessionUpdate": "usage_update",
+        "used": status.context_tokens,
+        "size": max(status.window or 0, status.context_tokens),
+        "cost": {"amount": float(cost.total), "currency": "USD"},
+        **more,
+    }
+
+
+def plan(call: ToolCall) -> Update:
+    """The list that a call of TodoWrite writes."""
+    entries = [
+        {"content": task.text, "priority": "medium", "status": task.state} for task in read_tasks(call.arguments)
+    ]
+    return {"sessionUpdate": "plan", "entries": entries}
+
+
+def notice(level: str, text: str, *, known: bool) -> Update:
+    """A word of sagent's own; a thought of the agent for a client to which notices are not `known`."""
+    text = printable(text)
+    if not known:
+        return chunk("agent_thought", new_id(), text_block(f"{level.capitalize()}: {text}"))
+    title, _, rest = text.partition("\n")
+    more = {"description": rest.strip()} if rest.strip() else {}
+    return {"sessionUpdate": "notice", "severity": level, "title": title, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The result of an earlier call, and what it changed, as a unified diff."""
+
+    result: ToolResult
+    diff: str = ""
+
+
+class Updates:
+    """The updates of one session. `notices`: the client shows them; else they are thoughts of the agent."""
+
+    def __init__(self, workspace: Workspace, *, notices: bool) -> None:
+        self._workspace, self._notices = workspace, notices
+        self._message = self._thought = new_id()
+        self._ids = CallIds()
+        self._changes: dict[str, Change] = {}  # of calls that have begun
+        self._asides = 0
+        self._advice: dict[tuple[str, str], str] = {}
+
+    def of(self, event: Event) -> Iterator[Update]:
+        """What there is to tell of an event."""
+        match event:
+            case TextDelta("root", text):
+                yield chunk("agent_message", self._message, text_block(text))
+            case ThinkingDelta("root", text):
+                yield chunk("agent_thought", self._thought, text_block(text))
+            case ReplyFinished("root") | Received("root"):
+                self._message, self._thought = new_id(), new_id()
+            case Retrying("root"):
+                self._message, self._thought = new_id(), new_id()
+                why = f"The model is asked again: {one_line(event.reason, 300)}"
+                yield notice("info", why, known=self._notices)
+            case ToolStarted(agent, call):
+                yield from self._started(agent, call)
+            case ToolProgress():
+                yield from self._progress(event)
+            case ToolFinished():
+                yield from self._finished(event)
+            case AdviceDelta():
+                yield from self._advising(event)
+            case Advised():
+                yield from self._advised(event.advice, event.agent)
+            case Notice(_, level, text) if level != "info":
+                yield notice(level, text, known=self._notices)
+            case (
+                TextDelta() | ThinkingDelta() | ReplyFinished() | Received() | Retrying() | SessionOpened() | Denied()
+                | Switched() | Notice() | Finished()
+            ):  # fmt: skip
+                return
+            case _:
+                assert_never(event)
+
+    def said(self, text: str) -> Update:
+        """A message of sagent's own, such as what a slash command has to say."""
+        return chunk("agent_message", new_id(), text_block(text))
+
+    # -- tool calls
+
+    def announce(self, agent: str, call: ToolCall) -> tuple[str, list[Update]]:
+        """A call's id, and the update that makes it known, where that was not sent yet."""
+        name, new = self._ids.begin(agent, call.id)
+        if not new:
+            return name, []
+        change = calls.change_of(call, self._workspace)
+        if change is not None:
+            self._changes[name] = change
+        place = calls.place_of(call, self._workspace)
+        shown: dict[str, object] = {
+            "sessionUpdate": "tool_call",
+            "toolCallId": name,
+            "title": calls.title_of(call, agent),
+            "kind": calls.kind_of(call),
+            "status": "pending",
+            "rawInput": json_thaw(call.arguments) if call.malformed is None else call.malformed,
+        }
+        if place is not None:
+            line = calls.line_of(call, "")
+            shown["locations"] = [{"path": str(place), **({"line": line} if line else {})}]
+        if change is not None:
+            shown["content"] = [diff(change)]
+        return name, [shown]
+
+    def synthetic(self, title: str, kind: str, blocks: Sequence[Update]) -> tuple[str, Update]:
+        """A call that no model has made: its id and its announcement."""
+        self._asides += 1
+        name, _ = self._ids.begin(ROOT, f"sagent-{self._asides}-{new_id()}")
+        shown = {"toolCallId": name, "title": title, "kind": kind, "status": "in_progress"}
+        return name, {"sessionUpdate": "tool_call", **shown, "content": [content(block) for block in blocks]}
+
+    def ended(self, name: str, *, failed: bool = False, **more: object) -> Update:
+        """The end of a call."""
+        self._ids.end(name, job=False)
+        self._changes.pop(name, None)
+        return _update(name, status="failed" if failed else "completed", **more)
+
+    def close(self) -> list[Update]:
+        """The ends of all calls that have none yet: no turn ends before its calls."""
+        left = self._ids.take_open()
+        self._changes.clear()
+        self._advice.clear()
+        return [_update(name, status="failed") for name in left]
+
+    def _started(self, agent: str, call: ToolCall) -> Iterator[Update]:
+        if call.name == TODO:
+            return
+        name, news = self.announce(agent, call)
+        yield from ({**each, "status": "in_progress"} for each in news)
+        if not news and not self._ids.is_job(name):
+            change = calls.change_of(call, self._workspace)  # calls before it may have changed the file
+            moved = change is not None and change != self._changes.get(name)
+            if change is not None:
+                self._changes[name] = change
+            yield _update(name, status="in_progress", **({"content": [diff(change)]} if moved and change else {}))
+
+    def _progress(self, event: ToolProgress) -> Iterator[Update]:
+        name = self._ids.find(event.agent, event.call_id)
+        if name is not None and event.text:
+            shown = calls.fenced(calls.shortened(printable(event.text)))
+            yield _update(name, content=[content(text_block(shown))])
+
+    def _finished(self, event: ToolFinished) -> Iterator[Update]:
+        call, result = event.call, event.result
+        if call.name == TODO:
+            if not result.is_error:
+                yield plan(call)
+            return
+        name = self._ids.find(event.agent, call.id)
+        if name is None:  # it was answered without having started
+            name, news = self.announce(event.agent, call)
+            yield from news
+        change = self._changes.pop(name, None)
+        self._ids.end(name, job=bool(event.job))
+        yield _update(name, **_outcome(call, result, change))
+        place = calls.place_of(call, self._workspace)
+        if event.diff and place is not None and (line := calls.line_of(call, event.diff)):
+            yield _update(name, locations=[{"path": str(place), "line": line}])
+
+    # -- advisors
+
+    def _advising(self, event: AdviceDelta) -> Iterator[Update]:
+        key = (event.agent, event.advisor)
+        if event.trigger != "asked" and key not in self._advice:  # what was asked for is a call's result
+            name, shown = self.synthetic(f"Advice of {event.advisor} ({event.trigger})", "think", ())
+            self._advice[key] = name
+            yield shown
+
+    def _advised(self, advice: Advice, agent: str) -> Iterator[Update]:
+        name = self._advice.pop((agent, advice.advisor), None)
+        if name is not None:
+            text = advice.text or f"{advice.status}: {advice.reason}"
+            failed = advice.status in ("failed", "withheld")
+            yield self.ended(name, failed=failed, content=[content(text_block(calls.shortened(text)))])
+
+    # -- what was said before
+
+    def replay(self, said: Iterable[Message | Past]) -> Iterator[Update]:
+        """A conversation as it was; what others than the person have put into it is left out, as it was then."""
+        asked: dict[str, ToolCall] = {}
+        for each in said:
+            if isinstance(each, Past):
+                if (call := asked.pop(each.result.call_id, None)) is not None:
+                    yield from self._replayed_end(call, each)
+                continue
+            name = new_id()
+            for part in each.parts:
+                if isinstance(part, ToolCall):
+                    asked[part.id] = part
+                    yield from self._replayed(part)
+                elif not each.sender:
+                    yield from _said(part, _SAYERS[each.role], name)
+        yield from self.close()
+
+    def _replayed(self, call: ToolCall) -> Iterator[Update]:
+        if call.name != TODO:
+            _, news = self.announce(ROOT, call)
+            for each in news:
+                yield {name: value for name, value in each.items() if name != "content"}
+        self._changes.clear()  # files are others by now
+
+    def _replayed_end(self, call: ToolCall, past: Past) -> Iterator[Update]:
+        if call.name == TODO:
+            yield plan(call)
+        elif (name := self._ids.find(ROOT, call.id)) is not None:
+            self._ids.end(name, job=False)
+            shown = _outcome(call, past.result, None)
+            if past.diff:
+                shown["content"] = [content(text_block(calls.fenced(past.diff, "diff")))]
+            yield _update(name, **shown)
+
+
+def _said(part: Part, sayer: str, message: str) -> Iterator[Update]:
+    """A part of a message that is shown again."""
+    match part:
+        case Text(text) if text:
+            yield chunk(f"{sayer}_message", message, text_block(text))
+        case Image(media_type, data):
+            yield chunk(f"{sayer}_message", message, image_block(media_type, data))
+        case Thinking(text) if text:
+            yield chunk("agent_thought", message, text_block(text))
+        case _:
+            return
+
+
+def image_block(media_type: str, data: bytes) -> Update:
+    return {"type": "image", "mimeType": media_type, "data": b64encode(data).decode()}
+
+
+def _update(name: str, **members: object) -> Update:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": name, **members}
+
+
+def _outcome(call: ToolCall, result: ToolResult, change: Change | None) -> dict[str, object]:
+    """A result: the change of a file that was changed, else what it says, and images."""
+    failed = result.is_error
+    if change is not None and not failed:
+        return {"status": "completed", "content": [diff(calls.made(change))]}
+    text = calls.shortened(printable(result.text)).strip("\n")
+    shown = text if calls.kind_of(call) in ("think", "switch_mode", "other") or failed else calls.fenced(text)
+    blocks = [content(text_block(shown))] if text else []
+    blocks += [content(image_block(part.media_type, part.data)) for part in result.content if isinstance(part, Image)]
+    return {"status": "failed" if failed else "completed", "content": blocks}

@@ -1,0 +1,168 @@
+"""`sagent acp`: an agent for editors that speak the Agent Client Protocol, over stdio."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.lib.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent
+    from sagent.bridges.acp.session import Place, Surroundings
+    from sagent.config import Settings
+    from sagent.policy.permissions import PermissionPolicy
+    from sagent.repl.opening import Opened
+    from sagent.session.retention import Glance
+
+_ELSEWHERE = frozenset(
+    "bug copy detach doctor earlier enter exit fork login quit reopen resume sessions theme tree vim".split()  # noqa: SIM905 -- words
+)
+"""Commands that a terminal is needed for, or that the editor has itself."""
+
+
+def run_acp(argv: Sequence[str]) -> int:
+    about = "An agent for editors: Zed, JetBrains, neovim and others that speak the Agent Client Protocol start it."
+    parser = Parser("acp", about, argument_default=argparse.SUPPRESS)
+    group = parser.add_argument_group("session")
+    group.add_argument("--login", action="store_true", help="enter a provider's key on this terminal, then exit")
+    group.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
+    group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
+    parser.add_config()
+    for name in ("--acp", "--experimental-acp"):  # that clients add to a command of their own accord
+        parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
+    add_agent_flags(parser)
+    flags = vars(parser.parse_args(argv))
+    for name in ("acp", "experimental_acp"):
+        flags.pop(name, None)
+    if flags.pop("login", False):
+        from sagent.cli.login import run_login
+
+        return run_login(flags)
+    return asyncio.run(_serve(AcpHost(flags)))
+
+
+async def _serve(host: "AcpHost") -> int:
+    """Answer a client until it ends our standard input or reads no more, or until SIGINT, SIGTERM or SIGHUP."""
+    from sagent.bridges.acp.server import Server
+    from sagent.bridges.acp.stdio import Writer, claim_stdout, read_lines
+
+    loop = asyncio.get_running_loop()
+    gone: asyncio.Future[int] = loop.create_future()
+
+    def leave(code: int = 0) -> None:
+        if not gone.done():
+            gone.set_result(code)
+        elif code:
+            os._exit(code)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, leave, 128 + number)
+    writer = Writer(claim_stdout(), leave)
+    server = Server(host, writer.send)
+    read_lines(sys.stdin.fileno(), server.connection.receive, leave)
+    code = await gone
+    await server.aclose()
+    writer.close(0.2)
+    sys.stderr.flush()
+    os._exit(code)  # a thread may still wait for stdin, or for a model's listing; commands end with this process
+
+
+@dataclass(frozen=True, slots=True)
+class AcpSession:
+    """A session as the editor's commands work with it."""
+
+    opened: "Opened"
+    settings: "Settings"
+    commands: Sequence[tuple[str, str, str]]
+
+    @property
+    def agent(self) -> "Agent":
+        return self.opened.agent
+
+    @property
+    def policy(self) -> "PermissionPolicy":
+        return self.opened.policy
+
+    async def carry_out(self, text: str, write: Callable[[str], object]) -> str:
+        from sagent.repl.headless_command import run_headless_command
+
+        return await run_headless_command(text, self.settings, self.opened, write)
+
+
+class AcpHost:
+    """Opens sessions as the flags say, and knows those that are kept."""
+
+    def __init__(self, flags: Mapping[str, object]) -> None:
+        self._flags = flags
+
+    @asynccontextmanager
+    async def opening(self, place: "Place", given: "Surroundings") -> "AsyncGenerator[AcpSession]":
+        from sagent.cli.interactive import open_session
+
+        settings = self._settings(place)
+        commands = await asyncio.to_thread(_commands, settings)
+        async with open_session(settings, given.listener, given.ask, given.answer, given.adapt) as opened:
+            yield AcpSession(opened, settings, commands)
+
+    def _settings(self, place: "Place") -> "Settings":
+        from sagent.bridges.live import Wanted
+        from sagent.cli.opening import settings_for
+
+        flags = {**self._flags, "add_dir": list(place.directories)} if place.directories else self._flags
+        settings = settings_for(flags, Wanted(place.session, place.cwd))
+        own = settings.mcp
+        named = {
+            name: replace(server, needs=own[name].needs) if name in own else server
+            for name, server in place.servers.items()
+        }
+        return replace(settings, mcp={**own, **named})
+
+    async def check_login(self) -> None:
+        from sagent.app import choose_model
+        from sagent.cli.settings import load_settings
+
+        choice = await choose_model(load_settings(self._flags), "")
+        await choice.aclose()
+
+    def sessions(self, cwd: str | None) -> "Sequence[Glance]":
+        from pathlib import Path
+
+        from sagent.cli.settings import load_settings
+        from sagent.session.retention import glances
+
+        return glances(load_settings(self._flags).state_dir, None if cwd is None else Path(cwd))
+
+    def delete(self, session: str) -> None:
+        from sagent.cli.settings import load_settings
+        from sagent.errors import SessionNotFound
+        from sagent.session.retention import remove
+        from sagent.session.store import sessions
+
+        found = next((path for path in sessions(load_settings(self._flags).state_dir) if path.name == session), None)
+        if found is None:
+            raise SessionNotFound(f"no session {session}")
+        remove(found)
+
+    def warm_up(self) -> None:
+        from importlib import import_module
+
+        for name in ("app", "bridges.acp.session", "repl.commands.registry"):
+            import_module(f"sagent.{name}")
+
+
+def _commands(settings: "Settings") -> Sequence[tuple[str, str, str]]:
+    """Slash commands that make sense in an editor: a name, what it does, and its arguments."""
+    from sagent.repl.commands.registry import all_commands
+
+    return [
+        (name, one.summary, one.usage.partition(" ")[2])
+        for name, one in sorted(all_commands(settings).items())
+        if name not in _ELSEWHERE
+    ]

@@ -1,0 +1,64 @@
+"""A login on a terminal and nothing else: for editors, which start it where they find no key."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from sagent.errors import UsageError
+from sagent.repl.commands.command import CommandContext
+from sagent.repl.terminal.picker import Lookup, Option, Shown
+from sagent.repl.view.lines import plain
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.repl.opening import Choices
+
+T = TypeVar("T")
+
+
+def run_login(flags: Mapping[str, object]) -> int:
+    """Ask for a provider and its key, test it and keep it: 0 where it is kept. Raises UsageError."""
+    from sagent.cli.settings import load_settings
+    from sagent.repl.commands.model import login
+
+    if not sys.stdin.isatty():
+        raise UsageError("--login asks for a key on a terminal, and there is none.")
+    context = _LoginContext(load_settings(flags))
+
+    async def once() -> None:
+        await login.run(context, {})
+
+    asyncio.run(once())
+    return 0 if context.kept else 1
+
+
+class _LoginContext(CommandContext):
+    """Lists and lines on a terminal, without a session."""
+
+    def __init__(self, settings: "Settings") -> None:
+        super().__init__()
+        self.has_person, self.kept, self._settings = True, False, settings
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
+        self._write(title if isinstance(title, str) else plain(title(80)))
+        for number, option in enumerate(options, 1):
+            self._write(f"{number:3} {option.label}  {option.hint}".rstrip())
+        said = (await self.line("number: ") or "").strip()
+        number = int(said) if said.isdecimal() else 0
+        return options[number - 1].value if 0 < number <= len(options) else None
+
+    async def line(self, label: str, *, secret: bool = False) -> str | None:
+        from getpass import getpass
+
+        try:
+            return await asyncio.to_thread(lambda: getpass(label) if secret else input(label))
+        except EOFError:
+            return None
+
+    def reopen(self, settings: "Settings", choices: "Choices | None" = None) -> None:
+        self.kept = True
