@@ -44,6 +44,7 @@ from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
+    from sagent.bridges.otel import Telemetry
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
+        telemetry = await _open_telemetry(settings, stack, notices, listener)
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
         stack.push_async_callback(sandbox.aclose)
         workspace.changing = sandbox.changing
@@ -115,6 +117,7 @@ async def open_agent(
             aside.warn = lambda text: listener(Notice("root", "warning", text))
             if isinstance(bash, tools.Bash):
                 aside.prepare = partial(bash.prepare, workspace, log.blobs)
+                bash.variables = bash.variables if telemetry is None else telemetry.environment
         stack.push_async_callback(aside.aclose)
         if settings.mcp:
             from sagent.bridges.mcp import LOGINS, confining, open_servers
@@ -157,6 +160,8 @@ async def open_agent(
         agent.listen(listener)
         if trace is not None:
             agent.listen(trace)
+        if telemetry is not None:
+            stack.callback(telemetry.watch(agent))
         for text in notices:
             listener(Notice(agent.path, "warning", text))
         notices.clear()
@@ -250,6 +255,23 @@ def _open_trace(
     return trace.on_event
 
 
+async def _open_telemetry(
+    settings: Settings, stack: AsyncExitStack, notices: list[str], listener: Callable[[Event], None]
+) -> "Telemetry | None":
+    """What makes spans of the events. Without what it needs there is none, and a notice."""
+    if not settings.telemetry:
+        return None
+    try:
+        from sagent.bridges.otel.export import open_telemetry
+    except ImportError:
+        from sagent.lib.installed import install_command
+
+        notices.append(f"Telemetry needs a package that is not installed: {install_command('otel')}")
+        return None
+    opened = open_telemetry(os.environ, lambda text: listener(Notice("root", "warning", text)))
+    return await stack.enter_async_context(opened)
+
+
 def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[Tool, ...]:
     """The tools asked for, by name or group; by default the built-in ones. Raises UsageError with the nearest names."""
     by_name = {name.lower(): (name,) for name in tools.EVERY} | dict(tools.GROUPS)
@@ -284,6 +306,7 @@ def _withheld(settings: Settings) -> set[str]:
     described = settings.providers.values()
     keys = {each.api_key for each in described if each.api_key}
     names = {variable for each in described for variable in each.row.key.split()}
+    names |= {name for name in os.environ if name.startswith("OTEL_EXPORTER_") and name.endswith("_HEADERS")}
     return names | {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"
 
 

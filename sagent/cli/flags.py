@@ -249,6 +249,8 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--output-schema", metavar="FILE", help=schema)
     group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")
     group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
+    telemetry = "send spans and metrics by OpenTelemetry, to where its variables (OTEL_...) say"
+    group.add_argument("--telemetry", action="store_true", help=telemetry)
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
     group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
     group.add_argument("--version", "-V", action="version", version=f"sagent {__version__}", help="show the version")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 from sagent.agent import Agent
 from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event, Failure, Result
+from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.text import printable
@@ -148,6 +148,8 @@ async def _answer_all(
     def emit(event: Event) -> None:
         if not over:  # what ends when the session is closed is no news after the result
             renderer.on_event(event)
+        elif isinstance(event, Notice) and event.level != "info":
+            sys.stderr.write(f"sagent: {printable(event.text)}\n")
 
     try:
         async with open_agent(settings, emit) as agent:

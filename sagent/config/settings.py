@@ -145,6 +145,7 @@ class Settings:
     keys: tuple[str, ...] = _setting((), values.keys_of, adds=True)  # each "action=key"
     log_level: Literal["debug", "info", "warning", "error"] = _setting("warning", choice(*LOG_LEVELS), "lower")
     trace: Path | None = _setting(None, values.path_of)  # a file that every event is added to, one a line
+    telemetry: bool = _setting(False, values.switch)  # noqa: FBT003 -- spans and metrics, by OpenTelemetry
 
     config_dir: Path
     advisor_addresses: Mapping[str, Address] = field(default_factory=dict[str, Address])  # of advisors, by their names

@@ -111,6 +111,7 @@ class Ledger:
         self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
         self._agents: set[str] = set()  # that have asked for money
         self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
+        self._listeners: list[Callable[[Charge], None]] = []
 
     @property
     def cap(self) -> Decimal | None:
@@ -127,6 +128,11 @@ class Ledger:
     def held(self) -> Decimal:
         """USD reserved by calls in flight."""
         return total(budget.held for budget in self._budgets.values())
+
+    def listen(self, listener: Callable[[Charge], None]) -> Callable[[], None]:
+        """Pass every charge that is settled to a function, which must not raise; call what is returned to end it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def cap_of(self, agent: str) -> Decimal | None:
         """USD an agent and those it shares a budget with may spend: the nearest allowance's, else the cap."""
@@ -217,6 +223,8 @@ class Ledger:
             settled = (*settled[:-1], replace(last, at_most=EXACT.add(last.usd or ZERO, unsure)))
         for charge in settled:
             self._add(charge)
+            for listener in self._listeners:
+                listener(charge)
         reservation.budget.living().count(counted)
         self.release(reservation)
         return settled

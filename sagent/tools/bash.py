@@ -8,7 +8,7 @@ import math
 import os
 import re
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,6 +119,7 @@ class Bash:
         if self._described:
             self.description = f"{self.description} Sandboxed: {_SANDBOXED}."
             self.parameters = _SANDBOXED_PARAMETERS
+        self.variables: Callable[[str, str], Mapping[str, str]] = lambda _agent, _call: {}  # more ones of a call
         self._exports = Exports()
         self._group = ProcessGroup()
         self._shell = ""
@@ -146,7 +147,7 @@ class Bash:
             held.callback(confined.finish)
             start = self._environment(run, notices, held=bool(confined.wall))
             notices += self._news(arguments, run.agent)
-            start.update(confined.environment)
+            start |= {**confined.environment, **self.variables(run.agent, run.call_id)}
             capture, process = self._launch(confined, run, start, notices, held)
             shell = asyncio.create_task(process.ended())
             run.offer_detach(lambda: self._let_go(shell, capture, process, confined))

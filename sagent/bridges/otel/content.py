@@ -1,0 +1,58 @@
+"""What was said, as attributes: only where it was asked for, without what looks like a secret, each text cut."""
+
+from collections.abc import Sequence
+
+from sagent.bridges.otel import names
+from sagent.lib.json import Json, json_dump, json_thaw
+from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from sagent.transcript.export_redaction import Redaction
+
+MOST_TEXT = 20_000  # characters of one text
+
+
+def messages_text(messages: Sequence[Message]) -> str:
+    """Messages as the conventions have them: JSON, each with a role and parts."""
+    found = [{"role": _role(each), "parts": list(map(_part, each.parts))} for each in messages]
+    return json_dump(Redaction().value(found))
+
+
+def reply_text(message: Message) -> str:
+    """A reply, which also says why it ended."""
+    parts = list(map(_part, message.parts))
+    reply = {"role": "assistant", "parts": parts, "finish_reason": names.finish_reason(message.stop)}
+    return json_dump(Redaction().value([reply]))
+
+
+def system_text(text: str) -> str:
+    return json_dump([{"type": "text", "content": _cut(text)}])
+
+
+def value_text(value: Json) -> str:
+    """Arguments as JSON, or a result."""
+    if isinstance(value, str):
+        return _cut(value)
+    return _cut(json_dump(Redaction().value(json_thaw(value))))
+
+
+def _role(message: Message) -> str:
+    return "tool" if message.results else message.role
+
+
+def _part(part: Part) -> dict[str, object]:
+    match part:
+        case Text(text) | Opaque(text):
+            return {"type": "text", "content": _cut(text)}
+        case Thinking(text):
+            return {"type": "reasoning", "content": _cut(text)}
+        case ToolCall():
+            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": value_text(part.arguments)}
+        case ToolResult():
+            return {"type": "tool_call_response", "id": part.call_id, "response": _cut(part.text)}
+        case Image() | Document():  # how large it is says enough
+            size = len(part.data)
+            return {"type": "blob", "mime_type": part.media_type, "content": f"({size} bytes, left out)"}
+
+
+def _cut(text: str) -> str:
+    clean = Redaction().text(text)
+    return clean if len(clean) <= MOST_TEXT else f"{clean[:MOST_TEXT]}… ({len(clean) - MOST_TEXT} characters more)"

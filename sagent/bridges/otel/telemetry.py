@@ -1,0 +1,444 @@
+"""Spans and metrics of an agent and all below it, from its events and its ledger.
+
+A prompt is a trace: `invoke_agent`, and below it model calls, tools, consultations, compactions and the agents that a
+tool began, each with its parent. No request is named by an event before it is answered: a model call begins where the
+agent had its last input.
+"""
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
+from typing import Literal, Never, TypeAlias, assert_never
+
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Link, Span, SpanKind, TracerProvider, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace.status import Status, StatusCode
+
+from sagent.agent import Agent
+from sagent.agent.tree import Node
+from sagent.bridges.otel import names
+from sagent.bridges.otel.metrics import Instruments, model_of
+from sagent.engine.state import EXECUTOR
+from sagent.events import (
+    Advice,
+    AdviceDelta,
+    Advised,
+    Denied,
+    Event,
+    Finished,
+    Notice,
+    Received,
+    ReplyFinished,
+    Result,
+    Retrying,
+    SessionOpened,
+    Switched,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from sagent.lib.dataclass import dataclass
+from sagent.messages import Message, ToolCall
+from sagent.session.contents import COMPACTOR, Compacted
+from sagent.usage import Charge, Sum, Usage
+from sagent.version import __version__
+
+Capture: TypeAlias = Literal["none", "content"]
+"""What spans say of what was said: nothing, or texts, arguments and results, without what looks like a secret."""
+_Values: TypeAlias = dict[str, str | int | float | bool | list[str]]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A span that has not ended, and the context of what is below it."""
+
+    span: Span
+    started: int  # nanoseconds since 1970, as all times here
+
+    @property
+    def context(self) -> Context:
+        return set_span_in_context(self.span, Context())
+
+
+@dataclass(slots=True)
+class _ToolCall(_Open):
+    call: ToolCall
+    is_job: bool = False
+
+
+@dataclass(slots=True)
+class _Consultation(_Open):
+    by_agent: bool = False  # an agent of its own, which has its own model calls
+
+
+@dataclass(slots=True)
+class _Run(_Open):
+    """One run of an agent."""
+
+    since: int  # when it had its last input
+    first: int = 0  # when the first piece of the reply to it came
+    calls: dict[str, _ToolCall] = field(default_factory=dict[str, _ToolCall])  # those that have ended too
+    unread: list[Message] = field(default_factory=list[Message])  # that no span has shown
+    billed: Sum = field(default_factory=Sum)  # of model calls that have not ended
+    compaction: _Open | None = None
+    model_calls: int = 0
+
+    def take_billed(self) -> Sum:
+        billed, self.billed = self.billed, Sum()
+        return billed
+
+
+class Telemetry:
+    """Makes spans and metrics of agents: `watch` an agent, by a tracer and meter provider of one's own or, by default,
+    the global ones. It sets none up, and ends none.
+
+    `capture` is whether spans have content. `parent` is the context of prompts, by default none: each is a trace.
+    """
+
+    def __init__(
+        self,
+        tracers: TracerProvider | None = None,
+        meters: MeterProvider | None = None,
+        *,
+        capture: Capture = "none",
+        parent: Context | None = None,
+    ) -> None:
+        tracers = tracers or trace.get_tracer_provider()
+        scope = {"sagent.conventions": names.CONVENTIONS}
+        self._tracer = tracers.get_tracer("sagent", __version__, attributes=scope)
+        self._instruments = Instruments(meters or metrics.get_meter_provider())
+        self._content, self._parent = capture == "content", parent
+        self._agent: Agent[Never] | None = None
+        self._runs: dict[str, _Run] = {}
+        self._last: dict[str, _Run] = {}  # by agent, those that have ended
+        self._jobs: dict[tuple[str, str], _ToolCall] = {}  # calls that go on after their run
+        self._consulting: dict[tuple[str, str], _Consultation] = {}  # by agent and advisor
+        self._compacted: dict[str, str] = {}  # by agent, the entry of its last compaction
+        self._prompts: dict[str, str] = {}  # by agent, the system prompt that was shown last
+
+    def watch(self, agent: Agent[Never]) -> Callable[[], None]:
+        """Follow an agent and those below it; call what is returned to end that. One tree at a time."""
+        self._agent = agent
+        ends = agent.listen(self.on_event), agent.ledger.listen(self._count)
+
+        def end() -> None:
+            now = time.time_ns()
+            for each in ends:
+                each()
+            for opened in (*self._consulting.values(), *self._jobs.values(), *self._runs.values()):
+                _close(opened, now)
+            self._consulting, self._jobs, self._runs = {}, {}, {}
+
+        return end
+
+    def carrier(self, agent: str, call_id: str = "") -> Mapping[str, str]:
+        """The headers `traceparent` and `tracestate` for what an agent does now, in a call if it is one; none where it
+        does nothing."""
+        found: dict[str, str] = {}
+        run = self._runs.get(agent)
+        call = self._jobs.get((agent, call_id)) or (run and run.calls.get(call_id))
+        if (within := call or run) is not None:
+            TraceContextTextMapPropagator().inject(found, within.context)
+        return found
+
+    def environment(self, agent: str, call_id: str) -> Mapping[str, str]:
+        """The same as variables of a command: TRACEPARENT, TRACESTATE."""
+        return {name.upper(): value for name, value in self.carrier(agent, call_id).items()}
+
+    @contextmanager
+    def mcp_call(self, agent: str, call_id: str, server: str, tool: str) -> Generator[Mapping[str, str]]:
+        """A span for a call of an MCP server's tool; what its `_meta` says of it."""
+        run = self._runs.get(agent)
+        above = self._jobs.get((agent, call_id)) or (run and run.calls.get(call_id)) or run
+        known = {names.MCP_METHOD: names.MCP_CALL, names.TOOL_NAME: tool, names.SERVER: server}
+        call = self._open(f"{names.MCP_CALL} {tool}", above, known, kind=SpanKind.CLIENT)
+        meta: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(meta, call.context)
+        try:
+            yield meta
+        except BaseException as error:
+            _close(call, time.time_ns(), error=type(error).__name__)
+            raise
+        _close(call, time.time_ns())
+
+    def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm for each class of the union
+        now = time.time_ns()
+        match event:
+            case TextDelta(agent) | ThinkingDelta(agent):
+                run = self._runs.get(agent)
+                if run is not None and not run.first:
+                    run.first = now
+            case Received(agent, message):
+                self._run(agent, now, message).since = now
+            case ReplyFinished(agent, message):
+                self._replied(self._run(agent, now), agent, event, now)
+            case Retrying(agent, _, kind, _, seconds):
+                run = self._run(agent, now)
+                self._failed(run, agent, kind, now)
+                run.since = now + int(seconds * 1e9)
+            case ToolStarted(agent, call):
+                self._tool_started(self._run(agent, now), agent, call, now)
+            case ToolFinished(agent):
+                self._tool_finished(agent, event, now)
+            case AdviceDelta(agent, advisor, trigger, ""):
+                self._consult(agent, advisor, trigger, now)
+            case Advised(agent, advice):
+                self._advised(agent, advice, now)
+            case Notice(agent):
+                self._find_compaction(agent, now)
+            case Finished(agent, result):
+                self._finished(self._run(agent, now), agent, result, now)
+            case SessionOpened() | AdviceDelta() | ToolProgress() | Denied() | Switched():
+                pass
+            case _:
+                assert_never(event)
+
+    def _node(self, agent: str) -> Node | None:
+        return None if self._agent is None else self._agent.tree.get(agent)
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    def _run(self, agent: str, now: int, message: Message | None = None) -> _Run:
+        """The run of an agent that is in progress, begun if there is none."""
+        run = self._runs.get(agent)
+        if run is None:
+            known: _Values = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: agent}
+            if self._agent is not None:
+                known[names.CONVERSATION] = self._agent.log.session_id
+                if (node := self._node(agent)) is not None:
+                    known[names.REQUEST_MODEL] = node.model.id
+            above, before = self._above(agent, message), self._last.get(agent)
+            span = self._tracer.start_span(
+                f"{names.INVOKE_AGENT} {agent}",
+                above.context if above is not None else self._parent or Context(),
+                attributes=known,
+                links=[Link(before.span.get_span_context())] if before is not None else [],
+                start_time=now,
+            )
+            run = self._runs[agent] = _Run(span, now, now)
+        if message is not None and self._content:
+            run.unread.append(message)
+        return run
+
+    def _above(self, agent: str, message: Message | None) -> _Open | None:
+        """What began an agent's run: a consultation, a call of the agent above whose words are in the message, else
+        that agent's own run."""
+        above, _, own = agent.rpartition("/")
+        for (asker, advisor), consultation in self._consulting.items():
+            if above == asker and own.startswith(f"advisor-{advisor}"):
+                consultation.by_agent = True
+                return consultation
+        run = self._runs.get(above) or self._last.get(above)
+        if run is None:
+            return None
+        calls = [*reversed(run.calls.values())]
+        text = "" if message is None else message.content
+        for call in calls:
+            if any(isinstance(value, str) and value and value in text for value in call.call.arguments.values()):
+                return call
+        return next((call for call in calls if call.span.is_recording()), run)
+
+    def _finished(self, run: _Run, agent: str, result: Result, now: int) -> None:
+        failure = result.error.kind if result.error is not None else ""
+        self._find_compaction(agent, now)
+        if failure and (run.billed.charges or run.first or result.stop_reason == "error"):
+            self._failed(run, agent, failure, now)
+        for call_id, call in run.calls.items():
+            if call.is_job and call.span.is_recording():
+                self._jobs[agent, call_id] = call
+            else:
+                _close(call, now)
+        run.span.set_attributes({names.STOP: result.stop_reason, names.TURNS: result.turns})
+        _close(run, now, failure)
+        known = {names.ERROR: failure} if failure else {}
+        observe = self._instruments.observe
+        observe(names.AGENT_SECONDS, (now - run.started) / 1e9, known)
+        observe(names.AGENT_CALLS, run.model_calls, known)
+        observe(names.AGENT_TOOL_CALLS, len(run.calls), known)
+        run.unread.clear()
+        self._last[agent] = self._runs.pop(agent)
+
+    # -- model calls ---------------------------------------------------------------------------------------------------
+
+    def _replied(self, run: _Run, agent: str, event: ReplyFinished, now: int) -> None:
+        message, provider, model = event.message, *_parted(event.message.model)
+        node = self._node(agent)
+        role, reasons = EXECUTOR if node is None else node.state.role, [names.finish_reason(message.stop)]
+        known: _Values = {names.ROLE: role, names.FINISH_REASONS: reasons}
+        if self._content:
+            from sagent.bridges.otel.content import messages_text, reply_text, system_text
+
+            system = "" if node is None else node.state.context.system
+            if system != self._prompts.get(agent, ""):
+                self._prompts[agent] = system
+                known[names.SYSTEM] = system_text(system)
+            known[names.INPUT], known[names.OUTPUT] = messages_text(run.unread), reply_text(message)
+            run.unread.clear()
+        run.take_billed()
+        run.model_calls += 1
+        self._model_call(run, provider, model, known, _billed(event.usage, event.usd), run.since, now)
+        if run.first:
+            seconds = (run.first - run.since) / 1e9
+            self._instruments.observe(names.FIRST_CHUNK_SECONDS, seconds, model_of(provider, model))
+        run.since, run.first = now, 0
+
+    def _failed(self, run: _Run, agent: str, kind: str, now: int) -> None:
+        """A model call that did not end well, with what was billed for it."""
+        if (node := self._node(agent)) is not None:
+            billed = run.take_billed()
+            known: _Values = {names.ROLE: node.state.role, names.ERROR: kind}
+            charged = _billed(billed.usage, billed.price) if billed.charges else {}
+            self._model_call(run, node.model.provider, node.model.id, known, charged, min(run.since, now), now)
+            run.model_calls += 1
+        run.since, run.first = now, 0
+
+    def _model_call(
+        self, above: _Open, provider: str, model: str, known: _Values, billed: _Values, start: int, now: int
+    ) -> None:
+        about = model_of(provider, model)
+        title, values = f"{about[names.OPERATION]} {model}", {**about, names.RESPONSE_MODEL: model, **known, **billed}
+        call = self._open(title, above, values, start, SpanKind.CLIENT)
+        error = str(known.get(names.ERROR, ""))
+        _close(call, now, error)
+        about = {**about, **({names.ERROR: error} if error else {})}
+        self._instruments.observe(names.INFERENCE_SECONDS, (now - start) / 1e9, about)
+
+    def _count(self, charge: Charge) -> None:
+        """Something was billed. What a summary cost is its model call's; the rest is its event's to tell."""
+        self._instruments.count(charge)
+        run, now = self._runs.get(charge.agent), time.time_ns()
+        if run is None:
+            return
+        if charge.role == COMPACTOR:
+            if run.compaction is None:
+                run.compaction = self._open(names.COMPACT, run, {}, run.since)
+            known: _Values = {names.ROLE: COMPACTOR}
+            billed = _billed(charge.usage, charge.usd)
+            self._model_call(run.compaction, charge.provider, charge.model, known, billed, run.since, now)
+        elif (node := self._node(charge.agent)) is not None and charge.role == node.state.role:
+            run.billed.add(charge)
+
+    def _find_compaction(self, agent: str, now: int) -> None:
+        """A compaction is an entry of the log, after which a notice says so; or none came of one that was begun."""
+        node, run = self._node(agent), self._runs.get(agent)
+        if node is None or run is None:
+            return
+        entry = next(node.log.contents().latest("compacted"), None)
+        known: _Values = {}
+        if entry is not None and entry.id != self._compacted.get(agent) and isinstance(entry.content, Compacted):
+            self._compacted[agent] = entry.id
+            made = entry.content
+            known = {names.BEFORE: made.before, names.AFTER: made.after, names.REASON: made.reason}
+            run.compaction = run.compaction or self._open(names.COMPACT, run, {}, run.since)
+        if run.compaction is not None and known:
+            run.compaction.span.set_attributes(known)
+            _close(run.compaction, now)
+            run.compaction, run.since = None, now
+
+    # -- tools and advisors --------------------------------------------------------------------------------------------
+
+    def _tool_started(self, run: _Run, agent: str, call: ToolCall, now: int) -> None:
+        known: _Values = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: call.name,
+            names.TOOL_TYPE: "function",
+            names.CALL_ID: call.id,
+            names.AGENT: agent,
+        }
+        if self._content:
+            from sagent.bridges.otel.content import value_text
+
+            known[names.ARGUMENTS] = value_text(call.arguments)
+        opened = self._open(f"{names.EXECUTE_TOOL} {call.name}", run, known, now)
+        run.calls[call.id] = _ToolCall(opened.span, now, call)
+
+    def _tool_finished(self, agent: str, event: ToolFinished, now: int) -> None:
+        run, job = self._runs.get(agent), self._jobs.pop((agent, event.call.id), None)
+        call = job or (run and run.calls.get(event.call.id))
+        if run is not None:
+            run.since = now
+        if call is None:
+            return
+        if event.job:
+            call.is_job = True
+            call.span.set_attribute(names.JOB, event.job)
+            return
+        if self._content:
+            from sagent.bridges.otel.content import value_text
+
+            call.span.set_attribute(names.RESULT, value_text(event.result.text))
+            if run is not None and job is None:
+                run.unread.append(Message("user", (event.result,)))
+        error = "denied" if event.result.denied else "tool_error" if event.result.is_error else ""
+        _close(call, now, error)
+        about = {names.TOOL_NAME: event.call.name, **({names.ERROR: error} if error else {})}
+        self._instruments.observe(names.TOOL_SECONDS, (now - call.started) / 1e9, about)
+
+    def _consult(self, agent: str, advisor: str, trigger: str, now: int) -> _Consultation:
+        known: _Values = {names.ADVISOR: advisor, names.TRIGGER: trigger, names.AGENT: agent}
+        run = self._runs.get(agent) or self._last.get(agent)
+        opened = self._open(f"{names.CONSULT} {advisor}", run, known, now)
+        begun = self._consulting[agent, advisor] = _Consultation(opened.span, now)
+        return begun
+
+    def _advised(self, agent: str, advice: Advice, now: int) -> None:
+        begun = self._consulting.get((agent, advice.advisor))
+        if begun is None:
+            began = now - int(advice.seconds * 1e9)
+            begun = self._consult(agent, advice.advisor, advice.trigger, began)
+        del self._consulting[agent, advice.advisor]
+        begun.span.set_attributes({names.STATUS: advice.status, names.VERDICT: advice.verdict})
+        error = advice.status if advice.status in ("failed", "declined") else ""
+        if advice.usage != Usage() and not begun.by_agent:
+            provider, model = _parted(advice.model)
+            known: _Values = {names.ROLE: f"advisor:{advice.advisor}", **({names.ERROR: error} if error else {})}
+            self._model_call(begun, provider, model, known, _billed(advice.usage, advice.usd), begun.started, now)
+        _close(begun, now, error)
+
+    def _open(
+        self,
+        title: str,
+        above: _Open | None,
+        known: Mapping[str, str | int | float | bool | list[str]],
+        start: int | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> _Open:
+        start = time.time_ns() if start is None else start
+        context = above.context if above is not None else self._parent or Context()
+        return _Open(self._tracer.start_span(title, context, kind, known, start_time=start), start)
+
+
+def _close(opened: _Open, now: int, error: str = "") -> None:
+    if not opened.span.is_recording():
+        return
+    if error:
+        opened.span.set_attribute(names.ERROR, error)
+        opened.span.set_status(Status(StatusCode.ERROR))
+    opened.span.end(max(now, opened.started))
+
+
+def _parted(model: str) -> tuple[str, str]:
+    """Provider and id of "provider/id"."""
+    provider, _, own = model.partition("/")
+    return provider, own or model
+
+
+def _billed(usage: Usage, usd: object) -> _Values:
+    """Tokens and price. A price that is not known is none of 0."""
+    tokens: _Values = {
+        names.INPUT_TOKENS: usage.total_input,
+        names.OUTPUT_TOKENS: usage.output,
+        names.CACHE_READ_TOKENS: usage.cache_read,
+        names.CACHE_WRITE_TOKENS: usage.cache_write + usage.cache_write_1h,
+        names.REASONING_TOKENS: usage.reasoning,
+    }
+    if usd is None:
+        return {**tokens, names.UNPRICED: True}
+    price = float(str(usd))
+    return {**tokens, names.USD: price, names.COST: price}
