@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -155,6 +156,16 @@ async def test_prompts_are_linked_and_a_parent_is_taken(tmp_path: Path) -> None:
     assert f"{first.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
     assert first.parent.span_id == second.parent.span_id == 0xB7AD6B7169203331
     assert [link.context.span_id for link in second.links] == [first.context.span_id]
+
+
+async def test_a_traced_program_has_the_agent_below_its_own_span(tmp_path: Path) -> None:
+    seen = Seen()
+    agent = agent_of(ScriptedModel(call("a", "Nothing"), call("b", "Read", file_path="x"), "done"), tmp_path, seen)
+    seen.telemetry.watch(agent)
+    with seen.tracers.get_tracer("theirs").start_as_current_span("request") as own:
+        await agent.run("go")
+        assert trace.get_current_span() is own
+    assert seen.above(seen.one("invoke_agent root")) == "request"
 
 
 async def test_each_child_is_below_the_call_that_began_it(tmp_path: Path) -> None:

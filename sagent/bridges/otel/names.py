@@ -14,7 +14,6 @@ CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # -- operations, with which the names of spans begin --
 INVOKE_AGENT: Final = "invoke_agent"
 EXECUTE_TOOL: Final = "execute_tool"
-MCP_CALL: Final = "tools/call"
 CONSULT: Final = "consult_advisor"
 COMPACT: Final = "compact_context"
 

@@ -3,16 +3,20 @@
 A prompt is a trace: `invoke_agent`, and below it model calls, tools, consultations, compactions and the agents that a
 tool began, each with its parent. No request is named by an event before it is answered: a model call begins where the
 agent had its last input.
+
+The events of a call come from its own task: there its span becomes OpenTelemetry's current one. So what a tool does,
+the agents that it begins and what the MCP SDK sends have it as their parent, whatever else goes on.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextvars import Token
 from dataclasses import field
 from typing import Literal, Never, TypeAlias, assert_never
 
 from opentelemetry import metrics, trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, TracerProvider, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -68,8 +72,14 @@ class _Open:
 
 @dataclass(slots=True)
 class _ToolCall(_Open):
-    call: ToolCall
+    task: "asyncio.Task[object] | None"  # in which it began
+    token: Token[Context]
     is_job: bool = False
+
+    def leave(self) -> None:
+        """Be the current span of its task no longer; of one that ends with it, it stays."""
+        if self.task is _current_task():
+            detach(self.token)
 
 
 @dataclass(slots=True)
@@ -84,7 +94,7 @@ class _Run(_Open):
     since: int  # when it had its last input
     first: int = 0  # when the first piece of the reply to it came
     calls: dict[str, _ToolCall] = field(default_factory=dict[str, _ToolCall])  # those that have ended too
-    unread: list[Message] = field(default_factory=list[Message])  # that no span has shown
+    unread: list[Message] = field(default_factory=list[Message])  # that no span has shown, for those with content
     billed: Sum = field(default_factory=Sum)  # of model calls that have not ended
     compaction: _Open | None = None
     model_calls: int = 0
@@ -98,7 +108,8 @@ class Telemetry:
     """Makes spans and metrics of agents: `watch` an agent, by a tracer and meter provider of one's own or, by default,
     the global ones. It sets none up, and ends none.
 
-    `capture` is whether spans have content. `parent` is the context of prompts, by default none: each is a trace.
+    `capture` is whether spans have content. A prompt is below the current span, else in the context `parent`, else a
+    trace of its own.
     """
 
     def __init__(
@@ -113,10 +124,10 @@ class Telemetry:
         scope = {"sagent.conventions": names.CONVENTIONS}
         self._tracer = tracers.get_tracer("sagent", __version__, attributes=scope)
         self._instruments = Instruments(meters or metrics.get_meter_provider())
-        self._content, self._parent = capture == "content", parent
+        self._content, self._parent = capture == "content", parent or Context()
         self._agent: Agent[Never] | None = None
         self._runs: dict[str, _Run] = {}
-        self._last: dict[str, _Run] = {}  # by agent, those that have ended
+        self._last: dict[str, Span] = {}  # by agent, of the run that has ended
         self._jobs: dict[tuple[str, str], _ToolCall] = {}  # calls that go on after their run
         self._consulting: dict[tuple[str, str], _Consultation] = {}  # by agent and advisor
         self._compacted: dict[str, str] = {}  # by agent, the entry of its last compaction
@@ -150,22 +161,6 @@ class Telemetry:
     def environment(self, agent: str, call_id: str) -> Mapping[str, str]:
         """The same as variables of a command: TRACEPARENT, TRACESTATE."""
         return {name.upper(): value for name, value in self.carrier(agent, call_id).items()}
-
-    @contextmanager
-    def mcp_call(self, agent: str, call_id: str, server: str, tool: str) -> Generator[Mapping[str, str]]:
-        """A span for a call of an MCP server's tool; what its `_meta` says of it."""
-        run = self._runs.get(agent)
-        above = self._jobs.get((agent, call_id)) or (run and run.calls.get(call_id)) or run
-        known = {names.MCP_METHOD: names.MCP_CALL, names.TOOL_NAME: tool, names.SERVER: server}
-        call = self._open(f"{names.MCP_CALL} {tool}", above, known, kind=SpanKind.CLIENT)
-        meta: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(meta, call.context)
-        try:
-            yield meta
-        except BaseException as error:
-            _close(call, time.time_ns(), error=type(error).__name__)
-            raise
-        _close(call, time.time_ns())
 
     def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm for each class of the union
         now = time.time_ns()
@@ -213,12 +208,12 @@ class Telemetry:
                 known[names.CONVERSATION] = self._agent.log.session_id
                 if (node := self._node(agent)) is not None:
                     known[names.REQUEST_MODEL] = node.model.id
-            above, before = self._above(agent, message), self._last.get(agent)
+            before = self._last.get(agent)
             span = self._tracer.start_span(
                 f"{names.INVOKE_AGENT} {agent}",
-                above.context if above is not None else self._parent or Context(),
+                self._above(agent, "" if message is None else message.sender),
                 attributes=known,
-                links=[Link(before.span.get_span_context())] if before is not None else [],
+                links=[] if before is None else [Link(before.get_span_context())],
                 start_time=now,
             )
             run = self._runs[agent] = _Run(span, now, now)
@@ -226,23 +221,19 @@ class Telemetry:
             run.unread.append(message)
         return run
 
-    def _above(self, agent: str, message: Message | None) -> _Open | None:
-        """What began an agent's run: a consultation, a call of the agent above whose words are in the message, else
-        that agent's own run."""
+    def _above(self, agent: str, sender: str) -> Context:
+        """What began an agent's run: a consultation; the call in whose task it was spawned; later the one who writes
+        to it."""
         above, _, own = agent.rpartition("/")
         for (asker, advisor), consultation in self._consulting.items():
             if above == asker and own.startswith(f"advisor-{advisor}"):
                 consultation.by_agent = True
-                return consultation
-        run = self._runs.get(above) or self._last.get(above)
-        if run is None:
-            return None
-        calls = [*reversed(run.calls.values())]
-        text = "" if message is None else message.content
-        for call in calls:
-            if any(isinstance(value, str) and value and value in text for value in call.call.arguments.values()):
-                return call
-        return next((call for call in calls if call.span.is_recording()), run)
+                return consultation.context
+        asker = self._runs.get(sender) if agent in self._last else None
+        if asker is not None:
+            last = next((call for call in reversed(asker.calls.values()) if call.span.is_recording()), asker)
+            return last.context
+        return get_current() if trace.get_current_span().get_span_context().is_valid else self._parent
 
     def _finished(self, run: _Run, agent: str, result: Result, now: int) -> None:
         failure = result.error.kind if result.error is not None else ""
@@ -261,8 +252,7 @@ class Telemetry:
         observe(names.AGENT_SECONDS, (now - run.started) / 1e9, known)
         observe(names.AGENT_CALLS, run.model_calls, known)
         observe(names.AGENT_TOOL_CALLS, len(run.calls), known)
-        run.unread.clear()
-        self._last[agent] = self._runs.pop(agent)
+        self._last[agent] = self._runs.pop(agent).span
 
     # -- model calls ---------------------------------------------------------------------------------------------------
 
@@ -351,12 +341,15 @@ class Telemetry:
             names.CALL_ID: call.id,
             names.AGENT: agent,
         }
+        server, _, own = call.name.removeprefix("mcp__").partition("__")
+        if own and call.name.startswith("mcp__"):
+            known |= {names.MCP_METHOD: "tools/call", names.SERVER: server}
         if self._content:
             from sagent.bridges.otel.content import value_text
 
             known[names.ARGUMENTS] = value_text(call.arguments)
         opened = self._open(f"{names.EXECUTE_TOOL} {call.name}", run, known, now)
-        run.calls[call.id] = _ToolCall(opened.span, now, call)
+        run.calls[call.id] = _ToolCall(opened.span, now, _current_task(), attach(opened.context))
 
     def _tool_finished(self, agent: str, event: ToolFinished, now: int) -> None:
         run, job = self._runs.get(agent), self._jobs.pop((agent, event.call.id), None)
@@ -365,6 +358,7 @@ class Telemetry:
             run.since = now
         if call is None:
             return
+        call.leave()
         if event.job:
             call.is_job = True
             call.span.set_attribute(names.JOB, event.job)
@@ -382,8 +376,7 @@ class Telemetry:
 
     def _consult(self, agent: str, advisor: str, trigger: str, now: int) -> _Consultation:
         known: _Values = {names.ADVISOR: advisor, names.TRIGGER: trigger, names.AGENT: agent}
-        run = self._runs.get(agent) or self._last.get(agent)
-        opened = self._open(f"{names.CONSULT} {advisor}", run, known, now)
+        opened = self._open(f"{names.CONSULT} {advisor}", self._runs.get(agent), known, now)
         begun = self._consulting[agent, advisor] = _Consultation(opened.span, now)
         return begun
 
@@ -410,7 +403,7 @@ class Telemetry:
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> _Open:
         start = time.time_ns() if start is None else start
-        context = above.context if above is not None else self._parent or Context()
+        context = above.context if above is not None else self._parent
         return _Open(self._tracer.start_span(title, context, kind, known, start_time=start), start)
 
 
@@ -421,6 +414,13 @@ def _close(opened: _Open, now: int, error: str = "") -> None:
         opened.span.set_attribute(names.ERROR, error)
         opened.span.set_status(Status(StatusCode.ERROR))
     opened.span.end(max(now, opened.started))
+
+
+def _current_task() -> "asyncio.Task[object] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs here
+        return None
 
 
 def _parted(model: str) -> tuple[str, str]:

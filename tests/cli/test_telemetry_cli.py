@@ -1,0 +1,129 @@
+"""`--telemetry`: to a collector by OpenTelemetry's variables, and an end that waits for none."""
+
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+from otlp_receiver import Collected, collector, values_of
+from program import Shell
+
+from sagent.testing.script import Call
+from sagent.testing.server import Turn
+
+COMMAND = "echo [$TRACEPARENT] $OTEL_EXPORTER_OTLP_HEADERS"
+SCRIPT = [Turn(text="Let me see.", calls=(Call("Bash", {"command": COMMAND}),)), Turn(text="Blue.")]
+RUN = ("--telemetry", "--allow", "Bash(echo:*)", "--sandbox", "off", "--output-format", "json", "look")
+
+
+@pytest.fixture
+def collected() -> Iterator[Collected]:
+    with collector() as found:
+        yield found
+
+
+def test_a_run_is_seen_by_a_collector(shell: Shell, collected: Collected) -> None:
+    shell.serve(SCRIPT)
+    shell.environment |= {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url,
+        "OTEL_EXPORTER_OTLP_HEADERS": "x-team=hush",
+        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+        "TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+    done = shell.run(*RUN)
+    assert (done.code, done.err) == (0, "")
+    assert collected.names == [
+        "chat claude-sonnet-4-6", "chat claude-sonnet-4-6", "execute_tool Bash", "invoke_agent root",
+    ]  # fmt: skip
+    run, tool = collected.one("invoke_agent root"), collected.one("execute_tool Bash")
+    assert {span.trace_id.hex() for span in collected.spans} == {"0af7651916cd43dd8448eb211c80319c"}
+    assert run.parent_span_id.hex() == "b7ad6b7169203331"
+    assert collected.resource["service.name"] == "sagent"
+    assert collected.resource["deployment.environment.name"] == "test"
+    assert values_of(run.attributes)["gen_ai.conversation.id"] == done.json["session_id"]
+    assert "look" not in str(collected.spans)
+    asked = shell.server.requests[-1].body if shell.server is not None else b""
+    assert f"[00-{tool.trace_id.hex()}-{tool.span_id.hex()}-" in str(asked)
+    assert "hush" not in str(asked)
+    usd = done.json["cost_usd"]
+    assert isinstance(usd, dict)
+    assert collected.metrics["sagent.cost.usd"] == pytest.approx(usd["total"])
+
+
+MCP_SERVER = """
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+server = MCPServer("things")
+
+@server.tool()
+def carried(ctx: Context) -> str:
+    return str(dict(ctx.request_context.meta or {}))
+
+server.run()
+"""
+
+
+def test_a_call_of_an_mcp_server_carries_its_span(shell: Shell, collected: Collected) -> None:
+    (shell.cwd / "server.py").write_text(MCP_SERVER)
+    config = f"[mcp.things]\ncommand = {sys.executable!r}\nargs = ['server.py']\nstart_timeout = 60\n"
+    (shell.cwd / "sagent.toml").write_text(config)
+    shell.serve([Turn(calls=(Call("mcp__things__carried", {}),)), Turn(text="done")])
+    shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url
+    done = shell.run("--config", "sagent.toml", "--permission-mode", "full", *RUN)
+    assert done.code == 0, done.err
+    span = collected.one("execute_tool mcp__things__carried")
+    assert values_of(span.attributes)["mcp.method.name"] == "tools/call"
+    assert shell.server is not None
+    assert f"00-{span.trace_id.hex()}-{span.span_id.hex()}-" in str(shell.server.requests[-1].body)
+
+
+def test_content_comes_only_when_it_is_asked_for(shell: Shell, collected: Collected) -> None:
+    shell.serve(SCRIPT)
+    shell.environment |= {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url,
+        "OTEL_METRICS_EXPORTER": "none",
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+    }
+    assert shell.run(*RUN).code == 0
+    said = [values_of(span.attributes).get("gen_ai.input.messages", "") for span in collected.spans]
+    assert sum("look" in str(text) for text in said) == 1
+    assert collected.metrics == {}
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["refused", "silent"])
+def test_a_dead_collector_costs_a_line_and_no_time(shell: Shell, *, answers: bool) -> None:
+    shell.serve(SCRIPT)
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        if answers:
+            hole.listen(64)
+        shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{hole.getsockname()[1]}"
+        done = shell.run(*RUN)
+    assert done.code == 0, done.err
+    assert done.json["is_error"] is False
+    assert done.err.count("Telemetry is not exported") == 1
+    assert len(done.err.splitlines()) == 1
+
+
+def test_what_cannot_be_exported_to_is_named(shell: Shell) -> None:
+    shell.environment |= {"OTEL_TRACES_EXPORTER": "nowhere", "ANTHROPIC_API_KEY": "k"}
+    done = shell.run("--telemetry", "look")
+    assert done.code == 2
+    assert "'nowhere'" in done.err
+
+
+def test_without_it_nothing_is_sent(shell: Shell, collected: Collected) -> None:
+    shell.serve(SCRIPT)
+    shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url
+    assert shell.run(*RUN[1:]).code == 0
+    assert (collected.spans, collected.metrics) == ([], {})
+
+
+def test_a_project_may_not_switch_it_on(shell: Shell, collected: Collected) -> None:
+    shell.serve(SCRIPT)
+    shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url
+    (shell.cwd / ".sagent").mkdir()
+    (shell.cwd / ".sagent" / "config.toml").write_text("telemetry = true\n")
+    done = shell.run(*RUN[1:])
+    assert "telemetry" in done.err
+    assert collected.spans == []
