@@ -44,7 +44,6 @@ from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
-    from sagent.bridges.otel import Telemetry
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
@@ -91,12 +90,12 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
-        telemetry = await _open_telemetry(settings, stack, notices, listener)
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
         stack.push_async_callback(sandbox.aclose)
         workspace.changing = sandbox.changing
         sandbox.warn = lambda text: listener(Notice("root", "warning", text))
         offered = [*choose_tools(settings, sandbox), *more]
+        follow = await _open_telemetry(settings, stack, notices, listener, offered)
         earlier = settings.continue_session or settings.session is not None or settings.fork is not None
         log, past = await _beside(lambda: _open_log(settings, stack, notices), long=earlier)
         offered += _plan_tools(settings, past, policy, answer)
@@ -117,7 +116,6 @@ async def open_agent(
             aside.warn = lambda text: listener(Notice("root", "warning", text))
             if isinstance(bash, tools.Bash):
                 aside.prepare = partial(bash.prepare, workspace, log.blobs)
-                bash.variables = bash.variables if telemetry is None else telemetry.environment
         stack.push_async_callback(aside.aclose)
         if settings.mcp:
             from sagent.bridges.mcp import LOGINS, confining, open_servers
@@ -160,8 +158,7 @@ async def open_agent(
         agent.listen(listener)
         if trace is not None:
             agent.listen(trace)
-        if telemetry is not None:
-            stack.callback(telemetry.watch(agent))
+        stack.callback(follow(agent))
         for text in notices:
             listener(Notice(agent.path, "warning", text))
         notices.clear()
@@ -256,20 +253,29 @@ def _open_trace(
 
 
 async def _open_telemetry(
-    settings: Settings, stack: AsyncExitStack, notices: list[str], listener: Callable[[Event], None]
-) -> "Telemetry | None":
-    """What makes spans of the events. Without what it needs there is none, and a notice."""
+    settings: Settings,
+    stack: AsyncExitStack,
+    notices: list[str],
+    listener: Callable[[Event], None],
+    offered: Sequence[Tool],
+) -> Callable[[Agent], Callable[[], None]]:
+    """What follows an agent and returns how to end that. Without what it needs it does nothing, and a notice says so.
+    Raises ConfigError."""
     if not settings.telemetry:
-        return None
+        return lambda _: lambda: None
     try:
         from sagent.bridges.otel.export import open_telemetry
     except ImportError:
         from sagent.lib.installed import install_command
 
         notices.append(f"Telemetry needs a package that is not installed: {install_command('otel')}")
-        return None
+        return lambda _: lambda: None
     opened = open_telemetry(os.environ, lambda text: listener(Notice("root", "warning", text)))
-    return await stack.enter_async_context(opened)
+    telemetry = await stack.enter_async_context(opened)
+    for bash in offered:
+        if isinstance(bash, tools.Bash):
+            bash.variables = telemetry.environment
+    return telemetry.watch
 
 
 def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[Tool, ...]:
