@@ -40,19 +40,18 @@ def input_budget(limits: ModelLimits) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model sees it; `parameters` is a JSON Schema object."""
+    """A tool as the model sees it; `parameters` is a JSON Schema object. If `deferred`, it is found first."""
 
     name: str
     description: str
     parameters: JsonObject
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One model call. `conversation` names the history, which only grows while the name stays the same.
-
-    Adapters keep what they encoded under that name, so that request N+1 begins with the bytes of request N.
-    """
+    """One model call. `conversation` names the history, which only grows while the name stays the same. Adapters keep
+    what they encoded under that name, so that request N+1 begins with the bytes of request N."""
 
     conversation: str
     messages: Sequence[Message]

@@ -124,6 +124,7 @@ async def open_agent(
             offered += await stack.enter_async_context(
                 open_servers(settings.mcp, notices, confine, settings.state_dir / LOGINS)
             )
+        offered = _searchable(offered)
         resources, judge = _resources(settings, choice, ledger, notices), policy
         offered = [*adapt(offered)]
         if settings.hooks:
@@ -305,6 +306,15 @@ def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None, web: "too
     if name != "Bash":
         return getattr(tools, name)()
     return tools.Bash(keep_keys=settings.env_pass, withheld=_withheld(settings), sandbox=sandbox)
+
+
+def _searchable(offered: list[Tool]) -> list[Tool]:
+    """The tools, and what finds those that are too many to be sent with every request."""
+    if not any(getattr(tool, "deferrable", False) for tool in offered):
+        return offered
+    from sagent.tools.find import with_search
+
+    return [*with_search(offered)]
 
 
 def _withheld(settings: Settings) -> set[str]:

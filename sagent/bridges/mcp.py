@@ -284,6 +284,7 @@ class McpTool:
     def __init__(self, link: Link, info: "McpToolInfo") -> None:
         self._link, self.own = link, info.name
         self.server = link.name
+        self.deferrable = not link.server.always_load
         self.name = f"mcp__{_plain(link.name)}__{_plain(info.name)}"[:64]
         self.description = printable(info.description or info.title or info.name)[:2_000]
         self.parameters = json_freeze_object({"type": "object", **info.input_schema})

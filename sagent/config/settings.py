@@ -59,7 +59,7 @@ class McpServer:
     """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call, `start_timeout` for
     all that comes before. A command runs in the sandbox, and `needs` is what it gets there in addition. `oauth` is what
     a login at a URL needs and its server does not say: `scope`, `client_id`, `client_secret`, `client_metadata_url`,
-    `callback_port`."""
+    `callback_port`. With `always_load` its tools go out with every request, however many there are."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -70,6 +70,7 @@ class McpServer:
     start_timeout: float = 10.0
     needs: "tuple[Need, ...]" = ()
     oauth: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    always_load: bool = False
 
 
 def _setting(default: T, read: Reader, project: Project = "no", *, flag: str = "", adds: bool = False) -> T:

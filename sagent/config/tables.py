@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from sagent.config.files import File
 from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider, McpServer
-from sagent.config.values import PathBase, RefusedError, choice, decimal, text_of, url
+from sagent.config.values import PathBase, RefusedError, choice, decimal, switch, text_of, url
 from sagent.errors import ConfigError
 from sagent.providers.rows import Quirks, Row, built_in, read_rows
 
@@ -127,13 +127,13 @@ def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
     return found
 
 
-_MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs", "oauth")
+_MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs", "oauth", "always_load")
 _OAUTH = ("scope", "client_id", "client_secret", "client_metadata_url", "callback_port")
 
 
 def read_mcp(file: File, table: Table, base: PathBase) -> Mapping[str, McpServer]:
     """`[mcp.NAME]`: a `command` with `args`, `env` and `needs`, or a `url` with `headers`; `timeout` of a call and
-    `start_timeout` in seconds.
+    `start_timeout` in seconds; `always_load`.
 
     Raises ConfigError with file and line.
     """
@@ -163,6 +163,7 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
             _seconds("start_timeout", given.get("start_timeout", 10)),
             tuple(read_need(text, base) for text in _texts(given.get("needs", []), "needs")),
             _oauth(given.get("oauth", {})),
+            switch(given.get("always_load", False)),
         )
     except RefusedError as error:
         raise file.error(("mcp", name), f"mcp.{name}: {error}") from None

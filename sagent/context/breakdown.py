@@ -10,7 +10,9 @@ from sagent.model import ToolSpec
 def break_down(system: str, specs: Sequence[ToolSpec], history: Sequence[Message], tokens: int) -> Mapping[str, int]:
     """Tokens by kind, estimated: of so many in all, each kind has its share by its bytes."""
     sizes = {"system prompt": len(system.encode("utf-8", "replace"))}
-    sizes["tools"] = sum(len(spec.description) + len(canonical_bytes(spec.parameters)) for spec in specs)
+    sizes["tools"] = sum(
+        len(spec.description) + len(canonical_bytes(spec.parameters)) for spec in specs if not spec.deferred
+    )
     names: dict[str, str] = {}
     for message in history:
         for part in message.parts:

@@ -1,6 +1,6 @@
 """System prompts and tools as a model and the log have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from sagent.lib.json import as_object, json_freeze_object, sha256_hex, wire_bytes
 from sagent.model import ToolSpec
@@ -34,16 +34,16 @@ class Prompts:
 
 
 def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
-    """The tools as the model sees them. Where one looks after jobs, calls may be put into the background, and those of
-    tools that are not `quick` say so."""
-    jobs = any(tool.name == "BackgroundTask" for tool in tools)
-    return tuple(_spec(tool, aside=jobs and not getattr(tool, "quick", False)) for tool in tools)
+    """The tools as the model sees them. Where one looks after jobs, calls of those that are not `quick` may be put into
+    the background; where one calls others by name, those that are `deferrable` are left to it."""
+    names = {tool.name for tool in tools}
+    return tuple(_spec(tool, names) for tool in tools)
 
 
-def _spec(tool: Tool, *, aside: bool) -> ToolSpec:
+def _spec(tool: Tool, names: Container[str]) -> ToolSpec:
     parameters = tool.parameters
-    if aside:
+    if "BackgroundTask" in names and not getattr(tool, "quick", False):
         own = as_object(parameters.get("properties"))
-        more = {name: schema for name, schema in _ASIDE.items() if name not in own}
-        parameters = json_freeze_object({**parameters, "properties": {**own, **more}})
-    return ToolSpec(tool.name, tool.description, parameters)
+        parameters = json_freeze_object({**parameters, "properties": {**own, **_ASIDE, **own}})
+    deferred = "call_tool" in names and getattr(tool, "deferrable", False)
+    return ToolSpec(tool.name, tool.description, parameters, deferred)

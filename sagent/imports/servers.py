@@ -10,7 +10,7 @@ from sagent.lib.json import as_array, as_object, as_str
 _KNOWN = frozenset(
     ("type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled")
 ) | frozenset(("disabled", "cwd", "trust", "description", "startup_timeout_sec", "tool_timeout_sec", "name", "gallery"))
-_TRIES = ("bearer_token_env_var", "http_headers", "env_http_headers")
+_TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_headers")
 
 
 class NotUnderstoodError(ValueError):
@@ -32,12 +32,12 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
             except NotUnderstoodError as error:
                 plan.leave_out("mcp", name, file, str(error))
                 continue
-            plan.own.mcp[own] = server
+            plan.own.mcp[own] = server | ({"always_load": True} if table.get("alwaysLoad") is True else {})
             what = str(server.get("url") or " ".join((str(server["command"]), *map(str, as_array(server.get("args"))))))
             plan.add("mcp", name, file, "taken over", f"as [mcp.{own}] of your config.toml, for all projects: {what}")
 
 
-def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> Mapping[str, object]:
+def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> dict[str, object]:
     if strangers := [key for key in table if key not in _KNOWN and key not in _TRIES]:
         raise NotUnderstoodError(f"{strangers[0]} means nothing here")
 

@@ -31,6 +31,7 @@ from sagent.lib.json import (
 )
 from sagent.messages import Message, assistant, user
 from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpec
+from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.registry import provider_named, row_named
 from sagent.providers.rows import Row
 from sagent.providers.wire.transport import Answer
@@ -89,6 +90,8 @@ def adapters(rows: Mapping[str, Row] | None = None) -> Find:
                 providers[provider] = provider_named(
                     provider, key="replay", base_url=address, rows=rows, transport=Unplugged()
                 )
+                if isinstance(made := providers[provider], Endpoint):
+                    made.searches = False  # whether it was asked to search for tools, the record says
             found: object = providers[provider].model(model)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownVariableType] -- a Provider
         except (SagentError, ImportError) as error:
             return f"there is no adapter for {provider} here ({error})"

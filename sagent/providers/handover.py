@@ -8,11 +8,14 @@ history grows; only the turn still open does.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, valid_text
 from sagent.messages import Document, Image, Message, Opaque, Part, Private, Text, Thinking, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from sagent.providers.deferral import Deferral
 
 Shown: TypeAlias = Text | Image | Document
 Said: TypeAlias = Text | Thinking | ToolCall | Opaque
@@ -104,8 +107,9 @@ class Rules:
 class Handover:
     """One history being handed over, message by message."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, deferral: "Deferral | None" = None) -> None:
         self._rules = rules
+        self._deferral = deferral
         self._started = False
         self._users: list[Message] = []  # since the last turn of the model
         self._calls: tuple[tuple[str, ToolCall], ...] = ()  # of that turn: the id in the history, and what goes out
@@ -195,6 +199,7 @@ class Handover:
                         malformed=None,
                         private=self._own(part.private),
                     )
+                    call = self._sent(call)
                     calls.append((part.id, call))
                     parts.append(call)
                 case Opaque(text, private):
@@ -208,8 +213,27 @@ class Handover:
             parts.pop()  # a reply must not end in thinking (Anthropic), and thinking alone says nothing
         return tuple(calls), tuple(parts)
 
+    def _sent(self, call: ToolCall) -> ToolCall:
+        """A call as it goes out, where the model was not shown its tool."""
+        if self._deferral is None and not (call.private and "through" in as_object(call.private.data)):
+            return call
+        from sagent.providers.deferral import NONE
+
+        return (self._deferral or NONE).sent(call)
+
+    def _forgets(self, private: Private) -> bool:
+        """Whether a block is of a provider's search for tools that this request does not ask for."""
+        block = as_object(private.data)
+        if "tool_search" not in as_str(block.get("type")) + as_str(block.get("name")):
+            return False
+        from sagent.providers.deferral import NONE
+
+        return (self._deferral or NONE).forgets(block)
+
     def _own(self, private: Private | None) -> Private | None:
-        return private if private is not None and private.family == self._rules.family else None
+        if private is None or private.family != self._rules.family or self._forgets(private):
+            return None
+        return private
 
     def _fresh_id(self, original: str, *, keep: bool) -> str:
         if self._rules.id_length:

@@ -59,6 +59,7 @@ class Abilities:
     images: bool | None = None
     tools: bool | None = None
     structured: bool | None = None  # answers are held to a schema, where the provider can do that
+    tool_search: bool | None = None  # the provider's own search finds deferred tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,12 @@ MAKERS: Mapping[str, Row] = {
         token="ANTHROPIC_AUTH_TOKEN",  # noqa: S106 -- the name of a variable
         models=("claude-",),
         default="claude-sonnet-5-5",
+        abilities=(  # platform.claude.com, tool search tool: not in models before 4, whose names begin with a number
+            *(
+                Abilities(f"claude-{name}-", tool_search=True)
+                for name in ("sonnet", "opus", "haiku", "fable", "mythos")
+            ),
+        ),
     ),
     "openai": Row(
         "openai",
@@ -128,6 +135,10 @@ MAKERS: Mapping[str, Row] = {
         base="OPENAI_BASE_URL",
         models=("gpt-", "chatgpt-", "codex-", "ft:", "o1", "o3", "o4", "o5", "o6"),
         default="gpt-5.6-terra",
+        abilities=(  # platform.openai.com, tool search: from gpt-5.4 on
+            *(Abilities(f"gpt-5.{minor}", tool_search=True) for minor in (4, 5, 6)),
+            *(Abilities(f"gpt-5.{minor}-nano", tool_search=False) for minor in (4, 5, 6)),
+        ),
         quirks=Quirks(  # for those who reach it as openai-compatible
             max_tokens="max_completion_tokens",
             effort="openai",
@@ -167,6 +178,16 @@ def built_in_row(name: str) -> Row:
 def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
     """Rows from parsed TOML, {name: {...}}. Raises ConfigError naming the place, the member and what is accepted."""
     return {name: _row(name, as_object(table), f"{where}: [{name}]") for name, table in tables.items()}
+
+
+def maker_abilities(name: str) -> tuple[Abilities, ...]:
+    """What is built in of the models of a maker's row, or of another; in its own data a person may say otherwise."""
+    return MAKERS[name].abilities if name in MAKERS else ()
+
+
+def is_own_address(name: str, url: str) -> bool:
+    """Whether a maker is reached where it says it is, and not through something in between."""
+    return name in MAKERS and _place(url) == _place(MAKERS[name].base_url)
 
 
 def row_for_url(url: str) -> Row | None:
@@ -267,7 +288,7 @@ def _abilities(given: object, where: str) -> Abilities:
     if not table or not fits or len(listed) < len(as_array(levels)) or {*table} - names:
         raise ConfigError(
             f'{where} abilities: each is {{ of = "prod", like = "gpt-5.6-terra" }}, or says itself what models can do: '
-            f"efforts = [...] of {', '.join(EFFORTS)}; images, tools and structured as true or false"
+            f"efforts = [...] of {', '.join(EFFORTS)}; images, tools, structured and tool_search as true or false"
         )
     said = {name: value for name, value in table.items() if name != "efforts"}
     return replace(Abilities(efforts=None if levels is None else listed), **said)

@@ -67,21 +67,23 @@ class Environment:
 
 class StoredTool(NamedTuple):
     """A tool as the model saw it; `schema` is its parameters as JSON text. `ordered` says that the keys have the order
-    in which they were sent: version 1 sorted them."""
+    in which they were sent: version 1 sorted them. `deferred`: the model had to find it first."""
 
     name: str
     description: str
     schema: str
     ordered: bool = True
+    deferred: bool = False
 
     @classmethod
     def of(cls, spec: ToolSpec) -> "StoredTool":
-        return cls(spec.name, spec.description, json_dump(spec.parameters))
+        return cls(spec.name, spec.description, json_dump(spec.parameters), deferred=spec.deferred)
 
     def load(self) -> ToolSpec:
         """As the model saw it. Raises ValueError for a schema that cannot be read."""
         parameters = json_load(self.schema)
-        return ToolSpec(self.name, self.description, parameters if isinstance(parameters, JsonObject) else EMPTY)
+        parameters = parameters if isinstance(parameters, JsonObject) else EMPTY
+        return ToolSpec(self.name, self.description, parameters, self.deferred)
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,11 @@ _BY_TYPE: Mapping[object, _Member] = {
 
 
 def _write_tools(tools: Sequence[contents.StoredTool]) -> object:
-    return [{"name": each.name, "description": each.description, "schema": each.schema} for each in tools]
+    return [
+        {"name": each.name, "description": each.description, "schema": each.schema}
+        | ({"deferred": True} if each.deferred else {})
+        for each in tools
+    ]
 
 
 def _read_tools(value: object) -> tuple[contents.StoredTool, ...]:
@@ -182,7 +186,8 @@ def _read_tool(tool: _Body) -> contents.StoredTool:
     schema = tool.get("schema")
     ordered = isinstance(schema, str)  # version 1 had the parameters themselves
     text = schema if isinstance(schema, str) else json_dump(as_object(tool.get("parameters")))
-    return contents.StoredTool(as_str(tool.get("name")), as_str(tool.get("description")), text, ordered)
+    name, description = as_str(tool.get("name")), as_str(tool.get("description"))
+    return contents.StoredTool(name, description, text, ordered, tool.get("deferred") is True)
 
 
 class _Switched(_Form[contents.SwitchedEntry]):

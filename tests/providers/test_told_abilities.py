@@ -19,7 +19,7 @@ from sagent.providers.abilities import reasons, sees
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.families.schemas import openai_holds
 from sagent.providers.registry import infer, row_named
-from sagent.providers.rows import Row, built_in
+from sagent.providers.rows import Abilities, Row, built_in
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
 
@@ -156,5 +156,6 @@ def test_what_says_nothing_is_refused(table: object) -> None:
         read_rows({"acme": {"base_url": URL, "abilities": [table]}}, "config.toml")
 
 
-def test_rows_of_ours_say_nothing_of_single_models() -> None:
-    assert not any(row.abilities for row in built_in().values())
+def test_rows_of_ours_say_of_single_models_only_which_find_tools() -> None:
+    said = [able for row in built_in().values() for able in row.abilities]
+    assert all(able == Abilities(able.of, tool_search=able.tool_search) for able in said)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sagent.errors import UsageError
 from sagent.providers.access import NO_KEY, Access, access_from_key, check_url, either, first_set, loopback
 from sagent.providers.keys import Keys
-from sagent.providers.rows import Row, built_in_row
+from sagent.providers.rows import Row, built_in_row, is_own_address, maker_abilities
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
@@ -34,6 +34,9 @@ class Endpoint(ABC):
     """Where conversations are kept as they go out."""
     counts: bool = True
     """Whether its own count of a request's tokens may be asked for: until it is seen to give none."""
+    searches: bool = True
+    """Whether its own search for tools may be asked for: at its own address, or where a person's data say so; until it
+    is refused."""
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Endpoint(ABC):
         self.keys = Keys((access.key, *access.others), access.variable)
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
+        self.searches = row.abilities != maker_abilities(row.name) or is_own_address(row.name, access.base_url)
         self._set_up()
 
     @abstractmethod

@@ -1,5 +1,6 @@
 """What the models of every family are: a name, sizes, and calls that are prepared without a network."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -9,7 +10,7 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from sagent.cost.prices import CACHES, is_advisor, keeps_an_hour
 from sagent.errors import ModelError
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, wire_bytes
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 from sagent.messages import Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
@@ -25,6 +26,7 @@ Counted: TypeAlias = tuple[str, Mapping[str, str], Sequence[bytes], str]
 """A URL, headers beyond the provider's, a body, and the member of the answer that is the count."""
 _COUNTING = Timeouts(stall=5.0)
 _BY_NAME = Abilities()
+_OF_SEARCH = re.compile("defer_loading|tool[_ ](search|reference)", re.IGNORECASE)  # in what a provider says
 E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
 
 
@@ -36,6 +38,8 @@ class WireModel(ABC, Generic[E_co]):
     unrecorded: ClassVar[tuple[str, ...]] = ("model", "stream")
     """Members of a body that are no parameters of the answer."""
     reader: ClassVar[type[ReplyReader]]
+    search: ClassVar[Mapping[str, str]] = {}
+    """The tool of the provider's own by which a model finds deferred ones; none, where it has none."""
 
     def __init__(self, provider: E_co, model_id: str, *, listed_as: str = "", known_as: str = "") -> None:
         self._provider = provider
@@ -72,6 +76,7 @@ class WireModel(ABC, Generic[E_co]):
         able, notes, body = self._able, list[str](), self._provider.row.quirks.body
         if body:
             request = replace(request, options=self._merged(body, request.options))
+        request = self._searching(request)
         if CACHES in request.options and not self._marks(request):
             notes.append(
                 f"{self.provider} is not asked by {CACHES} to keep what {self.id} reads: the option was left out"
@@ -99,6 +104,28 @@ class WireModel(ABC, Generic[E_co]):
                 notes.append(f"{self.id} cannot be shown images: it reads in words that they were there")
                 request = replace(request, messages=messages)
         return request, tuple(notes)
+
+    def _searching(self, request: Request) -> Request:
+        """The request as it is where the provider finds deferred tools by itself: with its own search for them."""
+        search = next((tool for tool in as_array(request.options.get("tools")) if _is_search(tool)), None)
+        if search is None and not (self._able.tool_search and self._provider.searches and self.search):
+            return request
+        if not any(tool.deferred for tool in request.tools):
+            return request
+        from sagent.providers.deferral import searched
+
+        if search is None:
+            own = (*as_array(request.options.get("tools")), self.search)
+            request = replace(request, options=json_freeze_object({**request.options, "tools": own}))
+        return replace(request, tools=searched(request.tools))
+
+    def _refuses_search(self, error: ModelError, request: Request) -> bool:
+        """Whether the provider refuses its own search for tools, so that the call may succeed without it."""
+        asked = self._provider.searches and self._searching(request) is not request
+        if not (asked and error.kind == "invalid_request" and _OF_SEARCH.search(str(error.args[0]))):
+            return False
+        self._provider.searches = False
+        return True
 
     def _merged(self, body: JsonObject, options: JsonObject) -> JsonObject:
         """What every request to the provider says, and what this one does: lists of tools and of features are joined,
@@ -145,7 +172,7 @@ class WireModel(ABC, Generic[E_co]):
                     raise
                 if keys.pass_on(key, error) and others:
                     others -= 1
-                elif not self._learn(error, request):
+                elif not (self._refuses_search(error, request) or self._learn(error, request)):
                     raise
             else:
                 return
@@ -206,9 +233,11 @@ class WireModel(ABC, Generic[E_co]):
         """A call whose body ends with these members, one of which is the output limit. `parameters` are worth reading
         too, and are elsewhere in it."""
         origin = self._provider.origin(self.id)
-        body = self._conversation(request).write(members, self._overhead(request))
+        conversation = self._conversation(request)
+        body = conversation.write(members, self._overhead(request))
         reader = self.reader(origin, self._provider.encodings.family)
         reader.hourly = keeps_an_hour(request.options)
+        reader.deferral = conversation.deferral
         said = {name: value for name, value in members.items() if name not in self.unrecorded}
         if own := [tool for tool in as_array(request.options.get("tools")) if not is_advisor(tool)]:
             said["tools"] = wire_bytes(own).decode()  # as they are written: a log has no order of members
@@ -224,3 +253,7 @@ class WireModel(ABC, Generic[E_co]):
             tuple(notes),
             as_int(max_output),
         )
+
+
+def _is_search(tool: object) -> bool:
+    return as_str(as_object(tool).get("type")).startswith("tool_search")

@@ -188,7 +188,8 @@ class SelfHostedModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call. Closing it stops the model within a token, or within 512 tokens of the prompt."""
         members = _members(request, Origin(self.provider, self.id))
-        body = self._provider.encodings.conversation(request).write({"model": self.id, **members}, 0)
+        conversation = self._provider.encodings.conversation(request)
+        body = conversation.write({"model": self.id, **members}, 0)
         digest = RequestDigest(body.sha256, body.size, self.id, frozen(members))
         inbox: asyncio.Queue[Delta | Answer | ModelError] = asyncio.Queue()
         job = Job(
@@ -207,6 +208,8 @@ class SelfHostedModel:
                 match await inbox.get():
                     case Answer(parts, usage, stop, notes):
                         message = Message("assistant", parts, model=f"{self.provider}/{self.id}", stop=stop)
+                        if conversation.deferral is not None:
+                            message = conversation.deferral.meant(message)
                         yield Reply(message, usage, (Charge(self.id, usage),), digest, notes=notes)
                         return
                     case ModelError() as error:

@@ -11,6 +11,7 @@ from typing import Self
 from sagent.errors import UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_str
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
+from sagent.providers.deferral import undeferred
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, think
 from sagent.providers.limits import limits_of
 from sagent.providers.plans.claude_program import Program
@@ -115,7 +116,8 @@ class AnthropicCLIModel:
             notes = (*notes, f"{self.id} writes at most {most} tokens: {wanted} were asked for")
             wanted = most
         effort, clamped = self._effort(request.effort)
-        return Setup(self.id, request.system, request.tools, wanted, effort, body), (*notes, *clamped)
+        tools = undeferred(request.tools) if any(tool.deferred for tool in request.tools) else request.tools
+        return Setup(self.id, request.system, tools, wanted, effort, body), (*notes, *clamped)
 
     def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:
         """The effort that the model takes. The program would clamp it by itself, upwards too, and say nothing."""

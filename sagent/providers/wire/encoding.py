@@ -4,13 +4,18 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import is_
+from typing import TYPE_CHECKING
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, wire_bytes
 from sagent.messages import Message
 from sagent.model import Request
 from sagent.providers.handover import Handover, ModelTurn, Rules, Shown, Turn, UserTurn
+
+if TYPE_CHECKING:
+    from sagent.providers.deferral import Deferral
 
 _BLOCK = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
 _CONVERSATIONS = 64  # kept; the least recently used are encoded anew when they come back
@@ -111,9 +116,15 @@ class EncodingCache:
 
     def conversation(self, request: Request) -> "EncodedConversation":
         """The request's conversation, with exactly its messages; only what is new is encoded."""
-        conversation = self._kept.get(request.conversation)
-        if conversation is None or not conversation.follow(request.messages):
-            conversation = self._kept[request.conversation] = EncodedConversation(self._dialect)
+        conversation, deferral = self._kept.get(request.conversation), None
+        if any(tool.deferred for tool in request.tools):
+            from sagent.providers.deferral import deferral_of, shown
+
+            deferral = deferral_of(request.tools)
+            request = replace(request, tools=shown(request.tools))
+        if conversation is None or conversation.deferral != deferral or not conversation.follow(request.messages):
+            conversation = EncodedConversation(self._dialect, deferral)
+            self._kept[request.conversation] = conversation
             conversation.follow(request.messages)
         conversation.begin(request)
         self._kept.move_to_end(request.conversation)
@@ -123,11 +134,13 @@ class EncodingCache:
 
 
 class EncodedConversation:
-    """One conversation's bytes: its closed turns, which never change, and the turn still open."""
+    """One conversation's bytes: its closed turns, which never change, and the turn still open. `deferral` says how
+    calls of deferred tools go out."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, deferral: "Deferral | None" = None) -> None:
+        self.deferral = deferral
         self._dialect = dialect
-        self._handover = Handover(dialect.rules)
+        self._handover = Handover(dialect.rules, deferral)
         self._messages: list[Message] = []
         self._closed: list[bytes] = []
         self._users: list[int] = []  # where the last two closed turns of the user are

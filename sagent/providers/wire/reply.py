@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sagent.events import Advice
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, json_freeze, json_load, valid_text
@@ -10,6 +11,9 @@ from sagent.messages import Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
+
+if TYPE_CHECKING:
+    from sagent.providers.deferral import Deferral
 
 _LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
 _MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
@@ -26,6 +30,7 @@ class ReplyReader(ABC):
         self.complete = False  # the reply may end here
         self.closed = False  # the reply has ended: nothing more will come that matters
         self.hourly = False  # caches of an hour were asked for: writes of which no more is known are such
+        self.deferral: Deferral | None = None  # how the model calls tools that it was not shown
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
         self._words = self._blanks = 0  # words and white space of those
@@ -133,7 +138,9 @@ class ReplyReader(ABC):
         """The message; a reply that ended with calls has ended for them."""
         if stop == "end" and any(isinstance(part, ToolCall) for part in parts):
             stop = "tool_use"
-        return Message("assistant", tuple(parts), model=f"{self._origin.provider}/{self._origin.model}", stop=stop)
+        model = f"{self._origin.provider}/{self._origin.model}"
+        message = Message("assistant", tuple(parts), model=model, stop=stop)
+        return message if self.deferral is None else self.deferral.meant(message)
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, frozen(data))

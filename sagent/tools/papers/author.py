@@ -14,6 +14,7 @@ class PaperAuthor:
     """Finds authors. `access` is shared with the other tools for the web."""
 
     name = "PaperAuthor"
+    deferrable = True
     description = "Authors of papers by name (query), or the papers of one by an id that was found so."
     parameters = arguments_schema(
         query={"type": "string"},

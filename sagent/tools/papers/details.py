@@ -19,6 +19,7 @@ class PaperDetails:
     """Describes papers. `access` is shared with the other tools for the web."""
 
     name = "PaperDetails"
+    deferrable = True
     description = (
         "Papers by their ids (arXiv, DOI, PMID, PMC, Semantic Scholar, OpenAlex, or addresses of these): abstract and"
         " facts, BibTeX, or of one paper its references or citations."

@@ -21,6 +21,7 @@ class PaperFetch:
     """Shows papers. `access` is shared with the other tools for the web."""
 
     name = "PaperFetch"
+    deferrable = True
     description = (
         "Read a paper: the text of its PDF by page, its figures (captions) and references. By id it is taken from"
         " arXiv, or the address of a free PDF is named, which url then fetches."

@@ -18,6 +18,7 @@ class PaperSearch:
     """Lists papers. `access` is shared with the other tools for the web."""
 
     name = "PaperSearch"
+    deferrable = True
     description = "Search scientific papers at Semantic Scholar, OpenAlex and arXiv: titles, ids, abstracts, free PDFs."
     parameters = arguments_schema(
         "query",

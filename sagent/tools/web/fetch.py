@@ -31,6 +31,7 @@ class WebFetch:
     """Shows a page. `access` is shared with the other tools for the web."""
 
     name = "WebFetch"
+    deferrable = True
     description = (
         "Fetch a URL: pages as Markdown, JSON, text, PDF, images. Long ones in parts, from character offset. With "
         "question, a small model answers it from the page. A redirect to another host is reported, not followed. What "

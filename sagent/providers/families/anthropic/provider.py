@@ -52,6 +52,7 @@ class MessagesDialect(Dialect):
         """Tools and system prompt, each with a cache breakpoint at its end."""
         tools: list[object] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            | ({"defer_loading": True} if tool.deferred else {})
             for tool in request.tools
         ]
         tools += as_array(request.options.get("tools"))
@@ -255,6 +256,10 @@ class AnthropicModel(WireModel["Anthropic"]):
     """One model of the Messages API."""
 
     overhead, reader = _OVERHEAD, MessagesReplyReader
+    search: ClassVar[Mapping[str, str]] = {  # platform.claude.com, tool search tool
+        "type": "tool_search_tool_bm25_20251119",
+        "name": "tool_search_tool_bm25",
+    }
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))

@@ -64,6 +64,7 @@ class ResponsesDialect(Dialect):
                 "parameters": tool.parameters,
                 "strict": False,
             }
+            | ({"defer_loading": True} if tool.deferred else {})
             for tool in request.tools
         ]
         tools += as_array(request.options.get("tools"))
@@ -207,6 +208,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
     """One model of a Responses endpoint."""
 
     overhead, reader = _OVERHEAD, ResponsesReplyReader
+    search: ClassVar[Mapping[str, str]] = {"type": "tool_search"}  # platform.openai.com, tool search
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
         super().__init__(provider, model_id)

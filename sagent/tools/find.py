@@ -1,0 +1,149 @@
+"""Finding tools that a model is not shown at first: what is sent of them with every request is a list of names."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import log
+
+from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, as_object, as_str, json_dump, wire_bytes
+from sagent.lib.text import nearest
+from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema
+
+FREE = 2_000  # bytes of definitions that are sent as they are
+MOST_FOUND = 5
+MOST_NAMED = 500  # characters of names in a description
+_K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The Probabilistic Relevance Framework)
+
+
+def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
+    """The tools, with two more by which those that are `deferrable` are found and called, where these are too large to
+    be sent with every request."""
+    apart = [tool for tool in tools if getattr(tool, "deferrable", False)]
+    size = sum(len(wire_bytes([tool.name, tool.description, tool.parameters])) for tool in apart)
+    return (*tools, FindTools(apart), CallTool(apart)) if size > FREE else tools
+
+
+class FindTools(Harmless):
+    """Shows the tools that fit a question, with what they take."""
+
+    name = "find_tools"
+    quick = True
+    parameters = arguments_schema(
+        "query", query={"type": "string", "minLength": 1, "description": "what is to be done, or names"}, closed=True
+    )
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._index = Index(tools)
+        self.description = f"Find tools beyond those shown here, then use call_tool. There are: {_names(tools)}."
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        found = self._index.search(as_str(arguments.get("query")))
+        if not found:
+            raise ToolError(f"No tool fits that. The tools are: {', '.join(self._index.names)}")
+        shown = (f"{tool.name}: {tool.description}\nArguments: {json_dump(tool.parameters)}" for tool in found)
+        text = "Call one by call_tool, with its name and its arguments.\n\n" + "\n\n".join(shown)
+        return ToolOutput.of(text, summary=", ".join(tool.name for tool in found))
+
+
+class CallTool:
+    """Stands for the tools that were found: what a model calls by it is the call of that tool long before this is
+    asked (sagent/providers/deferral.py). What arrives here names none of them."""
+
+    name = "call_tool"
+    quick = True
+    description = "Call a tool that find_tools has shown."
+    parameters = arguments_schema("name", "arguments", name={"type": "string"}, arguments={"type": "object"})
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._names = tuple(tool.name for tool in tools)
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        name = as_str(arguments.get("name"))
+        raise ToolError(
+            f"No tool named {name!r} is called by call_tool{nearest(name, self._names) or '.'} Find it by find_tools;"
+            " a tool that you were shown at the beginning is called by its own name."
+        )
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        raise ToolError(f"{self.name} calls nothing by itself.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    tool: Tool
+    words: Counter[str]
+    length: int
+
+
+class Index:
+    """Ranks tools by BM25 over their names, descriptions and parameters' names. The same question gives the same."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tools
+        self._entries: Sequence[_Entry] = ()
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [tool.name for tool in self._tools]
+
+    def search(self, query: str, most: int = MOST_FOUND) -> Sequence[Tool]:
+        """The tools that fit best; one that is named comes first."""
+        self._entries = self._entries or [_entry(tool) for tool in self._tools]
+        asked = dict.fromkeys(_words(query))
+        named = {word.lower() for word in re.findall(r"[\w-]+", query)}
+        rarity = {word: self._rarity(word) for word in asked}
+        scores = [(tool.tool.name.lower() in named, _score(tool, rarity, self._mean())) for tool in self._entries]
+        order = sorted(range(len(scores)), key=lambda at: (*(-part for part in scores[at]), self._tools[at].name))
+        return [self._tools[at] for at in order if any(scores[at])][:most]
+
+    def _rarity(self, word: str) -> float:
+        holding = sum(word in entry.words for entry in self._entries)
+        return log(1 + (len(self._entries) - holding + 0.5) / (holding + 0.5))
+
+    def _mean(self) -> float:
+        return sum(entry.length for entry in self._entries) / len(self._entries)
+
+
+def _score(entry: _Entry, rarity: Mapping[str, float], mean: float) -> float:
+    scores = 0.0
+    for word, weight in rarity.items():
+        count = entry.words[word]
+        scores += weight * count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * entry.length / mean))
+    return scores
+
+
+def _entry(tool: Tool) -> _Entry:
+    parameters = " ".join(as_object(tool.parameters.get("properties")))
+    words = Counter(_words(f"{tool.name} {tool.name} {tool.description} {parameters}"))
+    return _Entry(tool, words, words.total())
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, those within a name too; a plural is what it is the plural of."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").lower()
+    return [word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] != "s" else word for word in _split(parted)]
+
+
+def _split(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text)
+
+
+def _names(tools: Sequence[Tool]) -> str:
+    """The tools' names, those of a server together, as far as there is room; of the rest how many there are."""
+    groups: dict[str, list[str]] = {}
+    for tool in tools:
+        server, own = getattr(tool, "server", ""), tool.name
+        groups.setdefault(server, []).append(own.removeprefix(f"mcp__{server}__"))
+    room = MOST_NAMED // max(1, len(groups))
+    return "; ".join(f"{server + ': ' if server else ''}{_listed(names, room)}" for server, names in groups.items())
+
+
+def _listed(names: Sequence[str], room: int) -> str:
+    kept: list[str] = []
+    for name in names:
+        if sum(map(len, kept)) + 2 * len(kept) + len(name) > room:
+            return ", ".join((*kept, f"{len(names) - len(kept)} more")) if kept else f"{len(names)} tools"
+        kept.append(name)
+    return ", ".join(kept)

@@ -1,0 +1,318 @@
+"""Tools that are found before they are called: requests are small, and all but the wire see the tool that is meant."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagent import tools as built_in
+from sagent.app import open_agent
+from sagent.config import load
+from sagent.engine.prompts import specs_of
+from sagent.events import Denied, Event, ToolFinished, ToolStarted
+from sagent.lab.rebuild import Unplugged
+from sagent.lab.replay import replay
+from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
+from sagent.messages import Message, Opaque, Private, ToolCall, ToolResult, assistant, user
+from sagent.model import Reply, Request, ToolSpec
+from sagent.providers import deferral, provider_named
+from sagent.testing.script import Fail, Received
+from sagent.testing.server import Call, FakeProviderServer, Step, Turn
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.find import FREE, CallTool, FindTools, Index, with_search
+
+FAMILIES = {
+    "anthropic/claude-sonnet-4-6": "ANTHROPIC",
+    "openai/gpt-5.6-terra": "OPENAI",
+    "google/gemini-3.1-pro-preview": "GOOGLE",
+    "moonshot/kimi-k2.6": "MOONSHOT",
+}
+EVERYTHING = list(built_in.EVERY)
+
+
+class Deploy:
+    """A tool that a model has to find; what it is called with is kept."""
+
+    name = "mcp__shop__deploy_release"
+    description = "Deploys a release of the shop to a stage. " + "It has a long description. " * 80
+    parameters = arguments_schema("stage", stage={"type": "string"}, force={"type": "boolean"})
+    deferrable = True
+
+    def __init__(self) -> None:
+        self.calls: list[Mapping[str, object]] = []
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return Effect("execute")
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+        self.calls.append(dict(arguments))
+        return f"deployed to {arguments['stage']}"
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, home: Path, server: FakeProviderServer) -> dict[str, str]:
+    for family in FAMILIES.values():
+        monkeypatch.setenv(f"{family}_API_KEY", "k")
+        path = "" if family in ("ANTHROPIC", "GOOGLE") else "/v1"
+        base = "GOOGLE_GEMINI_BASE_URL" if family == "GOOGLE" else f"{family}_BASE_URL"
+        monkeypatch.setenv(base, server.url + path)
+    return {"HOME": str(home), "SAGENT_STATE_DIR": str(home / "state")}
+
+
+def names_sent(received: Received) -> list[str]:
+    """The names of the tools in a request, whatever its family."""
+    body: Any = received.json
+    listed = body["tools"]
+    if received.family == "google":
+        listed = listed[0]["functionDeclarations"]
+    return [tool.get("function", tool)["name"] for tool in listed]
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+async def test_with_every_tool_on_the_first_request_stays_small(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    async with FakeProviderServer([Turn(text="hello")]) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        flags = {"model": model, "tools": EVERYTHING, "memory": True, "plan": True}
+        many = [_Numbered(number) for number in range(300)]
+        async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None, more=many) as agent:
+            await agent.run("hi")
+    (first,) = server.requests
+    assert len(first.body) <= 12_000
+    assert {"find_tools", "call_tool", "Read", "TodoWrite"} <= {*names_sent(first)}
+    assert not {"WebSearch", "PaperFetch", "mcp__many__thing_7"} & {*names_sent(first)}
+
+
+class _Numbered(Deploy):
+    server = "many"
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.name = f"mcp__many__thing_{number}"
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+async def test_everybody_but_the_provider_sees_the_tool_that_is_meant(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy, seen = Deploy(), list[Event]()
+    meant = {"name": deploy.name, "arguments": {"stage": "test"}}
+    steps = [Turn(calls=(Call("find_tools", {"query": "deploy"}),)), Turn(calls=(Call("call_tool", meant),)), Turn("x")]
+    async with FakeProviderServer(steps) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        flags = {"model": model, "permission_mode": "ask", "allow": [deploy.name]}
+        async with open_agent(load(flags, where, tmp_path / "work"), seen.append, more=[deploy]) as agent:
+            await agent.run("deploy it")
+            found = agent.messages[2].results[0].text
+            calls = [call for message in agent.messages for call in message.calls]
+        session = Path(agent.log.path)
+    assert (await replay(session)).is_exact
+    assert deploy.calls == [{"stage": "test"}]
+    assert deploy.description in found
+    assert '"stage"' in found
+    assert [(call.name, dict(call.arguments)) for call in calls][1] == (deploy.name, {"stage": "test"})
+    assert [event.call.name for event in seen if isinstance(event, ToolStarted | ToolFinished)][2:] == [deploy.name] * 2
+    last = server.requests[-1].body.decode()
+    assert '"call_tool"' in last.partition('"deploy it"')[2]
+    assert f'"name":"{deploy.name}"' in last.replace("\\", "")
+    heads = {request.body.partition(b"deploy it")[0] for request in server.requests}
+    assert len(heads) == 1, "what is sent first never changes"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"permission_mode": "full", "deny": [Deploy.name]}, {"permission_mode": "plan"}, {"permission_mode": "ask"}],
+    ids=lambda flags: str(flags["permission_mode"]),
+)
+async def test_what_the_policy_says_of_the_tool_holds_through_call_tool(
+    flags: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy, seen = Deploy(), list[Event]()
+    meant = {"name": deploy.name, "arguments": {"stage": "test"}}
+    async with FakeProviderServer([Turn(calls=(Call("call_tool", meant),)), Turn("x")]) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        given = {"model": "moonshot/kimi-k2.6", **flags}
+        async with open_agent(load(given, where, tmp_path / "work"), seen.append, more=[deploy]) as agent:
+            await agent.run("deploy it")
+    assert deploy.calls == []
+    assert [event.denial.tool for event in seen if isinstance(event, Denied)] == [deploy.name]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "Bash", "arguments": {"command": "touch made"}},
+        {"name": "call_tool", "arguments": {"name": "Bash", "arguments": {"command": "touch made"}}},
+        {"name": "nothing", "arguments": {}},
+        {"arguments": {}},
+        {},
+        {"name": 3, "arguments": "x"},
+        '{"name": "mcp__shop__deploy_release"',
+        {"name": "mcp__shop__deploy_release"},
+        {"name": "mcp__shop__deploy_release", "arguments": "{not json"},
+    ],
+    ids=repr,
+)
+async def test_call_tool_runs_nothing_by_itself(
+    given: Mapping[str, object] | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy = Deploy()
+    async with FakeProviderServer([Turn(calls=(Call("call_tool", given),)), Turn("x")]) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        flags = {"model": "openai/gpt-5.6-terra", "permission_mode": "full"}
+        async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None, more=[deploy]) as agent:
+            result = await agent.run("go")
+            (answer,) = agent.messages[2].results
+    assert answer.is_error
+    assert result.content == "x"
+    assert deploy.calls == []
+    assert not (tmp_path / "work" / "made").exists()
+
+
+@pytest.mark.parametrize("shape", ["flat", "text"])
+async def test_arguments_in_the_shapes_that_weaker_models_give_are_understood(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy, inner = Deploy(), {"stage": "test"}
+    given = {"name": deploy.name, **(inner if shape == "flat" else {"arguments": json.dumps(inner)})}
+    async with FakeProviderServer([Turn(calls=(Call("call_tool", given),)), Turn("x")]) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        flags = {"model": "moonshot/kimi-k2.6", "permission_mode": "full"}
+        async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None, more=[deploy]) as agent:
+            await agent.run("go")
+    assert deploy.calls == [inner]
+
+
+async def test_a_session_goes_on_with_another_provider_and_with_fewer_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy = Deploy()
+    meant = {"name": deploy.name, "arguments": {"stage": "test"}}
+
+    def answer(request: Received) -> Step:
+        new = request.body.count(b"deploy once") > len(deploy.calls)
+        return Turn(calls=(Call("call_tool", meant),)) if new else Turn("x")
+
+    async with FakeProviderServer(answer) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        for number, model in enumerate(FAMILIES):
+            flags = {"model": model, "permission_mode": "full", "continue_session": number > 0}
+            async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None, more=[deploy]) as agent:
+                await agent.run("deploy once")
+        assert len(deploy.calls) == len(FAMILIES)
+        for model in FAMILIES:
+            flags = {"model": model, "continue_session": True}
+            async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None) as agent:
+                assert (await agent.run("and now?")).content == "x"
+                assert not agent.messages[-1].calls
+
+
+async def test_few_bytes_of_tools_are_sent_as_they_are() -> None:
+    search = built_in.WebSearch()
+    assert len(wire_bytes([search.name, search.description, search.parameters])) < FREE
+    assert with_search([search]) == [search]
+    (spec,) = specs_of([search])
+    assert not spec.deferred, "who has no search is shown everything"
+    assert not any(spec.deferred for spec in specs_of([built_in.WebSearch(), Deploy()]))
+
+
+def test_the_search_ranks_by_names_descriptions_and_parameters_and_repeats_itself() -> None:
+    access = built_in.WebAccess()
+    offered = [*(getattr(built_in, name)(access) for name in (*built_in.WEB, *built_in.PAPERS)), Deploy()]
+    index = Index(offered)
+
+    def found(query: str) -> Sequence[str]:
+        names = [tool.name for tool in index.search(query)]
+        assert names == [tool.name for tool in Index(offered).search(query)]
+        return names
+
+    assert found("search the web")[0] == "WebSearch"
+    assert found("release stages")[0] == Deploy.name
+    assert found("select:PaperFetch")[0] == "PaperFetch"
+    assert found("force")[0] == Deploy.name
+    assert found("zzz") == []
+    assert found("") == []
+    assert len(found("paper")) <= 5
+
+
+@pytest.mark.parametrize("count", [1, 40, 5_000])
+def test_the_list_of_names_is_bounded(count: int) -> None:
+    many = [_Numbered(number) for number in range(count)]
+    assert len(FindTools(many).description) < 700
+    assert (FindTools.name, CallTool.name) == (deferral.FIND_TOOLS, deferral.CALL_TOOL)
+
+
+# -- the provider's own search ----------------------------------------------------------------------------------------
+
+NATIVE = {"anthropic/claude-sonnet-4-6": "tool_search_tool_bm25", "openai/gpt-5.6-terra": "tool_search"}
+
+
+def offered() -> tuple[ToolSpec, ...]:
+    return specs_of([built_in.Read(), *with_search([Deploy()])])
+
+
+def body_of(model: str, request: Request, base_url: str | None = None) -> Any:
+    provider, _, name = model.partition("/")
+    made: Any = provider_named(provider, key="k", base_url=base_url, transport=Unplugged()).model(name)
+    return json.loads(made.prepare(request).body.data)
+
+
+@pytest.mark.parametrize("model", NATIVE)
+def test_at_its_makers_address_a_model_searches_by_its_providers_own_means(model: str) -> None:
+    request = Request("c", [user("hi")], tools=offered())
+    body = body_of(model, request)
+    assert [tool.get("name") or tool["type"] for tool in body["tools"]] == ["Read", Deploy.name, NATIVE[model]]
+    assert [tool.get("defer_loading", False) for tool in body["tools"]] == [False, True, False]
+    elsewhere = body_of(model, request, "https://gateway.example/v1")
+    assert [tool["name"] for tool in elsewhere["tools"]] == ["Read", "find_tools", "call_tool"]
+
+
+@pytest.mark.parametrize("model", ["anthropic/claude-3-7-sonnet-latest", "openai/gpt-5.4-nano", "openai/gpt-4o"])
+def test_models_that_have_no_search_of_their_own_get_ours(model: str) -> None:
+    body = body_of(model, Request("c", [user("hi")], tools=offered()))
+    assert [tool["name"] for tool in body["tools"]] == ["Read", "find_tools", "call_tool"]
+
+
+def test_what_a_providers_search_found_is_left_out_where_it_is_not_asked_to_search() -> None:
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "tool_search_tool_bm25", "input": {"query": "deploy"}}
+    content = {"type": "tool_search_tool_search_result", "tool_references": [{"tool_name": Deploy.name}]}
+    found = {"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_1", "content": content}
+    said = [Opaque("", Private("anthropic", block)) for block in map(json_freeze_object, (use, found))]
+    call = ToolCall("toolu_1", Deploy.name, json_freeze_object({"stage": "test"}))
+    model = "anthropic/claude-sonnet-4-6"
+    reply = assistant("", *said, call, model=model, stop="tool_use")
+    history = [user("hi"), reply, Message("user", (ToolResult("toolu_1", ()),))]
+    native = body_of(model, Request("c", history, tools=offered()))
+    assert [block["type"] for block in native["messages"][1]["content"]] == [use["type"], found["type"], "tool_use"]
+    for request in (Request("c", history), Request("c", history, tools=specs_of([built_in.Read()]))):
+        assert [block["type"] for block in body_of(model, request)["messages"][1]["content"]] == ["tool_use"]
+    elsewhere = body_of(model, Request("c", history, tools=offered()), "https://gateway.example")
+    (block,) = elsewhere["messages"][1]["content"]
+    assert block["input"] == {"name": Deploy.name, "arguments": {"stage": "test"}}
+
+
+@pytest.mark.parametrize("model", NATIVE)
+async def test_a_provider_that_refuses_to_search_is_asked_without(model: str) -> None:
+    refused = Fail(400, message="tools.1.defer_loading: Extra inputs are not permitted")
+    meant = {"name": Deploy.name, "arguments": {"stage": "test"}}
+    async with FakeProviderServer([refused, Turn(calls=(Call("call_tool", meant),))], strict=False) as server:
+        name, _, wanted = model.partition("/")
+        made: Any = provider_named(name, key="k", base_url=server.url + ("" if name == "anthropic" else "/v1"))
+        made.searches = True  # as at its maker's address
+        try:
+            request = Request("c", [user("hi")], tools=offered())
+            replies = [item async for item in made.model(wanted).stream(request) if isinstance(item, Reply)]
+        finally:
+            await made.aclose()
+    (reply,) = replies
+    assert [(call.name, dict(call.arguments)) for call in reply.message.calls] == [(Deploy.name, {"stage": "test"})]
+    assert [len(json.loads(request.body)["tools"]) for request in server.requests] == [3, 3]
+    assert b"defer_loading" not in server.requests[-1].body
