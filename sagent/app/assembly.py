@@ -15,6 +15,7 @@ from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.app.advisors import advisors_of, remember_advisors
 from sagent.app.models import Choice, catalog, choose_model
+from sagent.app.servers import announce_to, open_servers, pinned
 from sagent.config import Settings
 from sagent.config.values import option
 from sagent.context.instructions import gather, repository_root
@@ -44,6 +45,7 @@ from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
+    from sagent.bridges.mcp import Servers
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
@@ -75,13 +77,14 @@ async def open_agent(
     sandbox: Sandbox | None = None,
     answer: "Answerer | None" = None,
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
+    servers: "Servers | None" = None,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
-    tools in addition to those of the settings, `sandbox` one that is known elsewhere too; `answer` has a person decide
-    on plans, and `adapt` gives the tools as they are offered. All of it is closed in the end. Raises UsageError, and
-    SessionBusy or SessionCorrupt for the session.
+    tools in addition to those of the settings, `sandbox` and `servers` (of MCP) ones that are known elsewhere too;
+    `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered. All
+    of it is closed in the end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
@@ -117,13 +120,8 @@ async def open_agent(
             if isinstance(bash, tools.Bash):
                 aside.prepare = partial(bash.prepare, workspace, log.blobs)
         stack.push_async_callback(aside.aclose)
-        if settings.mcp:
-            from sagent.bridges.mcp import LOGINS, confining, open_servers
-
-            confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
-            offered += await stack.enter_async_context(
-                open_servers(settings.mcp, notices, confine, settings.state_dir / LOGINS)
-            )
+        servers = await open_servers(settings, servers, notices, stack, workspace, sandbox, answer)
+        offered += servers.tools if servers else ()
         offered = _searchable(offered)
         resources, judge = _resources(settings, choice, ledger, notices), policy
         offered = [*adapt(offered)]
@@ -136,6 +134,7 @@ async def open_agent(
             hooks = await stack.enter_async_context(opened)
             offered, ask, judge = hooked(offered, hooks), hooks.asker(ask), HookPolicy(hooks, policy)
             resources = replace(resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
+        judge = pinned(judge, servers, policy)
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
@@ -147,6 +146,7 @@ async def open_agent(
             resources=replace(resources, log=log, workspace=workspace, ask=ask, finish=aside.finish),
         )
         stack.push_async_callback(agent.aclose)
+        announce_to(agent, servers, stack)
         aside.address = lambda: choice.address(agent.model.provider)
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         await _beside(lambda: _restore(agent, past), long=past.resumed)

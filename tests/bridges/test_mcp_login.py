@@ -4,11 +4,13 @@ import asyncio
 import json
 import secrets
 import socket
+import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -22,7 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from sagent.bridges.mcp import open_servers
-from sagent.bridges.mcp_login import LoginFile, log_in
+from sagent.bridges.mcp.login import LoginFile, log_in
 from sagent.config import McpServer
 from tests.bridges.calls import call
 
@@ -33,6 +35,7 @@ class Site:
 
     url: str
     refuses: bool = False
+    forgets: bool = False  # who has logged in
     valid: set[str] = field(default_factory=set[str])
     grants: list[str] = field(default_factory=list[str])
 
@@ -63,6 +66,8 @@ class Site:
     async def token(self, request: Request) -> Response:
         form = await request.form()
         self.grants.append(str(form["grant_type"]))
+        if self.forgets and form["grant_type"] == "refresh_token":
+            return JSONResponse({"error": "invalid_grant"}, 400)
         await asyncio.sleep(0.2)  # long enough for another one to ask too
         token = secrets.token_hex(8)
         self.valid = {token}  # and no other: who renews twice loses
@@ -166,6 +171,7 @@ async def test_a_login_that_no_longer_holds_asks_for_another_and_a_refused_one_k
     logins = tmp_path / "mcp"
     await browse(site, logins)
     site.valid.clear()
+    site.forgets = True
     notices: list[str] = []
     async with open_servers({"things": site.server}, notices, logins=logins) as tools:
         assert tools == ()
@@ -177,3 +183,83 @@ async def test_a_login_that_no_longer_holds_asks_for_another_and_a_refused_one_k
     assert raised.group_contains(OAuthFlowError) or isinstance(raised.value, OAuthFlowError)
     after = LoginFile(logins, site.server.url).path.read_bytes()
     assert json.loads(after)["tokens"] == json.loads(before)["tokens"]
+
+
+async def test_a_token_that_the_server_no_longer_takes_is_renewed_before_anybody_is_asked(
+    site: Site, tmp_path: Path
+) -> None:
+    logins = tmp_path / "mcp"
+    await browse(site, logins)
+    async with open_servers({"things": site.server}, [], logins=logins) as tools:
+        site.valid.clear()  # an hour is over, or somebody has revoked it
+        assert "5" in (await call(tools[0], a=2, b=3)).results[0].text
+    assert site.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_a_login_that_is_lost_in_a_session_is_what_the_call_says(site: Site, tmp_path: Path) -> None:
+    logins = tmp_path / "mcp"
+    await browse(site, logins)
+    async with open_servers({"things": site.server}, [], logins=logins) as tools:
+        site.valid.clear()
+        site.forgets = True
+        said = (await call(tools[0], a=2, b=3)).results[0].text
+    assert "its login is missing or no longer valid. To log in: sagent mcp login things" in said
+
+
+USER = """
+import asyncio, sys
+from pathlib import Path
+from sagent.bridges.mcp import open_servers
+from sagent.config import McpServer
+from tests.bridges.calls import call
+
+async def main():
+    notices = []
+    async with open_servers({"things": McpServer(url=sys.argv[1])}, notices, logins=Path(sys.argv[2])) as tools:
+        print("5" in (await call(tools[0], a=2, b=3)).results[0].text, notices)
+
+asyncio.run(main())
+"""
+
+
+async def test_two_processes_renew_a_token_once(site: Site, tmp_path: Path) -> None:
+    logins = tmp_path / "mcp"
+    await browse(site, logins)
+    file = LoginFile(logins, site.server.url)
+    file.write(file.read().model_copy(update={"expires": time.time() - 1}))
+    argv = [sys.executable, "-c", USER, site.server.url, str(logins)]
+    pipe = asyncio.subprocess.PIPE
+    users = [await asyncio.create_subprocess_exec(*argv, stdout=pipe) for _ in range(2)]
+    said = [(await user.communicate())[0] for user in users]
+    assert said == [b"True []\n"] * 2
+    assert site.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_what_does_not_carry_the_state_of_a_login_neither_ends_nor_makes_it(site: Site, tmp_path: Path) -> None:
+    visits: list[asyncio.Task[list[int]]] = []
+
+    async def visit(url: str) -> list[int]:
+        back = dict(parse_qsl(urlsplit(url).query))["redirect_uri"]
+        async with httpx2.AsyncClient(follow_redirects=True) as browser:
+            strangers = ("?error=access_denied", "?code=stolen&state=guessed", "?code=stolen", "?error=x&state=")
+            codes = [(await browser.get(back + query)).status_code for query in strangers]
+            return [*codes, (await browser.get(url)).status_code]
+
+    def show(url: str) -> None:
+        visits.append(asyncio.create_task(visit(url)))
+
+    assert await log_in("things", site.server, tmp_path / "mcp", show) == 1
+    assert await visits[0] == [404, 404, 404, 404, 200]
+
+
+async def test_a_login_that_fails_leaves_one_that_was_made_meanwhile(site: Site, tmp_path: Path) -> None:
+    logins = tmp_path / "mcp"
+    begun = asyncio.Event()
+    left = asyncio.create_task(log_in("things", site.server, logins, lambda _: begun.set()))
+    await begun.wait()
+    await browse(site, logins)
+    made = LoginFile(logins, site.server.url).read().tokens
+    left.cancel()  # the person closes the first one
+    await asyncio.wait([left])
+    assert LoginFile(logins, site.server.url).read().tokens == made
+    assert made is not None

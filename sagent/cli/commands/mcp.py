@@ -162,8 +162,9 @@ def _login(settings: "Settings", name: str) -> int:
     from mcp import MCPError
     from mcp.client.auth import OAuthFlowError
 
-    from sagent.bridges.mcp import LOGINS, failure
-    from sagent.bridges.mcp_login import PATIENCE, log_in
+    from sagent.bridges.mcp import LOGINS
+    from sagent.bridges.mcp.link import failure
+    from sagent.bridges.mcp.login import PATIENCE, log_in
 
     def show(url: str) -> None:
         write(sys.stderr, [f"To log in at {name}, open this address within {PATIENCE / 60:g} minutes:", url])
@@ -186,7 +187,7 @@ def _logout(settings: "Settings", name: str) -> int:
     server = _remote(settings, name)
     _require_package("logout")
     from sagent.bridges.mcp import LOGINS
-    from sagent.bridges.mcp_login import LoginFile
+    from sagent.bridges.mcp.login import LoginFile
 
     there = LoginFile(settings.state_dir / LOGINS, server.url).forget()
     write(sys.stdout, [f"The login at {name} is removed." if there else f"There was no login at {name}."])

@@ -5,8 +5,10 @@ Beside the SDK's own: lines are bounded, the program cannot outlive this process
 
 import asyncio
 import contextlib
+import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -22,13 +24,15 @@ LONGEST_LINE = 1 << 26  # bytes of one message
 _GRACE = 2.0  # seconds to end by itself, once its standard input has
 _LAST_WORDS = 2_000  # bytes of its standard error that are kept
 _CHUNK = 1 << 16
+_SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 
 
 class Program:
-    """One run of a server's program. `fault` says why it came to an end, where it did."""
+    """One run of a server's program. `fault` says why it came to an end, where it did; `on_end` hears that its output
+    has ended."""
 
-    def __init__(self, processes: ProcessGroup) -> None:
-        self._processes = processes
+    def __init__(self, processes: ProcessGroup, on_end: Callable[[], None]) -> None:
+        self._processes, self._on_end = processes, on_end
         self._last_words = b""
         self._overlong = False
         self._process: Process | None = None
@@ -98,10 +102,11 @@ class Program:
         with arriving, contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async for line in self._lines(reader):
                 try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
+                    message = jsonrpc_message_adapter.validate_json(_as_json(line), by_name=False)
+                except (ValueError, RecursionError):
                     continue
                 await arriving.send(SessionMessage(message))
+        self._on_end()
         while await reader.read(_CHUNK):  # one that waits for its output to be read cannot end
             pass
 
@@ -125,6 +130,19 @@ class Program:
                 await self._process.ended()
         await self._process.kill()
         await asyncio.wait([listening], timeout=_GRACE)
+
+
+def _as_json(line: bytes) -> bytes:
+    """A line that the reader takes, where it is JSON but for half a surrogate pair, a byte that is no UTF-8, or NaN:
+    else whoever waits for this message would wait for as long as a call may take."""
+    if not _SUSPECT.search(line):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return line.decode(errors="replace").encode()
+        return line
+    found = json.loads(line.decode(errors="replace"), parse_constant=lambda _: None)
+    return json.dumps(found, ensure_ascii=False).encode(errors="replace")
 
 
 async def _write(

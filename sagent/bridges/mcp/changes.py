@@ -1,0 +1,61 @@
+"""What one MCP server offers in a session, and what is said to the model where that becomes other than it was.
+
+What the model was given stays as it is, so that a provider's cache of it stays good; changes are told in a message.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sagent.bridges.mcp.tool import Definition, McpTool
+from sagent.lib.json import json_dump
+from sagent.lib.text import one_line, printable
+
+if TYPE_CHECKING:
+    from mcp.types import Tool as McpToolInfo
+
+MOST_NAMES = 500  # characters of a list of names
+MOST_SCHEMA = 2_000  # characters of a schema that is other than before
+MOST_TEXT = 6_000  # characters of one message
+
+
+class Offer:
+    """The `tools` of a server that the model was given, of all those that it `listed` then."""
+
+    def __init__(self, server: str, tools: Sequence[McpTool], listed: Iterable[str]) -> None:
+        self._server, self._tools, self._seen = server, tools, set(listed)
+
+    def update(self, listed: Mapping[str, "McpToolInfo"]) -> str:
+        """Take what it lists now, and say what is other than before; "" for nothing. Raises ValueError or TypeError,
+        and takes nothing, where a definition cannot be read."""
+        now = {name: Definition(info) for name, info in listed.items()}
+        gone, back, other = list[McpTool](), list[McpTool](), list[McpTool]()
+        for tool in self._tools:
+            before, tool.now = tool.now, now.get(tool.own)
+            if tool.now is None:
+                gone += [tool] if before is not None else []
+            elif before is None:
+                back.append(tool)
+            elif before.fingerprint != tool.now.fingerprint:
+                other.append(tool)
+        added = [name for name in now if name not in self._seen]
+        self._seen |= {*added}
+        sentences = [
+            _sentence("No longer offered, calls fail", [tool.name for tool in gone]),
+            _sentence("Offered again", [tool.name for tool in back]),
+            *(_described(tool) for tool in other),
+            _sentence("New, to be used from the next session on", added),
+        ]
+        if not any(sentences):
+            return ""
+        head = f"The MCP server {self._server} has changed its tools."
+        return "\n".join((head, *filter(None, sentences)))[:MOST_TEXT]
+
+
+def _sentence(start: str, names: Sequence[str]) -> str:
+    return f"{start}: {one_line(printable(', '.join(names)), MOST_NAMES)}" if names else ""
+
+
+def _described(tool: McpTool) -> str:
+    assert tool.now is not None
+    schema = json_dump(tool.now.parameters)[:MOST_SCHEMA]
+    return f"Changed, {tool.name}: {one_line(tool.now.description, MOST_NAMES)} Its arguments are now: {schema}"

@@ -1,0 +1,58 @@
+"""What a server's results and resources are to a model, within what memory and log can take."""
+
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sagent.lib.json import json_dump
+from sagent.messages import Document, Image, Text
+from sagent.tool import Media, ToolOutput
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult
+
+MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
+
+
+def output_of(result: "CallToolResult", server: str) -> ToolOutput:
+    content = [part for block in result.content for part in parts_of(block)]
+    if not content and result.structured_content is not None:
+        content.append(Text(json_dump(result.structured_content)))
+    content = [_bounded(part, server) for part in content]
+    summary = " ".join(words_in(content).split())[:80] or "done"
+    return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
+
+
+def words_in(content: Sequence[Media]) -> str:
+    return next((part.text[:1_000] for part in content if isinstance(part, Text)), "")
+
+
+def parts_of(block: object) -> Sequence[Media]:
+    """A block of a result as a model is shown it."""
+    from mcp import types
+
+    match block:
+        case types.TextContent():
+            return (Text(block.text),)
+        case types.ImageContent():
+            return (Image(block.mime_type, base64.b64decode(block.data)),)
+        case types.EmbeddedResource(resource=types.TextResourceContents() as held):
+            return (Text(f"{held.uri}:\n{held.text}"),)
+        case types.EmbeddedResource(resource=types.BlobResourceContents() as held):
+            media_type = held.mime_type or "application/octet-stream"
+            return (Document(media_type, base64.b64decode(held.blob), str(held.uri)),)
+        case types.ResourceLink():
+            return (Text(f"{block.name}: {block.uri}"),)
+        case _:
+            return (Text(f"({type(block).__name__}, which cannot be shown)"),)
+
+
+def _bounded(part: Media, server: str) -> Media:
+    """A part that memory and log can take; what is left out of it is said in its place."""
+    size = len(part.text if isinstance(part, Text) else part.data)
+    if size <= MOST_RESULT:
+        return part
+    if isinstance(part, Text):
+        more = f"{size - MOST_RESULT:,} more characters of the MCP server {server} were left out"
+        return Text(f"{part.text[:MOST_RESULT]}\n({more})")
+    return Text(f"({type(part).__name__.lower()} of {size:,} bytes from the MCP server {server}: too large, left out)")

@@ -1,0 +1,65 @@
+"""What tools of MCP servers were when they were approved: a hash of each definition, kept for all sessions."""
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from sagent.config import McpServer
+from sagent.lib.atomic import atomic_write
+from sagent.lib.json import as_object, as_str, json_load, sha256_hex, wire_bytes
+
+FILE = "approved.json"
+
+
+class Pins:
+    """Hashes by server and tool, in a file of a directory that all sessions have; in memory where there is none."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._path = directory / FILE if directory is not None else None
+        self._known: dict[str, dict[str, str]] | None = None
+
+    def of(self, server: McpServer, tool: str) -> str | None:
+        """The hash of a tool's definition when it was last approved."""
+        if self._known is None:
+            self._known = self._read()
+        return self._known.get(_key(server), {}).get(tool)
+
+    def approve(self, server: McpServer, tool: str, fingerprint: str) -> None:
+        """Keep what a tool is now. Where it cannot be written it is known in this session."""
+        if self.of(server, tool) == fingerprint:
+            return
+        assert self._known is not None
+        self._known.setdefault(_key(server), {})[tool] = fingerprint
+        with suppress(OSError):
+            self._write(_key(server), tool, fingerprint)
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        if self._path is None:
+            return {}
+        try:
+            data = as_object(json_load(self._path.read_bytes()))
+        except (OSError, ValueError):
+            return {}
+        return {key: {tool: as_str(one) for tool, one in as_object(tools).items()} for key, tools in data.items()}
+
+    def _write(self, key: str, tool: str, fingerprint: str) -> None:
+        """Add one hash to what the file holds by now, for another session may have added its own."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            known = self._read()
+            known.setdefault(key, {})[tool] = fingerprint
+            with atomic_write(self._path) as file:
+                file.write(json.dumps(known, indent=1, sort_keys=True).encode())
+        finally:
+            os.close(lock)
+
+
+def _key(server: McpServer) -> str:
+    """A server by what is run, or its address: under another name it is the same, with another command it is not."""
+    return sha256_hex(wire_bytes([server.url or [server.command, *server.args]]))[:32]

@@ -1,0 +1,245 @@
+"""The MCP servers of a session (modelcontextprotocol.io): what they offer, and what changes. Needs sagent[mcp].
+
+All are started together; each lives in a task of its own for as long as the session, and one that has ended is started
+by the next call. Programs run in the sandbox.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from sagent.bridges.mcp.changes import Offer
+from sagent.bridges.mcp.elicitation import Elicitor
+from sagent.bridges.mcp.host import Confine, Host, unconfined
+from sagent.bridges.mcp.link import Kind, Link
+from sagent.bridges.mcp.pins import Pins
+from sagent.bridges.mcp.tool import McpTool, plain
+from sagent.config import McpServer
+from sagent.lib.json import json_dump
+from sagent.lib.process import ProcessGroup
+from sagent.lib.text import one_line
+from sagent.sandbox import Confined, Sandbox
+
+if TYPE_CHECKING:
+    from mcp.types import Tool as McpToolInfo
+
+    from sagent.sandbox.profile import Profile
+
+MOST_TOOLS = 128  # of one server
+MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
+MOST_PAGES = 100  # of one list
+_RELISTING = 1.0  # seconds at least between two looks at what has changed
+
+
+class _Page(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+Page = TypeVar("Page", bound=_Page)
+
+
+class Servers:
+    """All servers of a session. `tools` is what they offered when it began; `announce` is given what has changed since,
+    in words for the model."""
+
+    def __init__(self) -> None:
+        self.tools: tuple[McpTool, ...] = ()
+        self.links: dict[str, Link] = {}
+        self.announce: Callable[[str], None] = lambda _: None
+        self._pins = Pins(None)
+        self._offers: dict[str, Offer] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}  # by server
+        self._again: set[str] = set()  # servers that have changed while they were looked at
+        self.on_stale: Callable[[Kind], None] = lambda _: None  # lists of prompts and resources
+
+    @asynccontextmanager
+    async def opened(self, servers: Mapping[str, McpServer], notices: list[str], host: Host) -> AsyncGenerator[None]:
+        """Start them, and stop them in the end. What could not be reached is said in the notices."""
+        if not servers or not await _has_package(servers, notices):
+            yield
+            return
+        self._pins = Pins(host.state)
+        processes, elicitor = ProcessGroup(), Elicitor(host.answer)
+        for name, server in servers.items():
+            self.links[name] = Link(name, server, processes, host, elicitor)
+        with _unsaid("mcp", "client"):
+            try:
+                found = await asyncio.gather(*(self._tools_of(link, notices) for link in self.links.values()))
+                self.tools = tuple(tool for tools in found for tool in tools)
+                _number(self.tools, notices)
+                for link in self.links.values():
+                    self._watch(link)
+                yield
+            finally:
+                for task in self._looking.values():
+                    task.cancel()
+                await asyncio.gather(*(link.aclose() for link in self.links.values()), return_exceptions=True)
+                await processes.aclose()
+
+    def hush(self) -> None:
+        """Announce nothing any more: whoever heard it has ended."""
+        self.announce = lambda _: None
+
+    def by_name(self) -> Mapping[str, McpTool]:
+        """The tools by the names that the model calls them by."""
+        return {tool.name: tool for tool in self.tools}
+
+    async def _tools_of(self, link: Link, notices: list[str]) -> Sequence[McpTool]:
+        """What a server offers, in time and in bounds."""
+        patience = link.server.start_timeout
+        waited = asyncio.timeout(patience)
+        try:
+            async with waited:
+                listed = await list_tools(link)
+            tools = [McpTool(link, info, self._pins) for info in listed]
+        except Exception as error:
+            link.lost()
+            late = f"has not listed its tools within {patience:g} s (its start_timeout)"
+            said = late if waited.expired() else f"is not there: {(await link.reason(error)).rstrip('.')}"
+            hint = link.hint().replace("it ran", "It ran", 1)
+            notices.append(
+                f"The MCP server {link.name} {said}. This session goes on without its tools. {hint}".rstrip()
+            )
+            return ()
+        kept = _bounded(link.name, tools, notices)
+        self._offers[link.name] = Offer(link.name, kept, (info.name for info in listed))
+        return kept
+
+    def _watch(self, link: Link) -> None:
+        """Hear of changes of a server's lists."""
+
+        def on_changed(kind: Kind) -> None:
+            if kind != "tools":
+                self.on_stale(kind)
+            elif (task := self._looking.get(link.name)) is None or task.done():
+                self._looking[link.name] = asyncio.create_task(self._look_again(link))
+            else:
+                self._again.add(link.name)
+
+        link.on_changed = on_changed
+
+    async def _look_again(self, link: Link) -> None:
+        """List a server's tools anew, and announce what is other than before. Where that fails the last list stands."""
+        offer = self._offers.get(link.name) or Offer(link.name, (), ())
+        while True:
+            self._again.discard(link.name)
+            with suppress(Exception):  # whatever it is, the next call of a tool reports it
+                async with asyncio.timeout(link.server.start_timeout):
+                    listed = await list_tools(link)
+                if text := offer.update({info.name: info for info in listed}):
+                    self.announce(text)
+            await asyncio.sleep(_RELISTING)
+            if link.name not in self._again:
+                return
+
+
+@asynccontextmanager
+async def open_servers(
+    servers: Mapping[str, McpServer],
+    notices: list[str],
+    confine: Confine | None = None,
+    logins: Path | None = None,
+) -> AsyncGenerator[tuple[McpTool, ...]]:
+    """The tools of all servers that could be reached; what could not be is said in the notices.
+
+    All servers are started together, and stopped in the end. Without `confine` their programs run in no sandbox.
+    `logins` is the directory of the logins at servers.
+    """
+    opened = Servers()
+    async with opened.opened(servers, notices, Host(confine or unconfined, logins)):
+        yield opened.tools
+
+
+async def list_tools(link: Link) -> "list[McpToolInfo]":
+    """All tools that a server offers, each name once."""
+    client = await link.client()
+    if client.server_capabilities.tools is None:
+        return []
+    pages = await every_page(lambda cursor: client.list_tools(cursor=cursor, cache_mode="refresh"))
+    found: dict[str, McpToolInfo] = {}
+    for page in pages:
+        for info in page.tools:
+            found.setdefault(info.name, info)
+    return list(found.values())
+
+
+async def every_page(read: "Callable[[str | None], Awaitable[Page]]") -> "list[Page]":
+    """The pages of a list, of which a server that never ends has a bounded number."""
+    pages = [await read(None)]
+    while (cursor := pages[-1].next_cursor) is not None and len(pages) < MOST_PAGES:
+        pages.append(await read(cursor))
+    return pages
+
+
+async def _has_package(servers: Mapping[str, McpServer], notices: list[str]) -> bool:
+    try:
+        await asyncio.to_thread(import_module, "mcp")
+    except ImportError:
+        from sagent.lib.installed import install_command
+
+        hint = install_command("mcp")
+        notices.append(f"MCP servers need a package that is not installed: {hint}. Without it: {', '.join(servers)}.")
+        return False
+    return True
+
+
+def confining(sandbox: Sandbox, profile: "Callable[[], Profile]", cwd: Path) -> Confine:
+    """Programs run in a directory and in a sandbox, within the profile that there is when one is started."""
+    from sagent.sandbox.profile import Need
+
+    async def confine(argv: Sequence[str], needs: Sequence[Need]) -> Confined:
+        if not sandbox.stands:
+            return Confined(argv)
+        real = [Need(need.kind, os.path.realpath(need.target)) if need.target[:1] == "/" else need for need in needs]
+        return await sandbox.confine(argv, profile(), cwd, real, lasting=True)
+
+    return confine
+
+
+@contextmanager
+def _unsaid(*loggers: str) -> Generator[None]:
+    """Keep what the SDK logs off stderr, where it goes if nobody has set logging up; who has gets it as ever."""
+    handler = logging.NullHandler()
+    for name in loggers:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in loggers:
+            logging.getLogger(name).removeHandler(handler)
+
+
+def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Sequence[McpTool]:
+    """The tools that requests can carry."""
+    left = MOST_SCHEMAS
+    kept: list[McpTool] = []
+    for tool in tools:
+        size = len(tool.description) + len(json_dump(tool.parameters))
+        if len(kept) < MOST_TOOLS and size <= left:
+            kept.append(tool)
+            left -= size
+    if out := [plain(tool.own) for tool in tools if tool not in kept]:
+        notices.append(
+            f"The MCP server {server} offers {len(tools)} tools; at most {MOST_TOOLS}, with {MOST_SCHEMAS:,}"
+            f" characters of descriptions and schemas, are taken; left out: {one_line(', '.join(out), 300)}"
+        )
+    return kept
+
+
+def _number(tools: Sequence["McpTool"], notices: list[str]) -> None:
+    """Gives each tool a name of its own, for characters that a model cannot be shown make some alike."""
+    names: set[str] = set()
+    for tool in tools:
+        first, number = tool.name, 1
+        while tool.name in names:
+            number += 1
+            tool.name = f"{first[: 63 - len(str(number))]}_{number}"
+        names.add(tool.name)
+        if number > 1:
+            notices.append(f"{tool.server}'s {plain(tool.own)} is offered as {tool.name}: another is called {first}.")

@@ -1,0 +1,167 @@
+"""A tool of an MCP server, as a tool like any other."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.bridges.mcp.link import Link, failure
+from sagent.bridges.mcp.output import output_of, words_in
+from sagent.bridges.mcp.pins import Pins
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_thaw, sha256_hex, wire_bytes
+from sagent.lib.text import one_line, printable
+from sagent.messages import Text
+from sagent.tool import RunContext, ToolOutput
+
+if TYPE_CHECKING:
+    from mcp import Client, MCPError
+    from mcp.types import CallToolResult
+    from mcp.types import Tool as McpToolInfo
+
+    from sagent.lib.json import Thawed
+
+MOST_DESCRIPTION = 2_000  # characters
+
+
+class Definition:
+    """What a server says of a tool, as a model can be shown it. `fingerprint` is of all that it says."""
+
+    def __init__(self, info: "McpToolInfo") -> None:
+        self.description = printable(info.description or info.title or info.name)[:MOST_DESCRIPTION]
+        self.parameters = _schema(info.input_schema)
+        said = info.model_dump(mode="json", by_alias=True, exclude={"meta", "icons"}, exclude_none=True)
+        self.fingerprint = sha256_hex(wire_bytes(_finite(said)))
+
+
+class McpTool:
+    """A tool of a server. What its server says of its effects is not believed: a policy asks as for a command.
+
+    `description` and `parameters` are what the model was given, which stays as it was in a session; `now` is what the
+    server says of it by now, None where it offers it no more.
+    """
+
+    def __init__(self, link: Link, info: "McpToolInfo", pins: Pins) -> None:
+        self._link, self._pins = link, pins
+        self.own, self.server = info.name, link.name
+        self.deferrable = not link.server.always_load
+        self.name = f"mcp__{plain(link.name)}__{plain(info.name)}"[:64]
+        self.now: Definition | None = (given := Definition(info))
+        self._first = given.fingerprint
+        self.description, self.parameters = given.description, given.parameters
+        self.asked: set[str] = set()  # ids of calls that a person was asked about because of a change
+
+    @property
+    def lenient(self) -> bool:
+        """Whether arguments are for the server to judge: its schema is no longer the one that the model was given."""
+        return self.now is None or self.now.fingerprint != self._first
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is defined otherwise than when it was last approved."""
+        pinned = self._pins.of(self._link.server, self.own)
+        return self.now is not None and pinned is not None and pinned != self.now.fingerprint
+
+    def approve(self) -> None:
+        """Take its definition as it is now as approved."""
+        if self.now is not None:
+            self._pins.approve(self._link.server, self.own, self.now.fingerprint)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Call it. Raises ToolError where there is no result; of a call that was sent it may be unknown what it did."""
+        if self.now is None:
+            raise ToolError(f"The MCP server {self.server} does not offer {printable(self.own)} any more.")
+        if run.call_id in self.asked or self._pins.of(self._link.server, self.own) is None:
+            self.approve()
+        self.asked.discard(run.call_id)
+        thawed = json_thaw(arguments)
+        assert isinstance(thawed, dict)
+        client = await self._client()
+        finish = self._link.attend()
+        try:
+            result = await self._call(client, thawed, run)
+        finally:
+            undone = finish()
+        self._link.works()
+        output = output_of(result, self.server)
+        output = replace(output, content=(*output.content, *(Text(f"({each})") for each in undone)))
+        if output.is_error and (hint := self._link.hint(words_in(output.content))):
+            return replace(output, content=(*output.content, Text(f"({hint})")))
+        return output
+
+    async def _client(self) -> "Client":
+        try:
+            return await self._link.client()
+        except Exception as error:
+            self._link.lost()
+            raise await self._failed(error, "The call was not sent.") from error
+
+    async def _call(self, client: "Client", arguments: "dict[str, Thawed]", run: RunContext) -> "CallToolResult":
+        """The server's answer. A call is made once more only where the server has said that it did not know it."""
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            run.progress(
+                one_line(printable(message or ""), 200) or (f"{progress:g} of {total:g}" if total else f"{progress:g}")
+            )
+
+        try:
+            return await client.call_tool(self.own, arguments, progress_callback=report)
+        except MCPError as error:
+            match error.code:
+                case _ if _is_ended_session(error):
+                    self._link.lost()
+                    return await (await self._client()).call_tool(self.own, arguments, progress_callback=report)
+                case _ if error.code == CONNECTION_CLOSED or self._link.login_wanted():
+                    self._link.lost()
+                    raise await self._failed(error, _UNKNOWN) from error
+                case _ if error.code == REQUEST_TIMEOUT:
+                    limit = f"{self._link.server.timeout:g} s (its timeout)"
+                    raise ToolError(f"{self._who} has not answered within {limit}. {_UNKNOWN}") from error
+                case _ if error.code == URL_ELICITATION_REQUIRED:
+                    raise ToolError(await self._link.elicitor.show_pages(self.server, error.data)) from error
+                case _:
+                    raise ToolError(f"{self._who} answered with an error: {_said(error)}") from error
+        except Exception as error:
+            self._link.lost()
+            raise await self._failed(error, _UNKNOWN) from error
+
+    @property
+    def _who(self) -> str:
+        return f"The MCP server {self.server}"
+
+    async def _failed(self, error: Exception, consequence: str) -> ToolError:
+        reason = await self._link.reason(error)
+        hint = self._link.hint(reason)
+        consequence = "" if self._link.login_wanted() else consequence
+        return ToolError(f"{self._who} failed: {reason}. {consequence}".strip() + (f" ({hint})" if hint else ""))
+
+
+_UNKNOWN = "It is not known whether it did what the call asked for: find out before you call it again."
+
+
+def _is_ended_session(error: "MCPError") -> bool:
+    """Whether a server of the earlier protocol knows no such session: what was sent in it was not read."""
+    return error.message == "Session terminated"
+
+
+def _said(error: BaseException) -> str:
+    return one_line(printable(str(error)), 1_000) or failure(error)
+
+
+def plain(name: str) -> str:
+    """A name in the characters that names of tools may have."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _schema(given: Mapping[str, object]) -> JsonObject:
+    """A schema as providers take it: of an object, and without members that are null."""
+    members = {key: value for key, value in as_object(_finite(given)).items() if value is not None}
+    return json_freeze_object({**members, "type": "object"})
+
+
+def _finite(value: object) -> object:
+    """The value without numbers that JSON has no word for."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)

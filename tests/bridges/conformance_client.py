@@ -1,0 +1,113 @@
+"""Our MCP client as the conformance suite's client under test: it is given a server's URL and a scenario's name.
+
+Connection, login and answers to questions are the program's own; only the person and the browser are played.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx2
+
+from sagent.bridges.mcp import Host, McpTool, Servers
+from sagent.bridges.mcp.login import log_in
+from sagent.config import McpServer
+from sagent.errors import ToolError
+from sagent.lib.json import as_array, as_object, json_freeze_object
+from sagent.tool import RunContext, Workspace
+from sagent.tools.ask import Question
+
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+CONTEXT = as_object(json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}"))
+CLIENT = "https://conformance-test.local/client-metadata.json"
+LOGINS = 3  # at most
+
+
+async def person(question: Question) -> str | None:
+    """Takes what is suggested, else says yes, else whatever comes first."""
+    wanted = ("Use the suggested values", "Yes")
+    return next((one for one in wanted if one in question.options), next(iter(question.options), "yes"))
+
+
+@asynccontextmanager
+async def opened(server: McpServer, state: Path) -> AsyncGenerator[tuple[Servers, list[str]]]:
+    servers, notices = Servers(), list[str]()
+    async with servers.opened({"it": server}, notices, Host(state=state, roots=(state,), answer=person)):
+        yield servers, notices
+
+
+async def call(tool: McpTool, arguments: Mapping[str, object]) -> str:
+    """What a call came to."""
+    run = RunContext("root", "c", Workspace(Path.cwd()), SimpleNamespace(), lambda _: None)  # pyright: ignore[reportArgumentType] -- no blobs are wanted
+    try:
+        output = await tool(json_freeze_object({**arguments}), run)
+    except ToolError as error:
+        return f"failed: {error}"
+    return str(output.content)
+
+
+def stubs(tool: McpTool) -> dict[str, object]:
+    """Arguments of which nothing is lacking."""
+    values = {"string": "x", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}
+    properties, required = as_object(tool.parameters.get("properties")), tool.parameters.get("required")
+    return {
+        str(name): values.get(str(as_object(properties.get(str(name))).get("type")), "x")
+        for name in (required if isinstance(required, tuple) else ())
+    }
+
+
+async def use(servers: Servers) -> list[str]:
+    """Make the calls that the scenario is about."""
+    tools = {tool.own: tool for tool in servers.tools}
+    match SCENARIO:
+        case "http-custom-headers":
+            calls = [as_object(one) for one in as_array(CONTEXT.get("toolCalls"))]
+            known = [one for one in calls if str(one["name"]) in tools]
+            return [await call(tools[str(one["name"])], as_object(one.get("arguments"))) for one in known]
+        case "json-schema-2020-12-preservation":
+            schema = tools["json_schema_2020_12_tool"].parameters
+            return [await call(tools["json_schema_echo"], {"schema": schema})]
+        case "initialize" | "json-schema-ref-no-deref":
+            return []
+        case "tools_call" | "request-metadata" | "http-standard-headers":
+            return [await call(tools["add_numbers"], {"a": 5, "b": 3})]
+        case _:
+            return [await call(tool, stubs(tool)) for tool in tools.values()]
+
+
+async def visit(url: str) -> None:
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(url)
+
+
+async def logged_in(server: McpServer, state: Path) -> None:
+    """Log in as a person does, with a browser that says yes to everything."""
+    visits: set[asyncio.Task[None]] = set()
+    await log_in("it", server, state, lambda url: visits.add(asyncio.create_task(visit(url))))
+
+
+async def main(url: str) -> int:
+    oauth = {"client_metadata_url": CLIENT}
+    oauth |= {key: str(CONTEXT[key]) for key in ("client_id", "client_secret") if key in CONTEXT}
+    server = McpServer(url=url, timeout=20, start_timeout=20, oauth=oauth)
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        for attempt in range(LOGINS + 1):
+            async with opened(server, state) as (servers, notices):
+                said = [*notices, *(await use(servers))]
+            print(attempt, said, file=sys.stderr)
+            if not any("sagent mcp login" in one for one in said):
+                return 1 if notices else 0
+            if attempt < LOGINS:
+                await logged_in(server, state)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[-1])))
