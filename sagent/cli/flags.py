@@ -26,6 +26,7 @@ COMMANDS = {
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers of others",
     "acp": "an agent for editors: Zed, JetBrains, neovim and others start it",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
+    "bus": "a bus for agents on several machines, on this one: start it and print its URL",
     "config": "show every setting and where it comes from",
     "doctor": "check keys, providers, programs, the terminal and directories",
     "demo": "fix a failing test in a small repository, by default offline and without a key",

@@ -1,0 +1,96 @@
+"""`sagent bus`: a bus for agents on several machines, on this one."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from sagent.mesh.server import Server, ServerOptions
+
+DESCRIPTION = """Start a bus (NATS JetStream) for agents on several machines, print its URL, and run until interrupted.
+It listens on loopback, admits whoever has its key, and syncs what it acknowledges to its disk."""
+
+
+def run_bus(argv: Sequence[str]) -> int:
+    """Serve until a signal, or the end of the server; 1 then. Raises UsageError."""
+    from sagent.mesh.server import PORT
+
+    parser = Parser("bus", DESCRIPTION)
+    parser.add_argument("--port", metavar="N", type=int, default=PORT, help="%(default)s; 0 for any that is free")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (%(default)s)")
+    parser.add_argument("--dir", metavar="DIR", help="where it keeps what it stores, and its key")
+    users = "accounts, users and what they may do, as `sagent nodes permissions` writes them"
+    parser.add_argument("--users", metavar="FILE", help=users)
+    parser.add_argument("--tls-cert", metavar="FILE", help="its certificate, PEM; needed to listen beyond this machine")
+    parser.add_argument("--tls-key", metavar="FILE", help="the certificate's key, PEM")
+    parser.add_argument("--tls-ca", metavar="FILE", help="clients must show a certificate that this one has signed")
+    parser.add_argument("--output-format", metavar="F", choices=("text", "json"), default="text", help="text or json")
+    parser.add_config()
+    given = vars(parser.parse_args(argv))
+    options = _options(given)
+    return asyncio.run(_serve(options, as_json=given["output_format"] == "json"))
+
+
+def _options(given: dict[str, object]) -> "ServerOptions":
+    from ipaddress import ip_address
+
+    from sagent.mesh.server import ServerOptions, Tls
+
+    def file(name: str) -> Path | None:
+        if given[name] is None:
+            return None
+        path = Path(str(given[name])).expanduser().absolute()
+        if not path.is_file():
+            raise UsageError(f"--{name.replace('_', '-')} {path}: there is no such file.")
+        return path
+
+    cert, key, ca, port, host = file("tls_cert"), file("tls_key"), file("tls_ca"), given["port"], str(given["host"])
+    if (cert is None) != (key is None) or (ca and not cert):
+        raise UsageError("--tls-cert and --tls-key go together, and --tls-ca with them.")
+    if not isinstance(port, int) or not 0 <= port < 1 << 16:
+        raise UsageError(f"--port {port}: a number from 0 to 65535.")
+    try:
+        local = ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if not local and cert is None:
+        raise UsageError(f"--host {host} is reached from elsewhere: give --tls-cert and --tls-key, or use a tunnel.")
+    named = given["dir"]
+    folder = Path(str(named)).expanduser() if named else load_settings({"config": given["config"]}).state_dir / "bus"
+    tls = Tls(cert, key, ca) if cert and key else None
+    return ServerOptions(folder.absolute(), host, port, tls, file("users"))
+
+
+async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
+    from sagent.mesh.server import serving
+
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[int] = loop.create_future()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, lambda number=number: received.done() or received.set_result(number))
+    async with serving(options) as server:
+        _show(server, options, as_json=as_json)
+        ended = asyncio.create_task(server.ended())
+        await asyncio.wait([ended, received], return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            ended.cancel()
+            return 128 + received.result()
+        sys.stderr.write(f"sagent: {ended.result()}; {options.directory / 'server.log'} says why.\n")
+        return 1
+
+
+def _show(server: "Server", options: "ServerOptions", *, as_json: bool) -> None:
+    from sagent.cli.tables import show
+
+    shown = {"url": server.url, "port": server.port, "pid": os.getpid(), "directory": str(options.directory)}
+    show(shown, [server.url], as_json=as_json)
+    if not as_json and sys.stderr.isatty():
+        sys.stderr.write("sagent: set SAGENT_BUS to this URL, or give it as --bus. Ctrl-C ends the bus.\n")

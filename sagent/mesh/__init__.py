@@ -1,0 +1,1 @@
+"""Agents on other machines: a bus between them, their cards, and what it keeps. Needs sagent[mesh]."""

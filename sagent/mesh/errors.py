@@ -1,0 +1,73 @@
+"""What can go wrong between machines. Every message says what happened, to which thing, and what to do next."""
+
+from sagent.errors import SagentError
+
+
+class MeshError(SagentError):
+    """Root of what fails on the bus."""
+
+    kind = "mesh"
+
+
+class Unavailable(MeshError):
+    """The bus cannot be reached, or did not answer in time: what was asked may or may not have been done."""
+
+    kind = "unavailable"
+
+
+class Refused(MeshError):
+    """The bus does not admit this user, or does not let it do this."""
+
+    kind = "refused"
+
+
+class Fenced(MeshError):
+    """Somebody else has written since: whoever meets this does not hold the thing any more."""
+
+    kind = "fenced"
+
+
+class Full(MeshError):
+    """The inbox of an address holds as many messages as it may; nothing was sent."""
+
+    kind = "full"
+
+
+class TooLarge(MeshError):
+    """A message is larger than the bus carries; nothing was sent."""
+
+    kind = "too_large"
+
+
+class NobodyThere(MeshError):
+    """Nobody has taken a message in the time it was kept."""
+
+    kind = "nobody_there"
+
+
+class DeadlineExceeded(MeshError):
+    """There was no answer in time. Whoever works on it has been asked to stop."""
+
+    kind = "deadline_exceeded"
+
+
+class Cancelled(MeshError):
+    """Whoever asked does not want the answer any more."""
+
+    kind = "cancelled"
+
+
+class WrongVersion(MeshError):
+    """A message in a version that this sagent does not know."""
+
+    kind = "wrong_version"
+
+
+class Failed(MeshError):
+    """The other side could not do what was asked. `failure` is its own kind of error."""
+
+    kind = "failed"
+
+    def __init__(self, message: str, failure: str = "failed") -> None:
+        super().__init__(message)
+        self.failure = failure

@@ -1,0 +1,73 @@
+"""What things are called on the bus: streams, buckets and subjects, for the code and for the permissions made of them.
+
+Everything of one tenant is in one account of the server, so names need no tenant.
+"""
+
+import re
+
+VERSION = 1
+"""Of messages, cards and records. What carries another is refused with a sentence, never guessed at."""
+
+LOG, INBOX, WORK, REPLIES = "SAGENT_LOG", "SAGENT_INBOX", "SAGENT_WORK", "SAGENT_REPLIES"
+LEASES, CARDS, SESSIONS, FATES = "sagent-leases", "sagent-cards", "sagent-sessions", "sagent-fates"
+BLOBS, PARCELS = "sagent-blobs", "sagent-parcels"
+"""Blobs of sessions are kept; parcels are bodies of messages that were too large for one, for a week at most."""
+
+SYNCED = "sagent-synced"
+"""With what the name of a server begins that syncs what it acknowledges."""
+
+LEASE_TTL, CARD_TTL = 4.0, 15.0
+"""Seconds after which a lease, or a card, is gone that nobody has renewed."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def token(text: str) -> str:
+    """Any text as one token of a subject, or a part of a key: what is not a letter, a digit, _ or - becomes =XX."""
+    plain = (
+        chr(byte) if _PLAIN.fullmatch(chr(byte)) and byte < 128 else f"={byte:02X}"
+        for byte in text.encode("utf-8", "surrogatepass")
+    )
+    return "".join(plain) or "="
+
+
+def log_subject(session: str, agent: str) -> str:
+    """Of an agent's log in a session, by its path: "root/review" is two tokens."""
+    return f"sagent.log.{token(session)}.{'.'.join(map(token, agent.split('/')))}"
+
+
+def log_subjects(session: str) -> str:
+    """Of all logs of a session."""
+    return f"sagent.log.{token(session)}.>"
+
+
+def inbox_subject(name: str) -> str:
+    """Of what waits for an address; a dotted name has as many tokens."""
+    return f"sagent.inbox.{'.'.join(map(token, name.split('.')))}"
+
+
+def work_subject(label: str = "") -> str:
+    """Of work that waits for a node with a label, or for any."""
+    return f"sagent.work.{token(label) if label else '_'}"
+
+
+def events_subject(session: str) -> str:
+    """Of what a session says while it works; not kept."""
+    return f"sagent.events.{token(session)}"
+
+
+def control_subject(target: str) -> str:
+    """Where a node or a session answers requests."""
+    return f"sagent.control.{token(target)}"
+
+
+def reply_subject(client: str, request: str = "*") -> str:
+    """Of the answers to one request of one client of the bus."""
+    return f"sagent.replies.{token(client)}.{request if request == '*' else token(request)}"
+
+
+def stream_of(subject: str) -> str:
+    """The stream in which what is published on a subject is kept."""
+    if subject.startswith("$KV."):
+        return f"KV_{subject.split('.')[1]}"
+    return {"log": LOG, "inbox": INBOX, "work": WORK, "replies": REPLIES}[subject.split(".")[1]]

@@ -1,0 +1,92 @@
+"""`sagent bus`: a server that lives as long as the command."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, Shell
+
+from tests.waiting import wait_until
+
+
+def _start(shell: Shell, *argv: str) -> tuple["subprocess.Popen[bytes]", dict[str, object]]:
+    """The command, and what it prints when the bus listens."""
+    child = subprocess.Popen(
+        [*PROGRAM, "bus", "--port", "0", "--output-format", "json", *argv],
+        cwd=shell.cwd,
+        env=shell.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    shell.children.append(child)
+    assert child.stdout is not None
+    return child, json.loads(child.stdout.readline())
+
+
+def _listens(port: object) -> bool:
+    assert isinstance(port, int)
+    with socket.socket() as found:
+        return found.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_of_a_bus_stays_when_it_ends(shell: Shell, number: signal.Signals) -> None:
+    child, shown = _start(shell, "--dir", "here")
+    assert _listens(shown["port"])
+    assert shown["directory"] == str(shell.cwd / "here")
+    child.send_signal(number)
+    assert child.wait() == (-9 if number == signal.SIGKILL else 128 + number)
+    wait_until(lambda: not _listens(shown["port"]), "the end of the server")
+
+
+def test_its_key_is_its_owners_alone_and_in_no_output(shell: Shell) -> None:
+    _, shown = _start(shell)
+    key = Path(str(shown["url"]).partition("?key=")[2])
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.parent.stat().st_mode & 0o777 == 0o700
+    assert key.read_text().strip() not in json.dumps(shown)
+    configuration = (key.parent / "server.conf").read_text()
+    assert key.read_text().strip() not in configuration
+    assert "sync_interval: always" in configuration
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--host", "0.0.0.0"], "--tls-cert"),
+        (["--tls-cert", "none.pem"], "no such file"),
+        (["--port", "70000"], "0 to 65535"),
+        (["--port", "x"], "invalid int"),
+        (["--users", "none.conf"], "no such file"),
+        (["--output-format", "yaml"], "invalid choice"),
+    ],
+)
+def test_what_cannot_be_served_is_said(shell: Shell, argv: list[str], said: str) -> None:
+    done = shell.run("bus", *argv, model="")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_a_server_that_is_killed_ends_the_command(shell: Shell) -> None:
+    child, shown = _start(shell, "--dir", "here")
+    path = next((shell.cwd / "here" / "ports").glob("*.ports"))
+    pid = int(path.stem.rpartition("_")[2])
+    assert pid != child.pid
+    subprocess.run(["kill", "-9", str(pid)], check=True)
+    assert child.wait() == 1
+    assert not _listens(shown["port"])
+
+
+def test_without_a_server_the_command_says_what_to_install(shell: Shell) -> None:
+    elsewhere = "import sysconfig, sys; sysconfig.get_path = lambda _: '/none'"
+    code = f"{elsewhere}; from sagent.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    environment = {**shell.environment, "PATH": "/none"}
+    argv = [sys.executable, "-c", code, "bus", "--port", "0"]
+    done = subprocess.run(argv, env=environment, cwd=shell.cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "nats-server" in done.stderr
+    assert "pip install" in done.stderr
