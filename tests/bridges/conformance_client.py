@@ -1,13 +1,17 @@
 """Our MCP client as the conformance suite's client under test: it is given a server's URL and a scenario's name.
 
-Connection, login and answers to questions are the program's own; only the person and the browser are played.
+Connection, login and answers to questions are the program's own; only the person and the browser are played. Started
+with the path of a socket it forks for each scenario that `conformance_asker.py` passes on: to import the SDK costs more
+than a scenario does.
 """
 
 import asyncio
 import json
 import os
+import socket
 import sys
 import tempfile
+import traceback
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,8 +27,6 @@ from sagent.lib.json import as_array, as_object, json_freeze_object
 from sagent.tool import RunContext, Workspace
 from sagent.tools.ask import Question
 
-SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
-CONTEXT = as_object(json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}"))
 CLIENT = "https://conformance-test.local/client-metadata.json"
 LOGINS = 3  # at most
 
@@ -62,12 +64,12 @@ def stubs(tool: McpTool) -> dict[str, object]:
     }
 
 
-async def use(servers: Servers) -> list[str]:
+async def use(servers: Servers, scenario: str, context: Mapping[str, object]) -> list[str]:
     """Make the calls that the scenario is about."""
     tools = {tool.own: tool for tool in servers.tools}
-    match SCENARIO:
+    match scenario:
         case "http-custom-headers":
-            calls = [as_object(one) for one in as_array(CONTEXT.get("toolCalls"))]
+            calls = [as_object(one) for one in as_array(context.get("toolCalls"))]
             known = [one for one in calls if str(one["name"]) in tools]
             return [await call(tools[str(one["name"])], as_object(one.get("arguments"))) for one in known]
         case "json-schema-2020-12-preservation":
@@ -93,14 +95,16 @@ async def logged_in(server: McpServer, state: Path) -> None:
 
 
 async def main(url: str) -> int:
+    context = as_object(json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}"))
+    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     oauth = {"client_metadata_url": CLIENT}
-    oauth |= {key: str(CONTEXT[key]) for key in ("client_id", "client_secret") if key in CONTEXT}
+    oauth |= {key: str(context[key]) for key in ("client_id", "client_secret") if key in context}
     server = McpServer(url=url, timeout=20, start_timeout=20, oauth=oauth)
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         for attempt in range(LOGINS + 1):
             async with opened(server, state) as (servers, notices):
-                said = [*notices, *(await use(servers))]
+                said = [*notices, *(await use(servers, scenario, context))]
             print(attempt, said, file=sys.stderr)
             if not any("sagent mcp login" in one for one in said):
                 return 1 if notices else 0
@@ -109,5 +113,40 @@ async def main(url: str) -> int:
         return 1
 
 
+def serve(path: str) -> None:
+    """Fork for each scenario, until this process is ended."""
+    import mcp.client.streamable_http
+
+    assert mcp.client.streamable_http
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(100)
+        print("ready", flush=True)
+        while True:
+            asker, _ = listener.accept()
+            if os.fork():
+                asker.close()
+                continue
+            _play(asker)
+
+
+def _play(asker: socket.socket) -> None:
+    """Play a scenario with the asker's output and environment, and tell it the exit code."""
+    code = 1
+    try:
+        told, fds, *_ = socket.recv_fds(asker, 1 << 20, 2)
+        for number, fd in enumerate(fds, 1):
+            os.dup2(fd, number)
+        url, environment = json.loads(told)
+        os.environ.update(environment)
+        code = asyncio.run(main(url))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        asker.sendall(bytes([code]))
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[-1])))
+    serve(sys.argv[1])
