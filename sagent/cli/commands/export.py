@@ -12,10 +12,12 @@ from sagent.config.report import show
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.text import count, printable
+from sagent.session.store import named_logs
 from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.timeline import read_timeline
 
-FORMATS = ("bundle", "html", "md", "jsonl")
+FORMATS = ("bundle", "html", "md", "jsonl", "cast")
 
 
 def run_export(argv: Sequence[str]) -> int:
@@ -23,8 +25,9 @@ def run_export(argv: Sequence[str]) -> int:
     parser = Parser("export", "A session for others. Secrets are taken out by their shape and counted.")
     parser.add_argument("session", nargs="?", help=SESSION)
     parser.add_argument("--format", choices=FORMATS, default="bundle", help="bundle: all of it, checked by `sagent "
-                        "verify` (default); html: one page; md: Markdown; jsonl: every entry")  # fmt: skip
-    out_help = "where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl)"
+                        "verify` (default); html: one page; md: Markdown; jsonl: every entry; cast: a recording of a "
+                        "terminal, for asciinema")  # fmt: skip
+    out_help = "where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl, .cast)"
     parser.add_argument("--out", metavar="FILE", help=out_help)
     parser.add_argument("--keep-secrets", action="store_true", help="leave everything as it is")
     parser.add_cwd()
@@ -54,6 +57,12 @@ def _export(session: Path, kind: str, out: Path | None, redaction: Redaction, se
     if kind == "jsonl":
         _write(out, export_lines(session, redaction))
         return Exported(redaction.count)
+    if kind == "cast":
+        from sagent.repl.cast import write_cast
+
+        timeline = read_timeline(session, named_logs(session))
+        _write(out, write_cast(timeline, redaction))
+        return Exported(redaction.count, problems=tuple(timeline.damaged))
     page, done = export_text(session, "html" if kind == "html" else "md", redaction)
     _write(out, (page,))
     return done

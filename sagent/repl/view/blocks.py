@@ -86,11 +86,11 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MOST_MESSAG
         blocks += pieces_of(message.content)
         for call in message.calls:
             if (result := results.get(call.id)) is not None:
-                blocks.append(ToolFinished(agent, call, result, 0.0, _past_summary(result.text)))
+                blocks.append(ToolFinished(agent, call, result, 0.0, past_summary(result.text)))
     return blocks
 
 
-def _past_summary(text: str) -> str:
+def past_summary(text: str) -> str:
     """A call's outcome in a few words, which a log does not keep: how a command ended, else its first line."""
     lines = text.strip().split("\n")
     code = next((line for line in reversed(lines[-5:]) if line.startswith("[exit code ")), "")

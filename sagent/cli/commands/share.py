@@ -1,0 +1,55 @@
+"""`sagent share`: sessions as a folder that any web server can show."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.cli.settings import load_settings, session_path
+from sagent.errors import UsageError
+from sagent.lib.text import count, printable
+from sagent.repl.cast import write_cast
+from sagent.session.store import named_logs
+from sagent.transcript.export import export_text
+from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.folder import SharedFolder
+from sagent.transcript.timeline import read_timeline
+
+
+def run_share(argv: Sequence[str]) -> int:
+    """Write the folder, or add to it. Raises UsageError."""
+    parser = Parser(
+        "share",
+        "Sessions as a static folder for any web server: each as a page, as Markdown and as a recording for "
+        "asciinema, and a page that lists all in the folder. Secrets are taken out by their shape and counted.",
+    )
+    what = "sessions by their path, their id or the beginning of one; the last one if left out"
+    parser.add_argument("session", nargs="*", metavar="SESSION", help=what)
+    parser.add_argument("--out", metavar="DIR", default="shared", help="the folder, which may hold others (./shared)")
+    parser.add_cwd()
+    given = parser.parse_args(argv)
+    settings = load_settings({"cwd": given.cwd})
+    names: list[str | None] = given.session or [None]
+    sessions = [session_path(settings, name) for name in names]
+    folder = Path(given.out)
+    try:
+        for session in sessions:
+            _share(session, SharedFolder(folder))
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder}: {error.strerror or error}.") from error
+    return 0
+
+
+def _share(session: Path, folder: SharedFolder) -> None:
+    redaction, again = Redaction(), Redaction()
+    page, done = export_text(session, "html", redaction)
+    text, _ = export_text(session, "md", again)
+    timeline = read_timeline(session, named_logs(session))
+    files = (("index.html", (page,)), ("session.md", (text,)), ("session.cast", write_cast(timeline, again)))
+    folder.add(timeline, session.name, files)
+    said = (
+        f"{count(redaction.count, 'secret')} taken out ({redaction.kinds})" if redaction.count else "no secrets found"
+    )
+    sys.stderr.write(f"sagent: {folder.path / session.name}/index.html: {said}, by shape; look before you publish it\n")
+    for problem in done.problems[:10]:
+        sys.stderr.write(f"sagent: warning: {printable(problem)}\n")
