@@ -1,5 +1,6 @@
 """Edit and Write through the client: it then has each change in its review, and may format what is saved."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from sagent.tools.textfile import UTF8
 from sagent.tools.write import Write
 
 MOST = 10_000_000  # characters of a file that are sent to an editor
+PATIENCE = 10.0  # seconds for an editor to say what is not saved yet
 
 
 def adapted(tools: Sequence[Tool], client: Client, session: Callable[[], str]) -> Sequence[Tool]:
@@ -74,10 +76,14 @@ class ReviewedTool:
         if not (self._client.reads_files and data):
             return None
         try:
-            text = await self._client.read_file(self._session(), real)
-        except RpcError:
+            async with asyncio.timeout(PATIENCE):
+                text = await self._client.read_file(self._session(), real)
+        except (RpcError, TimeoutError):
             return None
-        return text if text and text.encode("utf-8", "surrogatepass") != data else None
+        disk = data.decode("utf-8", "replace")
+        if not text or text.replace("\r\n", "\n") == disk.replace("\r\n", "\n"):
+            return None
+        return text if "\r\n" in text or "\r\n" not in disk else text.replace("\n", "\r\n")  # as editors give them
 
 
 def _settled(change: Change, before: bytes | None, workspace: Workspace) -> ToolOutput:

@@ -1,0 +1,150 @@
+"""`sagent acp` as a process: what it writes, how long lines may be, and that nothing is left of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagent.testing.script import Call, Turn
+from sagent.testing.server import FakeProviderServer, Script
+from tests.waiting import wait_until
+
+CHECKOUT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
+MODEL = ["--model", "anthropic/claude-sonnet-4-6"]
+
+
+class Agent:
+    """The program and its two pipes."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        assert process.stdin is not None and process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+        self.seen: list[dict[str, Any]] = []
+
+    def send(self, method: str, number: int | None = None, **params: object) -> None:
+        more = {} if number is None else {"id": number}
+        self._in.write(json.dumps({"jsonrpc": "2.0", **more, "method": method, "params": params}).encode() + b"\n")
+        self._in.flush()
+
+    def ask(self, number: int, method: str, **params: object) -> dict[str, Any]:
+        """The response of a request."""
+        self.send(method, number, **params)
+        while True:
+            message = json.loads(self._out.readline())
+            self.seen.append(message)
+            if message.get("id") == number and "method" not in message:
+                return message
+
+    def new(self, cwd: Path) -> str:
+        self.ask(0, "initialize", protocolVersion=1)
+        return self.ask(1, "session/new", cwd=str(cwd), mcpServers=[])["result"]["sessionId"]
+
+    def end(self) -> tuple[int, bytes]:
+        """The exit code after the end of its input, and what it still wrote."""
+        self._in.close()
+        rest = self._out.read()
+        return self.process.wait(10), rest
+
+
+@contextmanager
+def program(place: Path, script: Script, *argv: str) -> Iterator[Agent]:
+    with FakeProviderServer(script).in_thread() as server:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "PYTHONPATH": str(CHECKOUT)}
+        environment |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            [*PROGRAM, *argv], stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=place
+        ) as process:
+            try:
+                yield Agent(process)
+            finally:
+                process.kill()
+
+
+@pytest.mark.parametrize(
+    "argv", [("acp", *MODEL), (*MODEL, "--acp"), ("--acp", *MODEL), ("acp", "--experimental-acp", *MODEL)]
+)
+def test_it_is_started_as_editors_do_and_ends_with_its_input(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    with program(tmp_path, [Turn("hello")], *argv) as agent:
+        session = agent.new(tmp_path)
+        prompt = [{"type": "text", "text": "hi"}]
+        answer = agent.ask(2, "session/prompt", sessionId=session, prompt=prompt)
+        assert answer["result"] == {"stopReason": "end_turn"}
+        assert agent.end() == (0, b"")
+
+
+def test_requests_that_came_before_the_end_are_answered(tmp_path: Path) -> None:
+    with program(tmp_path, [], "acp", *MODEL) as agent:
+        agent.send("initialize", 0, protocolVersion=1)
+        agent.send("session/list", 1)
+        code, rest = agent.end()
+        assert code == 0
+        assert [json.loads(line)["id"] for line in rest.splitlines()] == [0, 1]
+
+
+def test_lines_of_fifty_megabytes_are_read(tmp_path: Path) -> None:
+    text = "ä" * 25_000_000
+    with program(tmp_path, [Turn("short")], "acp", *MODEL, "--ephemeral") as agent:
+        agent.new(tmp_path)
+        big = [{"type": "resource", "resource": {"uri": "file:///x", "text": text}}]
+        answer = agent.ask(2, "session/prompt", sessionId="none", prompt=big)
+        assert answer["error"]["code"] == -32002
+        assert agent.end() == (0, b"")
+
+
+@pytest.mark.parametrize("how", ["eof", "term", "kill"])
+def test_nothing_is_left_of_a_running_turn(tmp_path: Path, how: str) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    script = [Turn("", calls=(Call("Bash", {"command": "sleep 61 & echo $! > pid; sleep 62"}),))]
+    with program(tmp_path, script, "acp", *MODEL, "--permission-mode", "full", "--sandbox", "off") as agent:
+        session = agent.new(work)
+        agent.send("session/prompt", 2, sessionId=session, prompt=[{"type": "text", "text": "go"}])
+        pid = wait_until(lambda: (work / "pid").exists() and (work / "pid").read_text().strip(), "the command")
+        if how == "eof":
+            code, rest = agent.end()
+            answers = [message for message in map(json.loads, rest.splitlines()) if "id" in message]
+            assert [(each["id"], each["result"]) for each in answers] == [(2, {"stopReason": "cancelled"})]
+            assert code == 0
+        else:
+            agent.process.send_signal(signal.SIGTERM if how == "term" else signal.SIGKILL)
+            assert agent.process.wait(10) in (128 + signal.SIGTERM, -signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of what the command has started")
+
+
+def test_standard_output_has_nothing_but_messages(tmp_path: Path) -> None:
+    """Whatever is printed in the process, or complains, goes to standard error."""
+    code = (
+        "import sys, os; from sagent.bridges.acp.server import Server; "
+        "old = Server._initialize\n"
+        "async def noisy(self, params):\n"
+        "    print('noise'); os.write(1, b'more noise'); return await old(self, params)\n"
+        "Server._initialize = noisy; sys.argv = ['sagent', 'acp']\n"
+        "from sagent.bin.cli import main; sys.exit(main())"
+    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(CHECKOUT)}
+    lines = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}]
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="\n".join(map(json.dumps, lines)).encode(), env=environment,
+        capture_output=True, cwd=tmp_path, check=False, timeout=30,
+    )  # fmt: skip
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]
+    assert b"noise" in done.stderr
+
+
+def test_a_client_that_reads_no_more_ends_it(tmp_path: Path) -> None:
+    with program(tmp_path, [], "acp", *MODEL) as agent:
+        agent.new(tmp_path)
+        assert agent.process.stdout is not None
+        agent.process.stdout.close()
+        agent.send("session/list", 5)
+        assert agent.process.wait(10) == 0
