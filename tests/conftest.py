@@ -44,6 +44,14 @@ def _has_landlock() -> bool:
     return sys.platform == "linux" and ctypes.CDLL(None).syscall(444, None, 0, 1) >= 6
 
 
+def _has_native_typescript() -> bool:
+    """Whether there is a `tsc` that is a language server."""
+    import subprocess
+
+    argv = ["tsc", "--version"]
+    return bool(shutil.which("tsc")) and b"Version 7" in subprocess.run(argv, capture_output=True, check=False).stdout
+
+
 FACILITIES: dict[str, Callable[[], bool]] = {
     "rg": lambda: bool(shutil.which("rg")),
     "git": lambda: bool(shutil.which("git")),
@@ -65,6 +73,8 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "torch": lambda: bool(find_spec("torch") and find_spec("transformers")),
     "claude": lambda: bool(shutil.which("claude")),
     "codex": lambda: bool(shutil.which("codex")),
+    "clangd": lambda: bool(shutil.which("clangd")),
+    "tsc-7": _has_native_typescript,
     "llama-server": lambda: bool(shutil.which("llama-server")),
 }
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
@@ -80,6 +90,8 @@ MAY_BE_MISSING = {
     "torch",
     "claude",
     "codex",
+    "clangd",
+    "tsc-7",
     "llama-server",
 }
 

@@ -32,6 +32,7 @@ from sagent.lib.git import git_call
 from sagent.messages import Message
 from sagent.model import full_name
 from sagent.peer import Switch
+from sagent.policy import Policy
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
@@ -123,7 +124,8 @@ async def open_agent(
         servers = await open_servers(settings, servers, notices, stack, workspace, sandbox, answer)
         offered += servers.tools if servers else ()
         offered = _searchable(offered)
-        resources, judge = _resources(settings, choice, ledger, notices), policy
+        resources = _resources(settings, choice, ledger, notices)
+        judge: Policy = policy
         offered = [*adapt(offered)]
         if settings.hooks:
             from sagent.app.hooks import open_hooks
@@ -135,6 +137,7 @@ async def open_agent(
             offered, ask, judge = hooked(offered, hooks), hooks.asker(ask), HookPolicy(hooks, policy)
             resources = replace(resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
         judge = pinned(judge, servers, policy)
+        offered, judge = _add_code(settings, (offered, judge), policy, workspace, sandbox, stack, answer)
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
@@ -224,6 +227,26 @@ def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Gen
         for text in notices:
             listener(Notice("root", "warning", text))
         raise
+
+
+def _add_code(
+    settings: Settings,
+    parts: tuple[list[Tool], Policy],
+    policy: PermissionPolicy,
+    workspace: Workspace,
+    sandbox: Sandbox,
+    stack: AsyncExitStack,
+    answer: "Answerer | None",
+) -> tuple[list[Tool], Policy]:
+    """Tools and policy with language servers, which check changes by default where a person is there."""
+    checking = settings.diagnostics == "on" or (settings.diagnostics == "auto" and answer is not None)
+    if not (checking or any(tool.name in tools.CODE for tool in parts[0])):
+        return parts
+    from sagent.app.code import add_code, open_code
+
+    code = open_code(settings, policy, workspace, sandbox, _withheld(settings))
+    stack.push_async_callback(code.aclose)
+    return add_code(*parts, code, checking=checking)
 
 
 def policy_of(settings: Settings) -> PermissionPolicy:

@@ -50,13 +50,9 @@ async def open_hooks(
 
 
 def _environment(keep: Collection[str], withheld: Collection[str]) -> Mapping[str, str]:
-    from sagent.lib.secrets import is_key
+    from sagent.lib.secrets import without_keys
 
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in keep or not (name in withheld or is_key(name, value))
-    }
+    return without_keys(os.environ, keep, withheld)
 
 
 def _reachable(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[str, str], None]) -> Iterator[Hook]:

@@ -68,12 +68,13 @@ THRESHOLDS = {
 ALIASES = {"executor": "model", "advisor": "advisors"}
 """Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
 
-TABLES = ("providers", "prices", "mcp", "web", "aliases", "hooks")
+TABLES = ("providers", "prices", "mcp", "web", "language_servers", "aliases", "hooks")
 _ORDERS: Mapping[str, tuple[object, ...]] = {
     "permission_mode": MODES,
     "log_level": LOG_LEVELS,
     "effort": EFFORTS,
     "sandbox": SANDBOX_MODES,
+    "diagnostics": ("off", "auto", "on"),  # from what runs least
 }
 
 

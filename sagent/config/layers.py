@@ -32,6 +32,7 @@ from sagent.lib.text import nearest
 
 if TYPE_CHECKING:
     from sagent.hooks.hook import Hook
+    from sagent.tools.code.lsp.rows import ServerRow
 
 _OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY", "SAGENT_PROJECT_DIR")  # the last two are sagent's commands' own
 _NEVER = "a project's file may not set it"
@@ -374,6 +375,8 @@ class _SettingsBuilder:
                 )
             if key == "hooks":
                 self._take_hooks(file, file.table((key,), value), trusted=trusted)
+            elif key == "language_servers" and not trusted:
+                self._want_servers(file, file.table((key,), value))
             elif key in TABLES and not trusted:
                 self.warnings.append(f"{file.where(key)}: {key} is ignored: {_NEVER}.")
             elif key in TABLES:
@@ -392,6 +395,22 @@ class _SettingsBuilder:
         if trusted or self._trusting:
             self.values["hooks"] = (*cast("tuple[Hook, ...]", self.values.get("hooks", ())), *found)
             self.origins["hooks"] = ", ".join(filter(None, (self.origins.get("hooks"), str(file.path))))
+
+    def _want_servers(self, file: File, value: Mapping[str, object]) -> None:
+        """A project's language servers, which are programs: theirs to trust as they are written."""
+        from sagent.config.tables import read_language_servers
+
+        key = "language_servers"
+        if "${" in repr(value):
+            self.warnings.append(f"{file.where(key)}: {key} is ignored: a project's file may not read the environment.")
+            return
+        known = cast("Mapping[str, ServerRow]", self.values.get(key, {}))
+        tables = {name: file.table((key, name), row) for name, row in value.items()}
+        found = read_language_servers(file, tables, PathBase(file.path.parent, self.home), known)
+        self.wanted.append(Wanted(key, tuple(map(str, found.values())), file.line(key)))
+        if self._trusting:
+            self.values[key] = {**known, **found}
+            self.origins[key] = ", ".join(filter(None, (self.origins.get(key), str(file.path))))
 
     def take_plugins(self) -> None:
         """What installed plugins add to the person's file. One whose files are wrong is left out, with a warning."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sagent.advisor.rules import Rules
     from sagent.hooks.hook import Hook
     from sagent.sandbox.profile import Need
+    from sagent.tools.code.lsp.rows import ServerRow
 
 Auth: TypeAlias = Literal["key", "bearer", "credentials"]
 """How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
@@ -108,6 +109,7 @@ class Settings:
     system: str | None = _setting(None, values.text_of)
     append_system: str = _setting("", values.text_of)
     output_style: str = _setting("", values.text_of)  # a file that says how to write
+    diagnostics: Literal["auto", "on", "off"] = _setting("auto", choice("auto", "on", "off"), "lower")  # after changes
     memory: bool = _setting(False, values.switch)  # noqa: FBT003 -- files that agents keep for later sessions
     tools: tuple[str, ...] | None = _setting(None, values.tools)  # None = the default set
     max_turns: int | None = _setting(None, whole(1), "lower")
@@ -154,6 +156,7 @@ class Settings:
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
     mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     hooks: "tuple[Hook, ...]" = ()
+    language_servers: "Mapping[str, ServerRow]" = field(default_factory=dict[str, "ServerRow"])
     web: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], repr=False)
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])  # of models

@@ -15,6 +15,7 @@ from sagent.providers.rows import Quirks, Row, built_in, read_rows
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
+    from sagent.tools.code.lsp.rows import ServerRow
 
 Table: TypeAlias = Mapping[str, Mapping[str, object]]
 
@@ -232,10 +233,28 @@ def read_web(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[str,
     return cast("Mapping[str, Mapping[str, str]]", table)
 
 
+def read_language_servers(
+    file: File, table: Table, _: PathBase, known: "Mapping[str, ServerRow] | None" = None
+) -> "Mapping[str, ServerRow]":
+    """`[language_servers.NAME]`: members of a row of tools/code/lsp/servers.toml. Raises ConfigError with file and
+    line."""
+    from sagent.tools.code.lsp.rows import read_rows
+
+    found: dict[str, ServerRow] = {}
+    for name, given in table.items():
+        try:
+            plain = {key: _plain(value) for key, value in given.items()}
+            found |= read_rows({name: plain}, known)
+        except (ConfigError, TypeError) as error:
+            raise file.error(("language_servers", name), f"language_servers.{error}") from None
+    return found
+
+
 READERS: Mapping[str, Callable[[File, Table, PathBase], object]] = {
     "providers": read_providers,
     "prices": read_prices,
     "mcp": read_mcp,
     "web": read_web,
+    "language_servers": read_language_servers,
 }
 """How each table is read."""

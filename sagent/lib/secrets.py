@@ -3,7 +3,7 @@ of most are in secrets.toml."""
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -108,6 +108,15 @@ _KEY_NAME = re.compile(
 def is_key(name: str, value: str = "") -> bool:
     """Whether an environment variable looks like it holds a key: by its name, or by what its value looks like."""
     return _KEY_NAME.search(name) is not None or (len(value) >= _SHORTEST and redact(value)[1] > 0)
+
+
+def without_keys(variables: Mapping[str, str], keep: Collection[str], withheld: Collection[str]) -> dict[str, str]:
+    """Environment variables but those that look like keys, unless they are to be kept, and those withheld."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name in keep or not (name in withheld or is_key(name, value))
+    }
 
 
 def redact(text: str) -> tuple[str, int]:

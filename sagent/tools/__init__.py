@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
     from sagent.tools.background import BackgroundTask
     from sagent.tools.bash import Bash
+    from sagent.tools.code.lsp.tool import Code
     from sagent.tools.decorator import FunctionTool, tool
     from sagent.tools.edit import Edit
     from sagent.tools.glob import Glob
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AGENTS",
     "BUILTIN",
+    "CODE",
     "EVERY",
     "GROUPS",
     "PAPERS",
@@ -38,6 +40,7 @@ __all__ = [
     "AgentSpawn",
     "BackgroundTask",
     "Bash",
+    "Code",
     "Edit",
     "FunctionTool",
     "Glob",
@@ -67,13 +70,16 @@ WEB = ("WebSearch", "WebFetch")
 """Names of the tools for the web, which are off unless they are chosen."""
 PAPERS = ("PaperSearch", "PaperDetails", "PaperAuthor", "PaperFetch")
 """Names of the tools for scientific papers, which are off as well."""
-EVERY = (*BUILTIN, "TodoWrite", *WEB, *PAPERS)
-GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB, "papers": PAPERS}
+CODE = ("Code",)
+"""Names of the tools that ask language servers, which are off as well."""
+EVERY = (*BUILTIN, "TodoWrite", *WEB, *PAPERS, *CODE)
+GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB, "papers": PAPERS, "code": CODE}
 """What stands for several names where tools are chosen."""
 _HOMES = {
     **dict.fromkeys(("AgentSelf", "AgentSend", "AgentSpawn"), "agents"),
     **dict.fromkeys(("FunctionTool", "tool"), "decorator"),
     "BackgroundTask": "background",
+    "Code": "code.lsp.tool",
     "PaperAuthor": "papers.author",
     "PaperDetails": "papers.details",
     "PaperFetch": "papers.fetch",

@@ -1,0 +1,94 @@
+"""The language servers of a session, as its settings have them: in the sandbox, where they may only look."""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.config import Settings
+from sagent.policy import Policy
+from sagent.policy.permissions import PermissionPolicy
+from sagent.sandbox import Confined, Sandbox
+from sagent.tool import Tool, Workspace
+from sagent.tools.code.lsp.access import CodeAccess
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Profile
+    from sagent.tools.code.lsp.checks import Checks
+    from sagent.tools.code.lsp.servers import Allowed
+
+
+def add_code(tools: Sequence[Tool], judge: Policy, access: CodeAccess, *, checking: bool) -> tuple[list[Tool], Policy]:
+    """The tools and the policy with language servers: changes are checked, if they are to be, and renames planned."""
+    from sagent.tools.code.lsp.policy import CodePolicy
+
+    code = None
+    offered = list(tools)
+    if any(tool.name == "Code" for tool in tools):
+        from sagent.tools.code.lsp.tool import Code
+
+        code = Code(access)
+        offered = [code if tool.name == code.name else tool for tool in tools]
+    if checking:
+        from sagent.tools.code.lsp.checked import checked
+
+        offered = checked(offered, access)
+    return offered, CodePolicy(judge, access if checking else None, code)
+
+
+def open_code(
+    settings: Settings,
+    policy: PermissionPolicy,
+    workspace: Workspace,
+    sandbox: Sandbox,
+    withheld: Collection[str],
+) -> CodeAccess:
+    """What is to be closed in the end. Servers get no variables that look like keys, nor those `withheld`."""
+
+    def make() -> "Checks":
+        from sagent.tools.code.lsp.checks import Checks
+        from sagent.tools.code.lsp.rows import every_row
+        from sagent.tools.code.lsp.servers import Servers
+
+        launcher = SandboxLauncher(settings, lambda: policy.profile(workspace), sandbox, withheld)
+        return Checks(Servers(every_row(settings.language_servers), launcher, sandbox.warn))
+
+    return CodeAccess(make)
+
+
+class SandboxLauncher:
+    """Runs servers in the sandbox, where they write nothing but caches and reach no host. Where none stands, they run
+    only for a person who has asked for them: with `diagnostics = "on"`, or by their tool."""
+
+    def __init__(
+        self, settings: Settings, profile: "Callable[[], Profile]", sandbox: Sandbox, withheld: Collection[str]
+    ) -> None:
+        self._settings, self._profile, self._sandbox, self._withheld = settings, profile, sandbox, withheld
+
+    async def allowed(self) -> "Allowed":
+        if await asyncio.to_thread(lambda: self._sandbox.stands):
+            return "all"
+        wanted = self._settings.diagnostics == "on" or not {"code", "Code"}.isdisjoint(self._settings.tools or ())
+        return "outside" if wanted else "none"
+
+    async def launch(self, argv: Sequence[str], root: Path) -> Confined:
+        if not self._sandbox.stands:
+            return Confined(argv)
+        return await self._sandbox.confine(argv, _looking(self._profile()), root, lasting=True)
+
+    def environment(self) -> Mapping[str, str]:
+        from sagent.lib.secrets import without_keys
+
+        return without_keys(os.environ, self._settings.env_pass, self._withheld)
+
+
+def _looking(profile: "Profile") -> "Profile":
+    """A profile in which nothing is written but the caches that it lets be written, and no host is reached."""
+    from dataclasses import replace
+
+    from sagent.sandbox.places import known_places
+
+    home = os.path.realpath(Path("~").expanduser())
+    caches = {f"{home}/{name}" for name in known_places().caches}
+    return replace(profile, writable=tuple(path for path in profile.writable if path in caches), domains=())

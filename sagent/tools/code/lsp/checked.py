@@ -1,0 +1,58 @@
+"""A tool that changes files, after whose calls the files are checked."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sagent.lib.json import JsonObject, as_str
+from sagent.messages import Text
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tools.code.lsp.access import CodeAccess
+from sagent.tools.paths import judged
+
+_FILES = ("Edit", "Write")
+_COMMANDS = ("Bash",)
+
+
+class CheckedTool:
+    """A tool as it is; what its change of a file brings is in its result, if it is known in time."""
+
+    def __init__(self, tool: Tool, access: CodeAccess) -> None:
+        self._tool, self._access = tool, access
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return foresee(self._tool, arguments, workspace)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+        if self.name in _COMMANDS:
+            try:
+                return await self._tool(arguments, run)
+            finally:
+                if self._access.begun is not None:
+                    self._access.begun.command_ran()
+        from sagent.tools.code.lsp.checks import read_text
+
+        checks = self._access.checks
+        path = judged(run.workspace.resolve(as_str(arguments.get("file_path"))), run)
+        if not checks.servers.kinds(path):
+            return await self._tool(arguments, run)
+        before = await asyncio.to_thread(read_text, path)
+        is_new = before is None and not path.exists()
+        output = await self._tool(arguments, run)
+        if before is None and not is_new:
+            return output
+        output = ToolOutput.of(output) if isinstance(output, str) else output
+        try:
+            news = await checks.changed(path, before or "", run.agent, run.workspace)
+        except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed
+            return output
+        return replace(output, content=(*output.content, Text(f"\n{news}"))) if news else output
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
+
+
+def checked(tools: Sequence[Tool], access: CodeAccess) -> list[Tool]:
+    """The tools, those wrapped that change files."""
+    return [CheckedTool(tool, access) if tool.name in (*_FILES, *_COMMANDS) else tool for tool in tools]

@@ -1,0 +1,196 @@
+"""A language server as a program: JSON-RPC over two pipes, each message after its length in bytes.
+
+As the Language Server Protocol 3.17 has it under "Base Protocol".
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from sagent.lib.json import as_int, as_object, as_str, json_parse, wire_bytes
+from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
+from sagent.lib.text import one_line, printable
+
+LARGEST = 1 << 26  # bytes of one message, and of what waits to be read by the server
+_MOST_HEADER = 1 << 13
+_LAST_WORDS = 2_000  # bytes of its standard error that are kept
+_IN_A_THREAD = 1 << 20  # bytes of a message that is parsed outside of the loop
+_GRACE = 1.0  # seconds to end by itself
+METHOD_NOT_FOUND = -32601
+
+
+class ServerError(Exception):
+    """A request was answered with an error, whose `code` is the protocol's, or the server is gone: then it is 0."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Connection:
+    """One run of a server. `answer` answers its requests, or raises ServerError; `hear` gets its notifications."""
+
+    def __init__(
+        self,
+        processes: ProcessGroup,
+        answer: Callable[[str, Mapping[str, object]], object],
+        hear: Callable[[str, Mapping[str, object]], None],
+    ) -> None:
+        self._processes, self._answer, self._hear = processes, answer, hear
+        self._process: Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._pending: dict[int, asyncio.Future[object]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pipes: list[asyncio.BaseTransport] = []
+        self._count = 0
+        self._last_words = b""
+        self.ended = asyncio.Event()
+        self._broken = ""  # why it is not listened to any more
+
+    @property
+    def fault(self) -> str:
+        """Why it is gone; "" while it is there."""
+        if self._broken:
+            return self._broken
+        if self._process is None or self._process.alive:
+            return ""
+        lines = printable(self._last_words.decode("utf-8", "replace")).split("\n")
+        said = next((f": {one_line(line, 200)}" for line in reversed(lines) if line.strip()), "")
+        code = self._process.code
+        return f"it {f'was ended by signal {-code}' if code < 0 else f'ended with exit code {code}'}{said}"
+
+    async def start(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
+        """Raises OSError, and ValueError for arguments that hold a NUL."""
+        (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
+        ends = [errors, output, sent]
+        try:
+            self._process = self._processes.start(
+                argv, env=environment, input=given, output=written, errors=uttered, cwd=cwd
+            )
+            self._writer = await open_writer(ends.pop())
+            self._pipes.append(self._writer.transport)
+            reader, pipe = await open_reader(ends.pop(), limit=_MOST_HEADER)
+            self._pipes.append(pipe)
+            words, pipe = await open_reader(ends.pop())
+            self._pipes.append(pipe)
+        finally:
+            for end in (uttered, written, given, *ends):
+                os.close(end)
+        self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._listen(words))]
+
+    async def request(self, method: str, params: object, seconds: float) -> object:
+        """The result. Raises ServerError, and TimeoutError after `seconds`; the server is then asked to give up."""
+        self._count += 1
+        number = self._count
+        answered = self._pending[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send({"id": number, **_call(method, params)})
+            async with asyncio.timeout(seconds):
+                return await answered
+        except (TimeoutError, asyncio.CancelledError):
+            with contextlib.suppress(ServerError):
+                self.notify("$/cancelRequest", {"id": number})
+            raise
+        finally:
+            self._pending.pop(number, None)
+
+    def notify(self, method: str, params: object) -> None:
+        """Raises ServerError where it is gone."""
+        self._send(_call(method, params))
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        if self._writer is None or self.fault or self._writer.is_closing():
+            raise ServerError(self.fault or "it does not run")
+        body = wire_bytes({"jsonrpc": "2.0", **message})
+        self._writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        if self._writer.transport.get_write_buffer_size() > LARGEST:
+            self._break("it does not read what is sent to it")
+            raise ServerError(self._broken)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                size = _length(await reader.readuntil(b"\r\n\r\n"))
+                text = (await reader.readexactly(size)).decode()
+                large = size > _IN_A_THREAD
+                message = as_object(await asyncio.to_thread(json_parse, text) if large else json_parse(text))
+                self._take(message)
+        except (ValueError, RecursionError, asyncio.LimitOverrunError) as error:
+            self._break(f"it wrote what is not a message: {one_line(printable(str(error)), 100)}")
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            if self._process is not None and not self._broken:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GRACE):
+                        await self._process.ended()
+            self._break(self.fault or "it has closed its output")
+
+    def _take(self, message: Mapping[str, object]) -> None:
+        method, number = as_str(message.get("method")), message.get("id")
+        params = as_object(message.get("params"))
+        if method and number is None:
+            self._hear(method, params)
+        elif method:
+            with contextlib.suppress(ServerError):
+                self._send({"id": number, **self._answered(method, params)})
+        elif isinstance(number, int) and (waiting := self._pending.get(number)) is not None and not waiting.done():
+            if (error := message.get("error")) is not None:
+                said = one_line(printable(as_str(as_object(error).get("message"), "no reason")), 300)
+                waiting.set_exception(ServerError(said, as_int(as_object(error).get("code"), -1) or -1))
+            else:
+                waiting.set_result(message.get("result"))
+
+    def _answered(self, method: str, params: Mapping[str, object]) -> Mapping[str, object]:
+        try:
+            return {"result": self._answer(method, params)}
+        except ServerError as error:
+            return {"error": {"code": error.code, "message": str(error)}}
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while chunk := await reader.read(1 << 16):
+            self._last_words = (self._last_words + chunk)[-_LAST_WORDS:]
+
+    def _break(self, why: str) -> None:
+        """Nothing is asked or heard any more."""
+        self._broken = self._broken or why
+        self.ended.set()
+        if self._process is not None:
+            self._process.strike()
+        for waiting in self._pending.values():
+            if not waiting.done():
+                waiting.set_exception(ServerError(self._broken))
+                waiting.exception()  # it may be that nobody waits any more
+
+    async def aclose(self) -> None:
+        """Ask it to end, and see to it."""
+        if self._process is not None and not self.fault:
+            with contextlib.suppress(ServerError, TimeoutError):
+                await self.request("shutdown", None, _GRACE)
+                self.notify("exit", None)
+                async with asyncio.timeout(_GRACE):
+                    await self._process.ended()
+        self._break("it was ended")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for pipe in self._pipes:
+            pipe.close()
+        if self._process is not None:
+            await self._process.kill()
+            self._process.close()
+
+
+def _call(method: str, params: object) -> Mapping[str, object]:
+    return {"method": method} if params is None else {"method": method, "params": params}
+
+
+def _length(header: bytes) -> int:
+    """The number of bytes that follow. Raises ValueError."""
+    found = re.search(rb"(?i)(?:^|\r\n)content-length: *(\d{1,9}) *\r\n", header)
+    if found is None or int(found[1]) > LARGEST:
+        raise ValueError(f"a header {header[:60]!r}")
+    return int(found[1])

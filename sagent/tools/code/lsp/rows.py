@@ -1,0 +1,150 @@
+"""Language servers as data: one row each, from servers.toml or from a person's settings; and where they are found."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cache
+from pathlib import Path
+
+from sagent.errors import ConfigError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_freeze_object
+
+_PLACES = ("node_modules/.bin", ".venv/bin", "venv/bin")
+"""Where a project has its own programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """A language server; servers.toml says what each member is."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    languages: Mapping[str, str] = field(default_factory=dict[str, str])
+    kind: str = "types"
+    roots: tuple[str, ...] = ()
+    settings: JsonObject = EMPTY
+    options: JsonObject = EMPTY
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    pulls: bool = True
+    install: str = ""
+    off: bool = False
+
+    def __str__(self) -> str:
+        """All that the person is to trust of a project's."""
+        from dataclasses import fields
+
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = {name: value for name, value in given.items() if value not in ((), "", {}, EMPTY)}
+        return json_dump(changed)
+
+    def language(self, path: Path) -> str:
+        """What the protocol calls the language of a file; "" for one that it does not serve."""
+        return self.languages.get(path.suffix.lower(), "")
+
+    def root_of(self, path: Path, roots: Iterable[Path]) -> Path | None:
+        """The directory that a server is started for, by a file's path without links, within one of the roots; None for
+        a file outside."""
+        real = (Path(os.path.realpath(root)) for root in roots)
+        top = max((root for root in real if path.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
+        if top is None:
+            return None
+        between = (place for place in path.parents if place.is_relative_to(top))
+        return next((place for place in between if any((place / name).exists() for name in self.roots)), top)
+
+
+@cache
+def built_in() -> Mapping[str, ServerRow]:
+    """Those of servers.toml, in their order; it is read when it is first asked for."""
+    import tomllib
+
+    with Path(__file__).with_name("servers.toml").open("rb") as file:
+        return {name: _row(ServerRow(name), table) for name, table in tomllib.load(file).items()}
+
+
+def read_rows(
+    tables: Mapping[str, Mapping[str, object]], known: Mapping[str, ServerRow] | None = None
+) -> Mapping[str, ServerRow]:
+    """Rows of a settings file; one whose name is known, or one of ours, is that one with what is given changed.
+
+    Raises ConfigError, whose message begins with the name of the row and of its member.
+    """
+    before = {**built_in(), **(known or {})}
+    return {name: _row(before.get(name, ServerRow(name)), table) for name, table in tables.items()}
+
+
+def every_row(own: Mapping[str, ServerRow]) -> list[ServerRow]:
+    """The person's rows, and after them ours."""
+    return [*own.values(), *(row for name, row in built_in().items() if name not in own)]
+
+
+def _row(known: ServerRow, table: Mapping[str, object]) -> ServerRow:
+    name = known.name
+    given: dict[str, object] = {}
+    for key, value in table.items():
+        match key, value:
+            case "command" | "roots", list():
+                given[key] = _texts(name, key, value)  # pyright: ignore[reportUnknownArgumentType] -- checked there
+            case "languages" | "env", Mapping():
+                given[key] = dict(zip(value, _texts(name, key, [*value.values()]), strict=True))  # pyright: ignore[reportUnknownArgumentType]
+            case "settings" | "options", Mapping():
+                given[key] = json_freeze_object(value)  # pyright: ignore[reportUnknownArgumentType] -- the same
+            case "kind" | "install", str():
+                given[key] = value
+            case "pulls" | "off", bool():
+                given[key] = value
+            case _:
+                raise ConfigError(f"{name}.{key}: it is not a member, or not of its kind (docs/code.md)")
+    row = replace(known, **given)
+    if not (row.command and row.languages) and not row.off:
+        raise ConfigError(f'{name}: give a command, and languages such as {{ ".py" = "python" }}')
+    return row
+
+
+def _texts(name: str, key: str, values: Sequence[object]) -> tuple[str, ...]:
+    texts = tuple([value for value in values if isinstance(value, str) and value and "\0" not in value])
+    if len(texts) < len(values):
+        raise ConfigError(f"{name}.{key}: texts are needed")
+    return texts
+
+
+def find_program(row: ServerRow, root: Path, roots: Sequence[Path], *, own: bool) -> str:
+    """Where a row's program is: in the project (where `own`: its programs may be run), or in PATH outside of it; ""
+    where it is not."""
+    command = row.command[0]
+    inside = [str(place / each) for place in dict.fromkeys((root, *roots)) for each in _PLACES] if own else []
+    given = [each for each in os.get_exec_path() if each.startswith("/")]
+    outside = [each for each in given if own or not _is_below(each, roots)]
+    found = shutil.which(command, path=os.pathsep.join([*inside, *outside])) if inside or outside else None
+    return found if found and (own or not _is_below(os.path.realpath(found), roots)) else ""
+
+
+def _is_below(path: str, roots: Iterable[Path]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+def project_python(root: Path, roots: Sequence[Path]) -> str:
+    """The interpreter of a project's environment; "" where it has none."""
+    active = [Path(os.environ["VIRTUAL_ENV"])] if os.environ.get("VIRTUAL_ENV", "").startswith("/") else []
+    places = (place / name for place in dict.fromkeys((root, *roots)) for name in (".venv", "venv"))
+    return next((str(place / "bin" / "python") for place in (*places, *active) if (place / "bin/python").exists()), "")
+
+
+def filled(value: Json, python: str) -> Json:
+    """Settings with the interpreter in its place; what would name none is left out."""
+    match value:
+        case JsonObject():
+            return JsonObject(
+                {key: filled(each, python) for key, each in value.items() if python or each != "{python}"}
+            )
+        case "{python}":
+            return python
+        case _:
+            return value
+
+
+def serving(rows: Iterable[ServerRow], path: Path) -> Iterator[ServerRow]:
+    """Those for a file's language."""
+    return (row for row in rows if not row.off and row.language(path))

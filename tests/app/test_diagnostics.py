@@ -1,0 +1,122 @@
+"""Errors of changes in a whole session: told to the model with a call, or after it, from servers in the sandbox."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.app import open_agent
+from sagent.config import load
+from sagent.events import Event, Notice
+from sagent.testing.server import Call, FakeProviderServer, Received, Turn
+from tests.waiting import wait_until
+
+BAD = "def f() -> int:\n    return missing\n"
+
+
+class Model:
+    """Writes a file with an error, says that it is done, and corrects what it hears of."""
+
+    def __init__(self, path: str = "a.py") -> None:
+        self.path, self.bodies = path, list[str]()
+
+    def answer(self, request: Received) -> Turn:
+        body = request.body.decode()
+        self.bodies.append(body)
+        match len(self.bodies):
+            case 1:
+                return Turn(calls=(Call("Write", {"file_path": self.path, "content": BAD}),))
+            case _ if "New error" in body and "return 1" not in body:
+                edit = {"file_path": self.path, "old_string": "missing", "new_string": "1  # return 1"}
+                return Turn(calls=(Call("Edit", edit),))
+            case _:
+                return Turn(text="done")
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    (tmp_path / "work").mkdir()
+    return {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(tmp_path / "state"), "PATH": path}
+
+
+async def run(
+    directory: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, **flags: object
+) -> tuple[Model, list[Event]]:
+    model, events = Model(), list[Event]()
+    async with FakeProviderServer(model.answer) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        settings = load({"model": "anthropic/claude-sonnet-4-6", **flags}, environment, directory / "work")
+        async with open_agent(settings, events.append) as agent:
+            await agent.run("go")
+    return model, events
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_the_model_hears_of_the_error_and_corrects_it(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, sandbox: str
+) -> None:
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.LAST", 60.0)
+    model, events = await run(tmp_path, environment, monkeypatch, diagnostics="on", sandbox=sandbox)
+    told = next(body for body in model.bodies if "New error" in body)
+    assert "New error in a.py" in told
+    assert "is not defined" in told or "Undefined name" in told
+    assert "1  # return 1" in (tmp_path / "work" / "a.py").read_text()
+    assert [event for event in events if isinstance(event, Notice)] == []
+
+
+@pytest.mark.parametrize("flags", [{}, {"diagnostics": "off"}])
+async def test_without_a_terminal_nothing_is_started_or_loaded_unless_it_is_asked_for(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, flags: dict[str, object]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("sagent.tools.code")]:
+        monkeypatch.delitem(sys.modules, name)
+    model, _ = await run(tmp_path, environment, monkeypatch, **flags)
+    assert len(model.bodies) == 2
+    assert [name for name in sys.modules if name.startswith("sagent.tools.code")] == []
+
+
+@pytest.mark.needs("linux")
+async def test_no_server_outlives_a_killed_session(tmp_path: Path, environment: dict[str, str]) -> None:
+    def running() -> list[str]:
+        found: list[str] = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if b"ruff\0server" in (process / "cmdline").read_bytes() and (process / "cwd").resolve() == work:
+                    found.append(process.name)
+            except OSError:
+                continue
+        return found
+
+    work = (tmp_path / "work").resolve()
+    async with FakeProviderServer(Model().answer) as server:
+        variables = {**environment, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        code = (
+            "import asyncio, sys; from sagent.app import open_agent; from sagent.config import load\n"
+            "async def main():\n"
+            "    settings = load({'model': 'anthropic/claude-sonnet-4-6', 'diagnostics': 'on'})\n"
+            "    async with open_agent(settings, lambda _: None) as agent:\n"
+            "        await agent.run('go'); print('ran', flush=True); await asyncio.sleep(600)\n"
+            "asyncio.run(main())\n"
+        )
+        checkout = str(Path(__file__).parents[2])
+        argv = [sys.executable, "-c", code]
+        variables["PYTHONPATH"] = checkout
+        import asyncio
+
+        child = subprocess.Popen(argv, env=variables, cwd=work, stdout=subprocess.PIPE)
+        try:
+            assert child.stdout is not None
+            assert await asyncio.to_thread(child.stdout.readline) == b"ran\n"
+            assert running()
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            await asyncio.to_thread(wait_until, lambda: not running(), "the end of the servers")
+        finally:
+            child.kill()
+            child.communicate()

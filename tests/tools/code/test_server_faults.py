@@ -1,0 +1,110 @@
+"""Servers that are late, wrong, silent or gone: what is said of a change is of the change, or nothing is said."""
+
+import asyncio
+
+import pytest
+
+from tests.tools.code.conftest import Bench
+from tests.waiting import until
+
+GOOD, BAD, WORSE = "one\n", "one\nBAD two\n", "one\nBAD two\nBAD three\n"
+
+
+@pytest.mark.parametrize("kind", ["versioned", "unversioned", "stale", "old-version", "late", "asks"])
+async def test_what_is_new_is_said_once_and_of_the_text_as_it_is(bench: Bench, kind: str) -> None:
+    bench.use_fake(kind)
+    assert await bench.changed("a.fake", GOOD) == ""
+    assert await bench.changed("a.fake", BAD) == f"New error in a.fake:\n2:1 bad: BAD two ({kind})"
+    assert await bench.changed("a.fake", WORSE) == f"New error in a.fake:\n3:1 bad: BAD three ({kind})"
+    assert await bench.changed("a.fake", GOOD) == ""
+    assert bench.warned == []
+
+
+async def test_errors_that_were_there_before_the_first_change_are_not_new(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    (bench.root / "a.fake").write_text(BAD)
+    assert await bench.changed("a.fake", "BAD zero\n" + BAD) == "New error in a.fake:\n1:1 bad: BAD zero (versioned)"
+
+
+async def test_a_call_does_not_wait_for_a_server_that_starts_and_hears_of_it_later(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    assert await bench.change("a.fake", BAD) == ""
+    assert "BAD two" in await bench.later()
+
+
+async def test_a_silent_server_holds_nobody_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("silent")
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.LAST", 0.05)
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.BUDGET", 0.05)
+    for text in (BAD, WORSE, GOOD):
+        async with asyncio.timeout(20):
+            assert await bench.changed("a.fake", text) == ""
+
+
+async def test_of_a_change_that_was_changed_again_before_it_was_known_nothing_is_said(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    await bench.change("a.fake", BAD)
+    await bench.change("a.fake", GOOD)
+    assert await bench.later() == ""
+    await bench.change("a.fake", BAD)
+    (bench.root / "a.fake").write_text(GOOD)  # by the person, say
+    assert await bench.later() == ""
+
+
+async def test_one_that_crashes_is_started_again_twice_and_then_left_alone(bench: Bench) -> None:
+    bench.use_fake("crash")
+    for number in range(5):
+        assert await bench.changed("a.fake", GOOD + f"{number}\n") == ""
+        assert await bench.changed("a.fake", BAD + f"{number}\n") == ""
+    assert len(bench.launcher.started) == 3
+    assert bench.warned == ["The language server crash is not used in this session: it ended with exit code 7."]
+
+
+async def test_the_next_of_its_kind_takes_the_place_of_one_that_does_not_start(bench: Bench) -> None:
+    bench.use_fake("no-start", "versioned")
+    assert await bench.changed("a.fake", BAD) == "New error in a.fake:\n2:1 bad: BAD two (versioned)"
+    assert bench.warned == []
+
+
+async def test_one_that_says_a_wrong_length_is_ended_and_named(bench: Bench) -> None:
+    bench.use_fake("wrong-length")
+    for number in range(4):
+        assert await bench.changed("a.fake", f"{number}\n") == ""
+    [warned] = bench.warned
+    assert "it wrote what is not a message" in warned
+
+
+async def test_of_thousands_of_errors_ten_are_shown_and_the_others_counted(bench: Bench) -> None:
+    bench.use_fake("huge")
+    said = await bench.changed("a.fake", BAD)
+    assert said.count("xxx") > 10
+    assert len(said) < 5_000
+    assert said.endswith("and 1990 more errors")
+
+
+async def test_one_that_speaks_once_is_not_waited_for_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("once")
+    assert "BAD two" in await bench.changed("a.fake", BAD)
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.LAST", 0.05)
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.BUDGET", 0.05)
+    assert await bench.changed("a.fake", WORSE) == ""
+
+
+async def test_there_is_one_for_each_directory_with_a_mark_and_few_at_a_time(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    for number in range(6):
+        (bench.root / f"p{number}").mkdir()
+        (bench.root / f"p{number}" / "marker").touch()
+        assert "BAD two" in await bench.changed(f"p{number}/deep/a.fake", BAD)
+        assert "BAD three" in await bench.changed(f"p{number}/b.fake", WORSE)
+    assert len(bench.launcher.started) == 6
+    await until(lambda: len(bench.checks.servers.running()) == 4, "the end of the oldest")
+    assert await bench.changed("../outside.fake", BAD) == ""
+    assert len(bench.launcher.started) == 6
+
+
+async def test_without_a_wall_programs_of_the_project_are_not_run(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    bench.launcher.rule = "none"
+    assert await bench.changed("a.fake", BAD) == ""
+    assert bench.launcher.started == []
