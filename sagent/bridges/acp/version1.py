@@ -231,10 +231,11 @@ class Updates:
             yield from news
         change = self._changes.pop(name, None)
         self._ids.end(name, job=bool(event.job))
-        yield _update(name, **_outcome(call, result, change))
+        shown = _outcome(call, result, change)
         place = calls.place_of(call, self._workspace)
-        if event.diff and place is not None and (line := calls.line_of(call, event.diff)):
-            yield _update(name, locations=[{"path": str(place), "line": line}])
+        if event.diff and place is not None:
+            shown["locations"] = [{"path": str(place), "line": calls.line_of(call, event.diff)}]
+        yield _update(name, **shown)
 
     # -- advisors
 
