@@ -16,7 +16,9 @@ from tests.forks import Forks
 
 hypothesis.settings.register_profile("sagent", deadline=None)  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
-pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
+pytest.register_assert_rewrite(
+    "sagent.testing.bus_suite", "sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite"
+)
 
 RECORDINGS = Path(__file__).parents[2] / "shared" / "wire"
 

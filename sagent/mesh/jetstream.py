@@ -133,6 +133,8 @@ class JetStream:
         self._client = client
         self._context: JetStreamContext = client.jetstream(timeout=PATIENCE / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
         self._link = link
+        self.on_reconnect: set[Callable[[], None]] = set()
+        """Called when the connection is there again; what was published in between and is not kept was missed."""
 
     @property
     def is_up(self) -> bool:
@@ -364,7 +366,7 @@ def _is_an_answer(error: Exception) -> bool:
     from nats.errors import NoRespondersError
     from nats.js.errors import APIError, ServiceUnavailableError
 
-    if isinstance(error, ServiceUnavailableError):  # while it starts
+    if isinstance(error, ServiceUnavailableError) and error.err_code != _TOO_MANY:  # while it starts
         return False
     return isinstance(error, APIError | NoRespondersError)
 
@@ -692,6 +694,7 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
         raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh')}") from None
     address, options = _options(url)
     link, client, problem = asyncio.Event(), Client(), list[Exception]()
+    bus = JetStream(client, link)
     where = address.rpartition("@")[2]
 
     async def lost() -> None:
@@ -699,6 +702,8 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
 
     async def found() -> None:
         link.set()
+        for call in [*bus.on_reconnect]:
+            call()
 
     async def failed(error: Exception) -> None:
         problem[:] = [error]
@@ -727,7 +732,6 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
         await client.close()
         raise Refused(f"The bus at {where} does not admit this user: {error}") from None
     link.set()
-    bus = JetStream(client, link)
     try:
         yield bus
     finally:

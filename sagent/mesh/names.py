@@ -61,6 +61,11 @@ def control_subject(target: str) -> str:
     return f"sagent.control.{token(target)}"
 
 
+def cancel_subject(name: str) -> str:
+    """Where who receives at an address learns that an answer is not wanted any more."""
+    return f"sagent.cancel.{'.'.join(map(token, name.split('.')))}"
+
+
 def reply_subject(client: str, request: str = "*") -> str:
     """Of the answers to one request of one client of the bus."""
     return f"sagent.replies.{token(client)}.{request if request == '*' else token(request)}"

@@ -7,25 +7,25 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from buses import bus_in_thread, options
+from buses import Broker, options
 
 from sagent.errors import UsageError
 from sagent.mesh import names
 from sagent.mesh.errors import Fenced, NobodyThere, Refused, TooLarge, Unavailable
 from sagent.mesh.jetstream import JetStream, connected
-from sagent.mesh.server import MAX_PAYLOAD, Server, ServerOptions, serving
+from sagent.mesh.server import MAX_PAYLOAD, ServerOptions, serving
 
 _numbers = count()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with bus_in_thread(options(tmp_path_factory.mktemp("bus"))) as found:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(options(tmp_path_factory.mktemp("bus"))) as found:
         yield found
 
 
 @pytest.fixture
-async def bus(server: Server) -> AsyncIterator[JetStream]:
+async def bus(server: Broker) -> AsyncIterator[JetStream]:
     async with connected(server.url) as found:
         assert await found.ensure() == []
         yield found
@@ -173,7 +173,7 @@ async def test_a_request_is_answered_or_nobody_is_there(bus: JetStream, name: st
     task.cancel()
 
 
-async def test_strangers_are_refused_and_a_bus_that_is_not_there_is_named(server: Server, tmp_path: Path) -> None:
+async def test_strangers_are_refused_and_a_bus_that_is_not_there_is_named(server: Broker, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="does not admit"):
         async with connected(f"nats://127.0.0.1:{server.port}"):
             pass
@@ -213,7 +213,7 @@ async def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_port_that_is_taken_is_named(server: Server, tmp_path: Path) -> None:
+async def test_a_port_that_is_taken_is_named(server: Broker, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"{server.port}.*in use"):
         async with serving(ServerOptions(tmp_path / "bus", port=server.port)):
             pass

@@ -1,0 +1,47 @@
+"""The frames of one answer, put in order: each once, none missing, whatever was lost or came twice on the way."""
+
+from collections import deque
+
+from sagent.mesh.bus import Frame
+
+UNREAD = 1_000  # frames that are held for a reader; those beyond are read again from where they are kept
+
+
+class Answer:
+    """Takes frames as they come, and gives them in order.
+
+    Whoever answers may be killed and its message delivered to another, who begins the answer anew: frames of an earlier
+    attempt are dropped then, and the reader gets a frame "restart" before the first of the new one.
+    """
+
+    def __init__(self) -> None:
+        self.is_incomplete = False
+        """Whether a frame is missing that has been sent: then all of them are to be put in again."""
+        self._ready: deque[Frame] = deque()
+        self._attempt, self._next = 1, 1
+        self._ended = False
+
+    def __len__(self) -> int:
+        """How many frames are there to be taken."""
+        return len(self._ready)
+
+    def put(self, frame: Frame) -> None:
+        """Take a frame that has come."""
+        if self._ended or frame.attempt < self._attempt:
+            return
+        if frame.attempt > self._attempt:
+            if self._next > 1:
+                self._ready.append(Frame("restart", None, 0, frame.attempt))
+            self._attempt, self._next = frame.attempt, 1
+        if frame.number < self._next:
+            return
+        if frame.number > self._next or len(self._ready) > UNREAD:
+            self.is_incomplete = True
+            return
+        self._next += 1
+        self._ended = frame.is_last
+        self._ready.append(frame)
+
+    def take(self) -> Frame | None:
+        """The next frame, if it is there."""
+        return self._ready.popleft() if self._ready else None

@@ -1,0 +1,1 @@
+"""The implementations of a bus: in this process, over NATS JetStream, over HTTP."""

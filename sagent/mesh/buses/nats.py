@@ -1,0 +1,405 @@
+"""A bus over NATS JetStream: messages and answers are kept by the server until they are done with."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+from sagent.errors import UsageError
+from sagent.lib.json import Json, as_object, as_str, json_freeze, json_load, wire_bytes
+from sagent.mesh import names
+from sagent.mesh.answers import Answer
+from sagent.mesh.bus import (
+    Delivery,
+    Envelope,
+    Frame,
+    decode,
+    decode_frame,
+    encode,
+    encode_body,
+    encode_frame,
+    failure,
+    late,
+    new_id,
+    nobody,
+)
+from sagent.mesh.cards import Card, Change, decode_card, encode_card
+from sagent.mesh.errors import DeadlineExceeded, Fenced, Full, MeshError, Unavailable, WrongVersion
+from sagent.mesh.jetstream import Entry, Intake, JetStream, Request, Taken, connected
+
+INLINE = 512 << 10  # bytes of a body in its message; a larger one is a parcel
+ACK_WAIT = 5.0  # seconds without a sign of its receiver after which a message is delivered again
+REMEMBERED = 10_000  # ids of messages that were done with, by one receiver
+_MARGIN = 60.0  # seconds that the server keeps a message beyond its time: that is decided by its sender
+_TAKEN, _GIVEN_UP = b"taken", b"given up"
+
+
+@asynccontextmanager
+async def nats_bus(url: str, *, name: str = "sagent") -> AsyncGenerator["NatsBus"]:
+    """Connect to a bus. Raises UsageError, Refused, Unavailable."""
+    async with connected(url, name=name) as jetstream:
+        await jetstream.ensure()
+        async with serving_answers(jetstream) as bus:
+            yield bus
+
+
+@asynccontextmanager
+async def serving_answers(jetstream: JetStream) -> AsyncGenerator["NatsBus"]:
+    """A bus over a connection that there is, whose streams exist."""
+    bus = NatsBus(jetstream)
+    async with jetstream.listening(names.reply_subject(bus.client)) as replies:
+        task = asyncio.create_task(bus.take_replies(replies))
+        jetstream.on_reconnect.add(bus.doubt)
+        try:
+            yield bus
+        finally:
+            jetstream.on_reconnect.discard(bus.doubt)
+            task.cancel()
+
+
+class NatsBus:
+    """A bus over JetStream. Made by `nats_bus`."""
+
+    def __init__(self, jetstream: JetStream) -> None:
+        self.jetstream, self.client = jetstream, new_id()
+        self._asked: dict[str, _Asked] = {}
+        self._parcels, self._fates = jetstream.store(names.PARCELS), jetstream.bucket(names.FATES)
+        self._cards = jetstream.bucket(names.CARDS)
+
+    async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
+        parcel = await self.parcel(encode_body(envelope))
+        data, subject = encode(envelope, parcel), names.inbox_subject(envelope.to.name)
+        times = [when for when in (envelope.deadline, envelope.kept_until) if when is not None]
+        ttl = min(times) - time.time() + _MARGIN if times else None
+        end, pause = time.monotonic() + timeout, 0.05
+        while True:
+            left = max(0.1, end - time.monotonic())
+            try:
+                sequence = await self.jetstream.append(subject, data, id=envelope.id, ttl=ttl, timeout=left)
+            except Full:
+                if time.monotonic() + pause > end:
+                    raise Full(f"The inbox of {envelope.to} is full; its receiver does not keep up.") from None
+                await asyncio.sleep(pause)
+                pause = min(1.0, 2 * pause)
+            else:
+                return _Sent(self, envelope, sequence)
+
+    @asynccontextmanager
+    async def asking(self, envelope: Envelope, *, timeout: float = 600.0) -> AsyncGenerator[AsyncIterator[Frame]]:
+        until = time.monotonic() + timeout
+        asked = replace(envelope, answers_to=self.client, deadline=time.time() + timeout)
+        answer = self._asked[envelope.id] = _Asked()
+        try:
+            sent = await self.send(asked, timeout=timeout)
+            try:
+                yield self._frames(answer, sent, until)
+            finally:
+                if not answer.ended:
+                    await self._cancel(sent)
+        finally:
+            del self._asked[envelope.id]
+
+    async def _frames(self, asked: "_Asked", sent: "_Sent", until: float) -> AsyncIterator[Frame]:
+        while True:
+            while (frame := asked.answer.take()) is not None:
+                asked.ended = frame.is_last
+                yield await self._opened(frame, asked.parcels.pop((frame.attempt, frame.number), ""))
+                if asked.ended:
+                    return
+            if asked.answer.is_incomplete:
+                await self._read_again(asked, sent.id)
+                continue
+            try:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    await asked.news.wait()
+                asked.news.clear()
+            except TimeoutError:
+                if await self.jetstream.discard(names.INBOX, sent.sequence):
+                    raise nobody(sent.envelope) from None
+                raise late(sent.envelope) from None
+
+    async def _read_again(self, asked: "_Asked", id: str) -> None:  # noqa: A002 -- what it is called everywhere
+        asked.answer.is_incomplete = False
+        with suppress(Unavailable):  # it is read again after the next reconnect
+            async for message in self.jetstream.read(names.REPLIES, names.reply_subject(self.client, id)):
+                asked.put(message.data)
+
+    async def _opened(self, frame: Frame, parcel: str) -> Frame:
+        """The frame with the body that was too large for it."""
+        return replace(frame, body=await self.unpack(parcel)) if parcel else frame
+
+    async def _cancel(self, sent: "_Sent") -> None:
+        with suppress(MeshError):  # whoever answers stops at the deadline then
+            await self.jetstream.discard(names.INBOX, sent.sequence)
+            await self.jetstream.publish(names.cancel_subject(sent.envelope.to.name), sent.id.encode(), timeout=1.0)
+
+    async def take_replies(self, replies: AsyncIterator[Request]) -> None:
+        """Pass frames on to those who have asked."""
+        async for reply in replies:
+            if (asked := self._asked.get(reply.message.subject.rpartition(".")[2])) is not None:
+                asked.put(reply.message.data)
+
+    def doubt(self) -> None:
+        """Have every answer read again: frames may have been lost with the connection."""
+        for asked in self._asked.values():
+            asked.answer.is_incomplete = True
+            asked.news.set()
+
+    @asynccontextmanager
+    async def receiving(self, name: str) -> AsyncGenerator[AsyncIterator[Delivery]]:
+        subject, working = names.inbox_subject(name), _Working()
+        async with (
+            self.jetstream.listening(names.cancel_subject(name)) as cancels,
+            self.jetstream.taking(names.INBOX, subject, name, ack_wait=ACK_WAIT) as intake,
+        ):
+            tasks = [asyncio.create_task(working.take_cancels(cancels)), asyncio.create_task(working.keep())]
+            try:
+                yield self._deliveries(intake, working)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await working.give_back()
+
+    async def _deliveries(self, intake: Intake, working: "_Working") -> AsyncIterator[Delivery]:
+        while True:
+            taken = await intake.next()
+            if taken is None:
+                continue
+            try:
+                envelope, parcel = decode(taken.message.data)
+                if envelope.id in working.done or not await self._is_ours(envelope, taken.deliveries):
+                    await taken.ack()
+                    continue
+                if parcel:
+                    envelope = replace(envelope, body=await self.unpack(parcel))
+            except (ValueError, WrongVersion) as error:
+                await self._refuse(taken, error)
+                continue
+            delivery = _Delivery(self, working, taken, envelope, parcel)
+            if envelope.is_late:
+                await delivery.fail(str(late(envelope)), DeadlineExceeded.kind)
+                continue
+            working.begin(delivery)
+            yield delivery
+
+    async def _is_ours(self, envelope: Envelope, deliveries: int) -> bool:
+        """Whether a message may still be handled: it was not answered, and its sender has not given it up."""
+        if deliveries > 1 and envelope.answers_to:
+            subject = names.reply_subject(envelope.answers_to, envelope.id)
+            last = await self.jetstream.last(names.REPLIES, subject)
+            if last is not None and decode_frame(last.data)[0].is_last:
+                return False  # whoever has answered was stopped before it could acknowledge
+        if envelope.kept_until is None:
+            return True
+        fate = _GIVEN_UP if time.time() > envelope.kept_until else _TAKEN
+        return await self.decide(envelope, fate) == _TAKEN
+
+    async def decide(self, envelope: Envelope, fate: bytes) -> bytes:
+        """What becomes of a message that is kept for a time, once for all: the first who says so decides."""
+        key = names.token(envelope.id)
+        try:
+            await self._fates.create(key, fate)
+        except Fenced:
+            found = await self._fates.get(key)
+            return found.value or fate if found is not None else fate
+        return fate
+
+    @asynccontextmanager
+    async def watching_fate(self, envelope: Envelope) -> AsyncGenerator[AsyncIterator[Entry | None]]:
+        """What becomes of a message, as it is decided."""
+        async with self._fates.watching(names.token(envelope.id)) as changes:
+            yield changes
+
+    async def _refuse(self, taken: Taken, error: Exception) -> None:
+        """Answer a message that cannot be read, where it says to whom."""
+        with suppress(ValueError):
+            members = as_object(json_load(taken.message.data))
+            client, own = as_str(members.get("answers_to")), as_str(members.get("id"))
+            if client and own:
+                kind = error.kind if isinstance(error, MeshError) else MeshError.kind
+                frame = Frame("failed", failure(str(error), kind), attempt=taken.deliveries)
+                await self.answer(client, own, frame)
+        await taken.ack()
+
+    async def answer(self, client: str, id: str, frame: Frame) -> None:  # noqa: A002 -- as above
+        """Send a frame to whoever has asked; returns when the bus has it."""
+        parcel = await self.parcel(wire_bytes(frame.body))
+        mark = f"{id}.{frame.attempt}.{frame.number}"
+        await self.jetstream.append(names.reply_subject(client, id), encode_frame(frame, parcel), id=mark)
+
+    async def drop_parcel(self, parcel: str) -> None:
+        with suppress(MeshError):  # it goes by itself in a week
+            await self._parcels.delete(parcel)
+
+    async def put_card(self, card: Card) -> None:
+        await self._cards.put(card.address, wire_bytes(encode_card(card)))
+
+    async def remove_card(self, address: str) -> None:
+        await self._cards.delete(address)
+
+    async def cards(self) -> list[Card]:
+        found = (_change(entry) for entry in await self._cards.entries())
+        return [change.card for change in found if change.card is not None]
+
+    @asynccontextmanager
+    async def watching_cards(self) -> AsyncGenerator[AsyncIterator[Change | None]]:
+        async with self._cards.watching() as entries:
+
+            async def changes() -> AsyncIterator[Change | None]:
+                async for entry in entries:
+                    yield None if entry is None else _change(entry)
+
+            yield changes()
+
+    async def parcel(self, body: bytes) -> str:
+        """The name under which a body is kept that is too large for a message; "" for others."""
+        if len(body) <= INLINE:
+            return ""
+        name = new_id()
+        await self._parcels.put(name, body)
+        return name
+
+    async def unpack(self, parcel: str) -> Json:
+        """The body of a parcel. Raises Unavailable where it is gone."""
+        if (data := await self._parcels.get(parcel)) is None:
+            raise Unavailable(f"The body of a message is not there any more: parcel {parcel}.")
+        return json_load(data)
+
+
+def _change(entry: Entry) -> Change:
+    """A card of a version that is not known, or that is none, is not shown."""
+    try:
+        return Change(entry.key, None if entry.value is None else decode_card(json_load(entry.value)))
+    except (ValueError, WrongVersion):
+        return Change(entry.key)
+
+
+class _Asked:
+    """An answer that is waited for."""
+
+    def __init__(self) -> None:
+        self.answer, self.news, self.ended = Answer(), asyncio.Event(), False
+        self.parcels: dict[tuple[int, int], str] = {}
+
+    def put(self, data: bytes) -> None:
+        try:
+            frame, parcel = decode_frame(data)
+        except ValueError:
+            return
+        if parcel:
+            self.parcels[frame.attempt, frame.number] = parcel
+        self.answer.put(frame)
+        self.news.set()
+
+
+class _Sent:
+    def __init__(self, bus: NatsBus, envelope: Envelope, sequence: int) -> None:
+        self._bus, self.envelope, self.sequence = bus, envelope, sequence
+
+    @property
+    def id(self) -> str:
+        return self.envelope.id
+
+    async def taken(self) -> None:
+        if (until := self.envelope.kept_until) is None:
+            raise UsageError("A message that is kept without an end: give it kept_until to learn whether it was taken.")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, until - time.time())), self._bus.watching_fate(self.envelope) as fates:
+                async for fate in fates:
+                    if fate is not None:
+                        break
+        if await self._bus.decide(self.envelope, _GIVEN_UP) != _TAKEN:
+            await self._bus.jetstream.discard(names.INBOX, self.sequence)
+            raise nobody(self.envelope)
+
+
+class _Working:
+    """What one receiver has been given: the message at work, and those whose answers are not sent yet."""
+
+    def __init__(self) -> None:
+        self.done: OrderedDict[str, None] = OrderedDict()
+        self._now: _Delivery | None = None
+        self._open: OrderedDict[str, _Delivery] = OrderedDict()
+
+    def begin(self, delivery: "_Delivery") -> None:
+        self._now = delivery
+        if delivery.envelope.answers_to:
+            self._open[delivery.envelope.id] = delivery
+            while len(self._open) > REMEMBERED:
+                self._open.popitem(last=False)
+
+    def acknowledged(self, delivery: "_Delivery") -> None:
+        self.done[delivery.envelope.id] = None
+        while len(self.done) > REMEMBERED:
+            self.done.popitem(last=False)
+        if self._now is delivery:
+            self._now = None
+
+    def answered(self, delivery: "_Delivery") -> None:
+        self._open.pop(delivery.envelope.id, None)
+
+    async def take_cancels(self, cancels: AsyncIterator[Request]) -> None:
+        async for cancel in cancels:
+            if (delivery := self._open.pop(cancel.message.data.decode("ascii", "replace"), None)) is not None:
+                delivery.cancel.set()
+
+    async def keep(self) -> None:
+        """Say that the message at work is worked on."""
+        while True:
+            await asyncio.sleep(ACK_WAIT / 3)
+            if (delivery := self._now) is not None:
+                await delivery.taken.working()
+
+    async def give_back(self) -> None:
+        """Have the message that was not acknowledged delivered again at once."""
+        if self._now is not None:
+            await self._now.taken.again()
+
+
+class _Delivery:
+    def __init__(self, bus: NatsBus, working: _Working, taken: Taken, envelope: Envelope, parcel: str) -> None:
+        self._bus, self._working, self._parcel, self._frames = bus, working, parcel, 0
+        self.taken, self.envelope, self.cancel = taken, envelope, asyncio.Event()
+        self._is_acknowledged = False
+
+    @property
+    def sequence(self) -> int:
+        return self.taken.message.sequence
+
+    @property
+    def deliveries(self) -> int:
+        return self.taken.deliveries
+
+    async def ack(self) -> None:
+        if self._is_acknowledged:
+            return
+        self._is_acknowledged = True
+        self._working.acknowledged(self)
+        await self.taken.ack()  # where that is lost it comes again, and is known to be done
+        if self._parcel:
+            await self._bus.drop_parcel(self._parcel)
+
+    async def emit(self, frame: object) -> None:
+        await self._send(Frame("frame", json_freeze(frame)))
+
+    async def reply(self, body: object) -> None:
+        await self._end(Frame("reply", json_freeze(body)))
+
+    async def fail(self, message: str, kind: str = MeshError.kind) -> None:
+        await self._end(Frame("failed", failure(message, kind)))
+
+    async def cancelled(self) -> None:
+        await self.cancel.wait()
+
+    async def _end(self, frame: Frame) -> None:
+        await self._send(frame)
+        self._working.answered(self)
+        await self.ack()
+
+    async def _send(self, frame: Frame) -> None:
+        if self.envelope.answers_to:
+            self._frames += 1
+            numbered = replace(frame, number=self._frames, attempt=self.deliveries)
+            await self._bus.answer(self.envelope.answers_to, self.envelope.id, numbered)

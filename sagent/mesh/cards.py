@@ -1,0 +1,118 @@
+"""Cards: what an agent or a node says of itself, and which of them are meant."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
+from sagent.mesh import names
+from sagent.mesh.errors import WrongVersion
+
+Kind: TypeAlias = Literal["agent", "node"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100}){0,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Who is there and what for. `takes` and `gives` are JSON Schemas of its messages' bodies; `load` is from 0 (idle)
+    to 1. `details` is what a kind has besides: a node's host, pid, slots and sessions."""
+
+    address: str
+    description: str = ""
+    kind: Kind = "agent"
+    takes: JsonObject = EMPTY
+    gives: JsonObject = EMPTY
+    labels: tuple[str, ...] = ()
+    load: float = 0.0
+    models: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    details: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which cards are meant: those of a namespace, with all of these labels. "a" has `a`, `a.b` and, `recursive`,
+    `a.b.c`; never `ab`. "" has every address."""
+
+    namespace: str = ""
+    recursive: bool = True
+    labels: tuple[str, ...] = ()
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A card that is new or another now; without one, the address is gone."""
+
+    address: str
+    card: Card | None = None
+
+
+def matches(query: Query, card: Card) -> bool:
+    """Whether a card is meant by a query."""
+    space, parts = (query.namespace.split(".") if query.namespace else []), card.address.split(".")
+    within = parts[: len(space)] == space and (query.recursive or len(parts) <= len(space) + 1)
+    kind = query.kind in (None, card.kind)
+    return within and kind and set(query.labels) <= set(card.labels)
+
+
+def select(queries: Sequence[Query], cards: Iterable[Card]) -> list[list[Card]]:
+    """For each query the cards that it means, by their addresses."""
+    known = sorted(cards, key=lambda card: card.address)
+    return [[card for card in known if matches(query, card)] for query in queries]
+
+
+def check_name(name: str) -> str:
+    """The name of an agent or node, as it was. Raises UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not an address: letters, digits, _ and -, with dots between at most ten parts.")
+    return name
+
+
+def encode_card(card: Card) -> JsonObject:
+    """As JSON. Optional members that are empty are left out."""
+    texts: dict[str, Sequence[str]] = {"labels": card.labels, "models": card.models, "tools": card.tools}
+    objects: dict[str, Mapping[str, object]] = {"takes": card.takes, "gives": card.gives, "details": card.details}
+    return json_freeze_object(
+        {
+            "version": names.VERSION,
+            "address": card.address,
+            "kind": card.kind,
+            "description": card.description,
+            "load": card.load,
+            **{name: list(value) for name, value in texts.items() if value},
+            **{name: value for name, value in objects.items() if value},
+        }
+    )
+
+
+def decode_card(value: object) -> Card:
+    """From JSON. Raises WrongVersion, and ValueError for what is no card."""
+    members = as_object(value)
+    if (version := as_int(members.get("version"))) != names.VERSION:
+        raise WrongVersion(f"A card is of version {version}; this sagent knows {names.VERSION}.")
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(map(str, as_array(members.get(name))))
+
+    def of(name: str) -> JsonObject:
+        return json_freeze_object(as_object(members.get(name)))
+
+    address, load = as_str(members.get("address")), members.get("load")
+    if not _NAME.fullmatch(address):
+        raise ValueError(f"not the address of a card: {address!r}")
+    return Card(
+        address,
+        as_str(members.get("description")),
+        "node" if members.get("kind") == "node" else "agent",
+        of("takes"),
+        of("gives"),
+        texts("labels"),
+        min(1.0, max(0.0, float(load))) if isinstance(load, int | float) else 0.0,
+        texts("models"),
+        texts("tools"),
+        of("details"),
+    )
