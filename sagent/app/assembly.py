@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
@@ -30,7 +30,7 @@ from sagent.events import Event, Finished, Notice, Received, Switched
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.messages import Message
-from sagent.model import full_name
+from sagent.model import Model, full_name
 from sagent.peer import Switch
 from sagent.policy import Policy
 from sagent.policy.permissions import PermissionPolicy
@@ -68,6 +68,22 @@ class Past:
     resumed: bool = False
 
 
+class Keeper(Protocol):
+    """Keeps a session in another place too, and has its agents wait for that before they do what others notice."""
+
+    def follow(self, session: Session) -> None:
+        """A session was opened, and nothing has been written to it yet. May be called in another thread."""
+        ...
+
+    def model(self, model: Model) -> Model:
+        """The model, each call of which waits; the same again for one that does."""
+        ...
+
+    def tools(self, tools: Sequence[Tool]) -> list[Tool]:
+        """The tools, each call of which waits that may change something."""
+        ...
+
+
 @asynccontextmanager
 async def open_agent(
     settings: Settings,
@@ -79,13 +95,15 @@ async def open_agent(
     answer: "Answerer | None" = None,
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
     servers: "Servers | None" = None,
+    keeper: Keeper | None = None,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
     tools in addition to those of the settings, `sandbox` and `servers` (of MCP) ones that are known elsewhere too;
-    `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered. All
-    of it is closed in the end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
+    `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered;
+    `keeper` keeps the session elsewhere. All of it is closed in the end. Raises UsageError, and SessionBusy or
+    SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
@@ -101,7 +119,7 @@ async def open_agent(
         offered = [*choose_tools(settings, sandbox), *more]
         follow = await _open_telemetry(settings, stack, notices, listener, offered)
         earlier = settings.continue_session or settings.session is not None or settings.fork is not None
-        log, past = await _beside(lambda: _open_log(settings, stack, notices), long=earlier)
+        log, past = await _beside(lambda: _open_log(settings, stack, notices, keeper), long=earlier)
         offered += _plan_tools(settings, past, policy, answer)
         workspace.kept = Path(log.path) / "blobs" if log.path else None
         policy.expose(
@@ -111,7 +129,7 @@ async def open_agent(
             notes=_open_memory(settings, notices),
         )
         settings, off, advised = remember_advisors(settings, past.advisors, notices)
-        choice = await choose_model(settings, past.model)
+        choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None)
         stack.push_async_callback(choice.aclose)
         choice.check_address(past.address)
         ledger = await _beside(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)
@@ -138,6 +156,7 @@ async def open_agent(
             resources = replace(resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
         judge = pinned(judge, servers, policy)
         offered, judge = _add_code(settings, (offered, judge), policy, workspace, sandbox, stack, answer)
+        offered = keeper.tools(offered) if keeper is not None else offered
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
@@ -378,16 +397,18 @@ def _limits(settings: Settings) -> RunLimits:
     )
 
 
-def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Log, Past]:
+def _open_log(
+    settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None
+) -> tuple[Log, Past]:
     """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so; to
     go on with an earlier one without what was said in it would be another conversation. Raises UsageError."""
     if not settings.ephemeral:
         try:
-            return _open_file_log(settings, stack, notices)
+            return _open_file_log(settings, stack, notices, keeper)
         except OSError as error:
             where = error.filename or settings.state_dir
             named = settings.session is not None and is_session(settings.session)
-            if settings.continue_session or settings.fork is not None or named:
+            if settings.continue_session or settings.fork is not None or named or keeper is not None:
                 raise UsageError(
                     f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free space or fix "
                     "the directory, then go on; or start without --continue, --session and --fork."
@@ -400,8 +421,12 @@ def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> 
     return log, Past()
 
 
-def _open_file_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Log, Past]:
+def _open_file_log(
+    settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None
+) -> tuple[Log, Past]:
     session, resumed = _open_session(settings)
+    if keeper is not None:
+        keeper.follow(session)
     log = session.log()
     if resumed and log.head:
         stack.callback(session.close)

@@ -1,7 +1,7 @@
 """Which provider and model: what was asked for, else what there is a key for, else what answers on this machine."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from urllib.parse import urlsplit
@@ -58,6 +58,7 @@ class Choice:
     """The model chosen, and how to get another while the program runs. Providers are opened once each."""
 
     settings: Settings
+    wrap: Callable[[Model], Model] | None = None  # what is put around each model
     model: Model = field(init=False)
     rows: Mapping[str, Row] = field(init=False)  # of the person's own providers
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
@@ -79,7 +80,11 @@ class Choice:
             provider = self.home[0]  # the server that was named has others too
         if provider is None:
             raise UsageError(_unresolved(name, self.rows))
-        return self.provider(provider).model(model_id)
+        return self.wrapped(self.provider(provider).model(model_id))
+
+    def wrapped(self, model: Model) -> Model:
+        """A model with what is put around each."""
+        return model if self.wrap is None else self.wrap(model)
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
         """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
@@ -101,7 +106,7 @@ class Choice:
         protocol nearly every server does."""
         name = self.spelled_out(name, elsewhere=base_url is not None)
         provider, model_id = split_model(name, None, self.rows, base_url or "")
-        return self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id)
+        return self.wrapped(self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id))
 
     def provider(self, name: str, *, base_url: str | None = None, key: str | None = None) -> Provider:
         """A provider by name, opened on first use."""
@@ -226,9 +231,12 @@ class Choice:
             await provider.aclose()
 
 
-async def choose_model(settings: Settings, earlier: str = "") -> Choice:
-    """The model to begin with; `earlier` is the one a resumed session used last. Raises UsageError."""
-    choice = Choice(settings)
+async def choose_model(
+    settings: Settings, earlier: str = "", wrap: Callable[[Model], Model] | None = None
+) -> Choice:
+    """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each. Raises
+    UsageError."""
+    choice = Choice(settings, wrap)
     choice.allowed()  # says which of them there are not
     if settings.model:
         choice.model = _named(choice, settings.model)
@@ -244,6 +252,7 @@ async def choose_model(settings: Settings, earlier: str = "") -> Choice:
             ) from error
     else:
         choice.model = _usual(choice) or await _local(choice)
+    choice.model = choice.wrapped(choice.model)
     return choice
 
 

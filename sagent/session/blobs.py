@@ -4,6 +4,7 @@ import hashlib
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from sagent.errors import SessionCorrupt
@@ -21,6 +22,7 @@ class BlobDirectory:
         self._made = False
         self._making = threading.Lock()
         self._unsynced: deque[Path] = deque()
+        self.follow: Callable[[Path], None] | None = None  # called with each new blob, in any thread
 
     def put(self, data: bytes) -> Path:
         """Keep bytes, once: the same bytes have the same path."""
@@ -108,6 +110,8 @@ class BlobDirectory:
     def _settle(self, fresh: Path, path: Path) -> Path:
         fresh.replace(path)
         self._unsynced.append(path)
+        if self.follow is not None:
+            self.follow(path)
         return path
 
 

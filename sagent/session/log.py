@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -98,6 +98,13 @@ class _Chain(ABC):
     def _write(self, parent: str, content: Content) -> Entry: ...
 
 
+class Family(dict[str, "FileLog"]):
+    """The open logs of one session by their agents. `follow` is called with the agent and each entry once it is in the
+    file, in the thread that appends."""
+
+    follow: Callable[[str, Entry], None] | None = None
+
+
 class FileLog(_Chain):
     """A log in a file, verified from end to end when it is opened.
 
@@ -109,11 +116,11 @@ class FileLog(_Chain):
     file: Path
 
     def __init__(
-        self, session: Path, agent: str = "root", *, blobs: BlobDirectory, family: "dict[str, FileLog] | None" = None
+        self, session: Path, agent: str = "root", *, blobs: BlobDirectory, family: Family | None = None
     ) -> None:
         super().__init__(session.name, str(session), agent, blobs)
         self._session = session
-        self._family = {} if family is None else family
+        self._family = Family() if family is None else family
         self.file = log_file(session, agent)
         make_directory(self.file.parent)
         self._unsynced_name = not self.file.exists()
@@ -174,6 +181,8 @@ class FileLog(_Chain):
             with contextlib.suppress(OSError):
                 self._cut()
             raise
+        if self._family.follow is not None:
+            self._family.follow(self.agent, entry)
         return entry
 
     def _cut(self) -> None:

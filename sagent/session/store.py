@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,7 @@ from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, named, origin, spend, title
 from sagent.session.lock import Lock
-from sagent.session.log import FileLog, make_directory, read_log
+from sagent.session.log import Family, FileLog, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
 from sagent.usage import Charge
 from sagent.version import __version__
@@ -39,7 +39,7 @@ class Session:
         self.path, self.id = path, path.name
         self._lock = Lock(path)
         self._blobs = BlobDirectory(path / "blobs")
-        self._logs: dict[str, FileLog] = {}
+        self._logs = Family()
         try:
             _check_repaired(path)
             if is_session(path):
@@ -87,6 +87,11 @@ class Session:
     def log(self, agent: str = "root") -> FileLog:
         """An agent's log, opened and verified once; its file is made when there is none."""
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
+
+    def follow(self, heard: Callable[[str, Entry], None], kept: Callable[[Path], None]) -> None:
+        """Have what is appended to any of its logs from now on passed to `heard`, with its agent, and new blobs to
+        `kept`, before the entries that name them: at once, in whatever thread that is."""
+        self._logs.follow, self._blobs.follow = heard, kept
 
     def begin(self, cwd: Path, **more: object) -> str:
         """Write what every session begins with: where it works, with what versions, and `more` of that. Its id. Raises

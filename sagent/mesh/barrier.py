@@ -1,0 +1,93 @@
+"""Nothing happens that the bus does not know to have begun: model calls, and calls of tools that change something, wait
+until what led to them is acknowledged and the session is still ours."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from sagent.lib.json import JsonObject
+from sagent.mesh.lease import Lease
+from sagent.mesh.mirror import Mirror
+from sagent.model import Counting, Delta, Model, Reply, Request, Structuring
+from sagent.session.store import Session
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+
+
+class Barrier:
+    """What an agent is opened with on a node. `keep_files` is awaited after each call that may have changed files,
+    before its result is logged: what the log says was done is in the files that travel."""
+
+    def __init__(self, mirror: Mirror, lease: Lease, keep_files: Callable[[], Awaitable[None]]) -> None:
+        self._mirror, self._lease, self.keep_files = mirror, lease, keep_files
+
+    def follow(self, session: Session) -> None:
+        self._mirror.follow(session)
+
+    def model(self, model: Model) -> Model:
+        return model if isinstance(model, KeptModel) else KeptModel(model, self)
+
+    def tools(self, tools: Sequence[Tool]) -> list[Tool]:
+        return [KeptTool(tool, self) for tool in tools]
+
+    async def passed(self) -> None:
+        """Return when it may happen; never where the session is lost: the wait is cancelled with its agent."""
+        if self._lease.holds:
+            await self._mirror.settled()
+        if not self._lease.holds:
+            await asyncio.Event().wait()
+
+
+class KeptModel:
+    """A model, each call of which waits."""
+
+    def __init__(self, model: Model, barrier: Barrier) -> None:
+        self._model, self._barrier = model, barrier
+        self.provider, self.id = model.provider, model.id
+
+    @property
+    def limits(self) -> object:
+        return self._model.limits
+
+    def max_input_tokens(self, request: Request) -> int:
+        return self._model.max_input_tokens(request)
+
+    async def count_tokens(self, request: Request) -> int | None:
+        return await self._model.count_tokens(request) if isinstance(self._model, Counting) else None
+
+    def structures(self, request: Request) -> bool:
+        return isinstance(self._model, Structuring) and self._model.structures(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        await self._barrier.passed()
+        deltas = self._model.stream(request)
+        try:
+            async for delta in deltas:
+                yield delta
+        finally:
+            if hasattr(deltas, "aclose"):
+                await deltas.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._model, name)
+
+
+class KeptTool:
+    """A tool as it is; a call of it that may change something waits, and the files are kept after it."""
+
+    def __init__(self, tool: Tool, barrier: Barrier) -> None:
+        self._tool, self._barrier = tool, barrier
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return foresee(self._tool, arguments, workspace)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+        if run.effect is not None and run.effect.kind in ("none", "read"):
+            return await self._tool(arguments, run)
+        await self._barrier.passed()
+        try:
+            return await self._tool(arguments, run)
+        finally:
+            await self._barrier.keep_files()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`

@@ -1,0 +1,66 @@
+"""Who works on a session: a key that expires unless it is renewed. One holder at a time, by the bus's word."""
+
+import asyncio
+import time
+from typing import Self
+
+from sagent.mesh import names
+from sagent.mesh.errors import Fenced, Unavailable
+from sagent.mesh.jetstream import JetStream
+
+RENEW = 1.0  # seconds between renewals
+HOLD = 3.0  # seconds after the last renewal in which a holder may act; the key lives for LEASE_TTL, which is longer
+
+
+def clock() -> float:
+    """Seconds, those included in which the machine slept: a lease expires meanwhile."""
+    which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(which)
+
+
+class Lease:
+    """Held from `take` until it is released, or could not be renewed for HOLD seconds: `holds` says so at any moment,
+    also to a process that was stopped and wakes later. `revision` is different for each holder."""
+
+    def __init__(self, bus: JetStream, session: str, holder: bytes, revision: int, since: float) -> None:
+        self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(session), holder
+        self.revision = self._last = revision
+        self._renewed = since
+
+    @classmethod
+    async def take(cls, bus: JetStream, session: str, holder: str) -> Self | None:
+        """Become the holder; None where there is one. Raises Unavailable."""
+        since, value = clock(), holder.encode()
+        try:
+            revision = await bus.bucket(names.LEASES).create(names.token(session), value, timeout=HOLD)
+        except Fenced:
+            return None
+        return cls(bus, session, value, revision, since)
+
+    @property
+    def holds(self) -> bool:
+        return clock() - self._renewed < HOLD
+
+    async def keep(self) -> None:
+        """Renew the lease; returns when it is lost."""
+        while self.holds:
+            await asyncio.sleep(RENEW)
+            since = clock()
+            left = HOLD - (since - self._renewed)
+            if left <= 0:
+                return
+            try:
+                self._last = await self._bucket.update(self._key, self._holder, self._last, timeout=left)
+                self._renewed = since
+            except Fenced:
+                self._renewed = -HOLD
+            except Unavailable:
+                continue
+
+    async def release(self) -> None:
+        """Let others have it at once. Where that cannot be said it expires by itself."""
+        self._renewed = -HOLD
+        try:
+            await self._bucket.delete(self._key, self._last)
+        except (Fenced, Unavailable):
+            return

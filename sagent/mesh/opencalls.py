@@ -1,0 +1,61 @@
+"""Calls that were running when the node that made them stopped."""
+
+from sagent.agent import Agent
+from sagent.engine.dispatch import close_calls, run_calls
+from sagent.engine.state import AgentState
+from sagent.errors import ToolError
+from sagent.messages import Message, ToolCall, ToolResult
+from sagent.tool import foresee
+
+UNKNOWN = (
+    "The outcome is unknown: this call was running on {node} when that stopped. It may have been carried out, in part or "
+    "not at all. Look before you repeat it."
+)
+_SEARCHES = ("WebSearch",)  # which touch nothing here, and read elsewhere
+
+
+def is_unfinished(agent: Agent) -> bool:
+    """Whether an agent was in a turn when its node stopped, by its log."""
+    last = next(agent.state.log.contents().latest("message", "result", "failed"), None)
+    history = agent.state.context.history
+    return last is not None and last.kind != "failed" and bool(history) and _is_open(history[-1])
+
+
+def _is_open(message: Message) -> bool:
+    return message.role == "user" or bool(message.calls)
+
+
+async def answer_open_calls(agent: Agent, node: str) -> None:
+    """Give every call of the last reply a result: those that only read are made again, of others it is said that their
+    outcome is not known. `node` is where they ran."""
+    state, history = agent.state, agent.state.context.history
+    known = {part.call_id: part for part in history[-1].parts if isinstance(part, ToolResult)} if history else {}
+    reply = history[-2] if known and len(history) > 1 else history[-1] if history else Message("user", ())
+    left = [call for call in reply.calls if call.id not in known]
+    if not left:
+        return
+    if known:
+        history.pop()
+    again = tuple(call for call in left if _is_harmless(state, call))
+    rest = tuple(call for call in left if call not in again)
+    if rest:
+        known |= _taken(state, close_calls(state, Message("assistant", rest), UNKNOWN.format(node=node or "a node")))
+    if again:
+        known |= _taken(state, await run_calls(state, Message("assistant", again)))
+    history.append(Message("user", tuple(known[call.id] for call in reply.calls)))
+
+
+def _taken(state: AgentState, message: Message) -> dict[str, ToolResult]:
+    """The results of a message that the history has at its end, and no longer: they are part of another one."""
+    state.context.history.pop()
+    return {part.call_id: part for part in message.parts if isinstance(part, ToolResult)}
+
+
+def _is_harmless(state: AgentState, call: ToolCall) -> bool:
+    tool = state.tools.get(call.name)
+    if tool is None or call.malformed is not None:
+        return False
+    try:
+        return foresee(tool, call.arguments, state.workspace).kind == "read" or call.name in _SEARCHES
+    except (ToolError, ValueError, TypeError, KeyError):
+        return False

@@ -1,0 +1,138 @@
+"""What the bus knows of a session besides its log: what was asked for, who works on it, what came of it."""
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from sagent.errors import SessionNotFound
+from sagent.events import Result
+from sagent.lib.dataclass import dataclass
+from sagent.mesh import names
+from sagent.mesh.errors import WrongVersion
+from sagent.mesh.jetstream import JetStream
+from sagent.messages import Message
+from sagent.peer import Moment
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+SessionState: TypeAlias = Literal["queued", "working", "idle"]
+FilesKind: TypeAlias = Literal["git", "shared", "none"]
+
+FLAGS = (
+    *("model", "effort", "system", "append_system", "max_budget_usd", "max_turns", "max_tool_call_rounds"),
+    *("max_request_tokens", "max_response_tokens"),
+)
+"""What whoever asks for a session may choose, by the names of flags. All else is the node's: its keys, its policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session on the bus. `flags` are some of FLAGS; `files` says how its files travel, `base` is what they are before
+    the first turn: a name in the object store, or the directory that all nodes share. `answered` are the numbers of the
+    last messages that were read before `result`."""
+
+    id: str
+    title: str = ""
+    label: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: FilesKind = "none"
+    base: str = ""
+    state: SessionState = "queued"
+    node: str = ""
+    answered: tuple[int, ...] = ()
+    result: Result | None = None
+    version: int = names.VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message for a session, as it lies in its inbox."""
+
+    message: Message
+    moment: Moment = "next"
+    version: int = names.VERSION
+
+
+@cache
+def _adapter(of: type[object]) -> "TypeAdapter[object]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(of)
+
+
+def encode(value: SessionRecord | Said) -> bytes:
+    return _adapter(type(value)).dump_json(value)
+
+
+def decode_record(data: bytes) -> SessionRecord:
+    """Raises WrongVersion."""
+    return cast("SessionRecord", _decode(SessionRecord, data))
+
+
+def decode_said(data: bytes) -> Said:
+    """Raises WrongVersion."""
+    return cast("Said", _decode(Said, data))
+
+
+def _decode(of: type[object], data: bytes) -> object:
+    from pydantic import ValidationError
+
+    try:
+        found = _adapter(of).validate_json(data)
+    except ValidationError as error:
+        raise WrongVersion(f"A {of.__name__} on the bus cannot be read: {error.errors()[0]['msg']}.") from error
+    if (version := getattr(found, "version", 0)) != names.VERSION:
+        raise WrongVersion(
+            f"A {of.__name__} on the bus has version {version}, this sagent reads {names.VERSION}: update the older one."
+        )
+    return found
+
+
+class Records:
+    """The sessions of a bus. Each method raises Unavailable."""
+
+    def __init__(self, bus: JetStream) -> None:
+        self._bus, self._bucket = bus, bus.bucket(names.SESSIONS)
+
+    async def create(self, record: SessionRecord) -> None:
+        await self._bucket.create(names.token(record.id), encode(record))
+
+    async def get(self, session: str) -> tuple[SessionRecord, int]:
+        """A session and its revision. Raises SessionNotFound and WrongVersion."""
+        found = await self._bucket.get(names.token(session))
+        if found is None or found.value is None:
+            raise SessionNotFound(f"There is no session {session} on this bus.")
+        return decode_record(found.value), found.revision
+
+    async def find(self, name: str) -> SessionRecord:
+        """A session by its id or the beginning of one. Raises SessionNotFound."""
+        found = [record for record in await self.all() if record.id.startswith(name)]
+        if len(found) != 1:
+            raise SessionNotFound(f"{'Several sessions' if found else 'No session'} on this bus: {name}...")
+        return found[0]
+
+    async def all(self) -> list[SessionRecord]:
+        return [decode_record(entry.value) for entry in await self._bucket.entries() if entry.value is not None]
+
+    async def change(self, record: SessionRecord, revision: int, **changes: object) -> tuple[SessionRecord, int]:
+        """Raises Fenced where it was changed by somebody else."""
+        changed = replace(record, **changes)  # pyright: ignore[reportArgumentType] -- its own fields
+        return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
+
+    async def submit(self, record: SessionRecord, said: Said) -> int:
+        """Begin a session with a message; the message's number."""
+        await self.create(record)
+        return await self.send(record, said)
+
+    async def send(self, record: SessionRecord, said: Said) -> int:
+        """Put a message into a session's inbox, and have a node look at it; the message's number. Raises Full."""
+        from os import urandom
+
+        mark = urandom(12).hex()
+        number = await self._bus.append(names.inbox_subject(f"session.{record.id}"), encode(said), id=mark)
+        await self._bus.append(names.work_subject(record.label), record.id.encode(), id=f"{record.id}:{number}")
+        return number
+
+
