@@ -397,9 +397,7 @@ def _limits(settings: Settings) -> RunLimits:
     )
 
 
-def _open_log(
-    settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None
-) -> tuple[Log, Past]:
+def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None) -> tuple[Log, Past]:
     """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so; to
     go on with an earlier one without what was said in it would be another conversation. Raises UsageError."""
     if not settings.ephemeral:

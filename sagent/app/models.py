@@ -231,9 +231,7 @@ class Choice:
             await provider.aclose()
 
 
-async def choose_model(
-    settings: Settings, earlier: str = "", wrap: Callable[[Model], Model] | None = None
-) -> Choice:
+async def choose_model(settings: Settings, earlier: str = "", wrap: Callable[[Model], Model] | None = None) -> Choice:
     """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each. Raises
     UsageError."""
     choice = Choice(settings, wrap)

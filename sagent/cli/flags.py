@@ -27,6 +27,9 @@ COMMANDS = {
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers of others",
     "acp": "an agent for editors: Zed, JetBrains, neovim and others start it",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
+    "node": "take sessions from a bus and work on them",
+    "nodes": "the nodes of a bus: list or drain them",
+    "attach": "follow a session that runs on a bus, write to it and answer its questions",
     "bus": "a bus for agents on several machines, on this one: start it and print its URL",
     "config": "show every setting and where it comes from",
     "doctor": "check keys, providers, programs, the terminal and directories",
@@ -252,6 +255,11 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     schema = "a JSON Schema that the answer is to conform to; 6 if it does not"
     group.add_argument("--output-schema", metavar="FILE", help=schema)
     group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")
+    group.add_argument("--bus", metavar="URL", help="have a node of this bus do it (or SAGENT_BUS)")
+    group.add_argument("--label", metavar="L", help="with --bus: a node with this label")
+    files = "with --bus, how files travel: git (in a repository), shared (the same on all nodes) or none"
+    group.add_argument("--files", metavar="HOW", choices=("git", "shared", "none"), help=files)
+    group.add_argument("--detach", action="store_true", help="with --bus: print the session's id and do not wait")
     group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
     telemetry = "send spans and metrics by OpenTelemetry, to where its variables (OTEL_...) say"
     group.add_argument("--telemetry", action="store_true", help=telemetry)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
@@ -69,6 +69,7 @@ class Interrupter:
         self.received: int | None = None
         self.output_error: OSError | None = None
         self.agent: Agent | None = None
+        self.on_stop: Callable[[], None] | None = None  # what ends a run that is elsewhere
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -112,6 +113,8 @@ class Interrupter:
     def _stop(self) -> None:
         if self.agent is not None and self.agent.running:
             self.agent.interrupt()
+        elif self.on_stop is not None:
+            self.on_stop()
         elif self._task is not None:
             self._task.cancel()
 

@@ -59,13 +59,20 @@ def _dispatch(argv: list[str]) -> int:
         return command(argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
+    bus = {name: flags.pop(name) for name in ("bus", "label", "files", "detach") if name in flags}
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
     printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
+        if bus:
+            raise UsageError("On a bus there is no session to type in yet: give a prompt, or see sagent attach --help.")
         return _talk(flags)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words)):
         _ask_whether_prompt(" ".join(words), meant)
+    if bus or os.environ.get("SAGENT_BUS"):
+        from sagent.cli.remote import run_remote
+
+        return run_remote(bus, flags, words)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 

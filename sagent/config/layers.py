@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from sagent.hooks.hook import Hook
     from sagent.tools.code.lsp.rows import ServerRow
 
-_OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY", "SAGENT_PROJECT_DIR")  # the last two are sagent's commands' own
+_OTHER_VARIABLES = (
+    "SAGENT_BUS",
+    "SAGENT_CONFIG",
+    "SAGENT_CUSTODY",
+    "SAGENT_PROJECT_DIR",
+)  # the last two are sagent's commands' own
 _NEVER = "a project's file may not set it"
 _FIELDS = {field.name: field for field in FIELDS}
 _GROUPS: Mapping[str, Mapping[str, Field]] = {

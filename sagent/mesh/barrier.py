@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from sagent.lib.json import JsonObject
 from sagent.mesh.lease import Lease
 from sagent.mesh.mirror import Mirror
-from sagent.model import Counting, Delta, Model, Reply, Request, Structuring
+from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
 from sagent.session.store import Session
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
 
@@ -44,7 +44,7 @@ class KeptModel:
         self.provider, self.id = model.provider, model.id
 
     @property
-    def limits(self) -> object:
+    def limits(self) -> ModelLimits:
         return self._model.limits
 
     def max_input_tokens(self, request: Request) -> int:

@@ -10,13 +10,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sagent.lib.dataclass import dataclass
 from sagent.mesh.errors import Fenced, Unavailable
 from sagent.session.entries import Entry
 from sagent.session.store import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TAKEN, FILES, BLOBS, HOLDER = "Sagent-Taken", "Sagent-Files", "Sagent-Blobs", "Sagent-Holder"
 """Headers: which messages of the session's inbox are among the entries, the name of the files as they are then, blobs
@@ -152,9 +154,11 @@ class Mirror:
         wait = _WAIT
         while not self.fenced.is_set():
             try:
-                return await self._stream.put_blob(name, data)
+                await self._stream.put_blob(name, data)
             except Unavailable:
                 wait = await self._pause(wait)
+            else:
+                return
 
     async def _append(self, body: bytes, headers: Mapping[str, str], name: str) -> int | None:
         """Add a message, however often that takes; None where somebody else has written."""

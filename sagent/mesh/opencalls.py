@@ -8,8 +8,8 @@ from sagent.messages import Message, ToolCall, ToolResult
 from sagent.tool import foresee
 
 UNKNOWN = (
-    "The outcome is unknown: this call was running on {node} when that stopped. It may have been carried out, in part or "
-    "not at all. Look before you repeat it."
+    "The outcome is unknown: this call was running on {node} when that stopped. It may have been carried out, in part "
+    "or not at all. Look before you repeat it."
 )
 _SEARCHES = ("WebSearch",)  # which touch nothing here, and read elsewhere
 

@@ -29,9 +29,9 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session on the bus. `flags` are some of FLAGS; `files` says how its files travel, `base` is what they are before
-    the first turn: a name in the object store, or the directory that all nodes share. `answered` are the numbers of the
-    last messages that were read before `result`."""
+    """A session on the bus. `flags` are some of FLAGS. `files` says how its files travel, `base` what they are before
+    the first turn (a name in the object store, or the directory that all nodes share) and `now` what they are after the
+    last one. `answered` are the numbers of the last messages that were read before `result`."""
 
     id: str
     title: str = ""
@@ -39,6 +39,7 @@ class SessionRecord:
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
     files: FilesKind = "none"
     base: str = ""
+    now: str = ""
     state: SessionState = "queued"
     node: str = ""
     answered: tuple[int, ...] = ()
@@ -56,14 +57,14 @@ class Said:
 
 
 @cache
-def _adapter(of: type[object]) -> "TypeAdapter[object]":
+def adapter(of: type[object]) -> "TypeAdapter[object]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(of)
 
 
 def encode(value: SessionRecord | Said) -> bytes:
-    return _adapter(type(value)).dump_json(value)
+    return adapter(type(value)).dump_json(value)
 
 
 def decode_record(data: bytes) -> SessionRecord:
@@ -80,12 +81,12 @@ def _decode(of: type[object], data: bytes) -> object:
     from pydantic import ValidationError
 
     try:
-        found = _adapter(of).validate_json(data)
+        found = adapter(of).validate_json(data)
     except ValidationError as error:
         raise WrongVersion(f"A {of.__name__} on the bus cannot be read: {error.errors()[0]['msg']}.") from error
     if (version := getattr(found, "version", 0)) != names.VERSION:
         raise WrongVersion(
-            f"A {of.__name__} on the bus has version {version}, this sagent reads {names.VERSION}: update the older one."
+            f"A {of.__name__} on the bus has version {version}; sagent reads {names.VERSION} here. Update one."
         )
     return found
 
@@ -118,13 +119,8 @@ class Records:
 
     async def change(self, record: SessionRecord, revision: int, **changes: object) -> tuple[SessionRecord, int]:
         """Raises Fenced where it was changed by somebody else."""
-        changed = replace(record, **changes)  # pyright: ignore[reportArgumentType] -- its own fields
+        changed = replace(record, **changes)
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
-
-    async def submit(self, record: SessionRecord, said: Said) -> int:
-        """Begin a session with a message; the message's number."""
-        await self.create(record)
-        return await self.send(record, said)
 
     async def send(self, record: SessionRecord, said: Said) -> int:
         """Put a message into a session's inbox, and have a node look at it; the message's number. Raises Full."""
@@ -134,5 +130,3 @@ class Records:
         number = await self._bus.append(names.inbox_subject(f"session.{record.id}"), encode(said), id=mark)
         await self._bus.append(names.work_subject(record.label), record.id.encode(), id=f"{record.id}:{number}")
         return number
-
-

@@ -55,7 +55,9 @@ class Files:
         and Unavailable."""
         if self._kind == "shared":
             if not Path(name).is_dir():
-                raise UsageError(f"{name} is not a directory on this node: files that are shared lie in the same place.")
+                raise UsageError(
+                    f"{name} is not a directory on this node: files that are shared lie in the same place."
+                )
             return Path(name)
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         make_directory(self._directory)
@@ -77,7 +79,6 @@ class Files:
                 await _put(self._store, self._directory, name, made, chain)
                 self._chain = [*chain, (name, made.commit)]
             return self._chain[-1][0]
-
 
 
 async def offer(store: Store, directory: Path) -> str:

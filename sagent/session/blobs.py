@@ -4,10 +4,13 @@ import hashlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.errors import SessionCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class BlobDirectory:

@@ -70,9 +70,7 @@ async def test_a_burst_leaves_in_few_messages(tmp_path: Path) -> None:
     assert len(stream.pieces) < 10
 
 
-async def test_a_line_larger_than_a_message_goes_by_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_line_larger_than_a_message_goes_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirrors, "MOST", 1000)
     stream = SimulatedStream()
     async with mirrored(stream, tmp_path / "a" / "s", "a") as (session, mirror):

@@ -1,0 +1,118 @@
+"""`sagent node`: this process takes sessions from a bus and works on them."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+from sagent.lib.json import as_array
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent, Asker
+    from sagent.config import Settings
+    from sagent.events import Event
+    from sagent.mesh.barrier import Barrier
+    from sagent.mesh.hold import OpenAgent, Opening
+    from sagent.mesh.node import NodeOptions
+
+BUS = "SAGENT_BUS"
+DESCRIPTION = """Take sessions from a bus and work on them, with this machine's keys and under this node's policy.
+SIGTERM drains it: what it works on goes on elsewhere, after the model call in progress. A second signal ends it."""
+
+
+def run_node(argv: Sequence[str]) -> int:
+    """Work until drained; 0 then. Raises UsageError and MeshError."""
+    import argparse
+
+    parser = Parser("node", DESCRIPTION, argument_default=argparse.SUPPRESS)
+    parser.add_argument("--bus", metavar="URL", help=f"the bus, as `sagent bus` prints it (or {BUS})")
+    parser.add_argument("--name", metavar="N", help="its name among the nodes; by default the machine's and a number")
+    parser.add_argument("--slots", metavar="N", type=int, help="sessions at a time (8)")
+    label = "take work for this label too, besides work for anybody (repeatable)"
+    parser.add_argument("--label", metavar="L", action="append", help=label)
+    parser.add_argument("--dir", metavar="DIR", help="where it keeps sessions and their files")
+    parser.add_config()
+    add_agent_flags(parser)
+    flags = vars(parser.parse_args(argv))
+    own = {name: flags.pop(name, None) for name in ("bus", "name", "slots", "label", "dir")}
+    settings = load_settings(flags)  # what is wrong with them is said at once, and not to the first client
+    return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags)))
+
+
+def bus_url(given: object) -> str:
+    """The bus of a flag, or of the environment. Raises UsageError."""
+    if not (url := str(given or os.environ.get(BUS, ""))):
+        raise UsageError(f"Which bus? Give --bus URL or set {BUS}. To start one: sagent bus")
+    return url
+
+
+def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
+    from sagent.mesh.node import NodeOptions
+
+    host = re.sub(r"[^A-Za-z0-9_-]+", "-", os.uname().nodename).strip("-") or "node"
+    name, slots = str(own["name"] or f"{host}-{os.getpid()}"), own["slots"]
+    slots = 8 if slots is None else slots
+    if not isinstance(slots, int) or not 0 < slots <= 10_000:
+        raise UsageError(f"--slots {slots}: a number from 1 to 10000.")
+    texts = [str(label) for label in as_array(own["label"])]
+    for text in (name, *texts):
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text):
+            raise UsageError(f"{text!r} cannot be the name of a node or a label: letters, digits, _ and -.")
+    place = Path(str(own["dir"])).expanduser().absolute() if own["dir"] else settings.state_dir / "nodes" / name
+    return NodeOptions(name, slots, tuple(texts), place)
+
+
+async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> int:
+    from sagent.mesh.jetstream import connected
+    from sagent.mesh.node import Node
+
+    loop = asyncio.get_running_loop()
+    async with connected(url, name=f"sagent node {options.name}") as bus:
+        for text in await bus.ensure():
+            sys.stderr.write(f"sagent: {text}\n")
+        node = Node(bus, options, open_agent)
+        received: list[int] = []
+
+        def on_signal(number: int) -> None:
+            if received:
+                os._exit(128 + number)
+            received.append(number)
+            node.drain()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, on_signal, number)
+        sys.stderr.write(f"sagent: node {options.name} takes work\n")
+        sys.stderr.flush()
+        await node.run()
+    return 0
+
+
+def opener(flags: Mapping[str, object]) -> "OpenAgent":
+    """What opens agents as the flags say, within what a session may choose: never above the cap of the flags."""
+
+    @asynccontextmanager
+    async def opened(
+        opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", barrier: "Barrier"
+    ) -> "AsyncGenerator[Agent]":
+        from sagent.app import open_agent
+
+        async with open_agent(_settings_of(flags, opening), listener, ask, keeper=barrier) as agent:
+            yield agent
+
+    return opened
+
+
+def _settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
+    chosen = load_settings({**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)})
+    own = load_settings(flags).max_budget_usd
+    caps = [cap for cap in (own, chosen.max_budget_usd) if cap is not None]
+    return replace(chosen, max_budget_usd=min(caps, default=None))

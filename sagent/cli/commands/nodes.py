@@ -1,0 +1,86 @@
+"""`sagent nodes`: the nodes of a bus."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sagent.cli.commands.node import bus_url
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe
+from sagent.cli.tables import write
+from sagent.errors import UsageError
+from sagent.lib.json import as_array, as_object, as_str, json_dump
+from sagent.lib.text import Table
+
+if TYPE_CHECKING:
+    from sagent.mesh.jetstream import JetStream
+
+
+def run_nodes(argv: Sequence[str]) -> int:
+    """Carry out `sagent nodes ...`. Raises UsageError and MeshError."""
+    parser = Parser("nodes", "The nodes of a bus, and what they are at.")
+    parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
+    parser.add_argument("--json", action="store_true", help="as JSON: name, host, pid, slots, labels, sessions")
+    operations = parser.add_subparsers(dest="operation", metavar="OPERATION")
+    draining = operations.add_parser("drain", help="have a node take no more, and others go on with what it has")
+    draining.add_argument("name", metavar="NODE")
+    given = vars(parser.parse_args(argv))
+    return asyncio.run(_carry_out(bus_url(given["bus"]), given))
+
+
+async def _carry_out(url: str, given: dict[str, object]) -> int:
+    from sagent.mesh.jetstream import connected
+
+    async with connected(url) as bus:
+        await bus.ensure()
+        if given["operation"] == "drain":
+            return await _drain(bus, str(given["name"]))
+        nodes = await _nodes(bus)
+    if given["json"]:
+        sys.stdout.write(json_dump(nodes) + "\n")
+    elif not nodes:
+        write(sys.stdout, ["No node takes work on this bus. To start one: sagent node"])
+    else:
+        rows = tuple(
+            (
+                as_str(node["name"]) + (" (drains)" if node["draining"] else ""),
+                f"{node['host']} {node['pid']}",
+                f"{len(as_array(node['sessions']))}/{node['slots']}",
+                " ".join(map(str, as_array(node["labels"]))),
+                " ".join(map(str, as_array(node["sessions"]))),
+            )
+            for node in nodes
+        )
+        write(binary_safe(sys.stdout), [Table(rows, ("name", "host, pid", "in use", "labels", "sessions"))])
+    return 0
+
+
+async def _nodes(bus: "JetStream") -> list[dict[str, object]]:
+    from sagent.mesh import names
+
+    members = ("name", "host", "pid", "slots", "labels", "sessions", "draining")
+    entries = await bus.bucket(names.CARDS).entries("node.*")
+    found = [as_object(json.loads(entry.value)) for entry in entries if entry.value is not None]
+    return sorted(({name: node.get(name) for name in members} for node in found), key=lambda node: str(node["name"]))
+
+
+async def _drain(bus: "JetStream", name: str) -> int:
+    """Ask a node to drain, and return when it is gone."""
+    from sagent.mesh import names
+    from sagent.mesh.errors import NobodyThere
+
+    try:
+        await bus.request(names.control_subject(f"node-{name}"), b"drain")
+    except NobodyThere:
+        known = ", ".join(str(node["name"]) for node in await _nodes(bus))
+        raise UsageError(f"No node {name!r} is on this bus. There are: {known or 'none'}.") from None
+    async with bus.bucket(names.CARDS).watching(f"node.{names.token(name)}") as changes:
+        seen = False
+        async for entry in changes:
+            if (entry is None and not seen) or (entry is not None and entry.value is None):
+                break
+            seen = seen or entry is not None
+    write(sys.stdout, [f"Node {name} is drained."])
+    return 0

@@ -1,0 +1,113 @@
+"""A prompt that a node of a bus works on. The result arrives here although nodes die, in the usual formats."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.headless import Interrupter, Prompt, exit_code, failed, read_prompt
+from sagent.cli.render import Renderer, binary_safe, renderer_for
+from sagent.cli.settings import load_or_report
+from sagent.errors import SagentError, UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import json_dump
+from sagent.lib.text import printable
+from sagent.messages import user
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.mesh.jetstream import JetStream
+    from sagent.mesh.records import FilesKind, SessionRecord
+
+_HERE = ("output_format", "log_level", "cwd", "config", "trust_project")
+"""Flags that are for this side alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be done, and where: the bus's URL, the flags that the node is told, how files travel."""
+
+    url: str
+    prompt: Prompt
+    flags: Mapping[str, object]
+    label: str
+    files: str | None
+    detach: bool
+
+
+def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: list[str]) -> int:
+    """Have a prompt answered on a bus, and return the exit code. Raises UsageError and MeshError."""
+    from sagent.cli.commands.node import bus_url
+    from sagent.mesh.records import FLAGS
+
+    for name in flags:
+        if name not in (*_HERE, *FLAGS):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is not for who asks a node: start `sagent node` with it.")
+    url, settings = bus_url(bus.get("bus")), load_or_report(flags)
+    renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
+    prompt = read_prompt(words, sys.stdin, sys.stderr)
+    chosen = {name: flags[name] for name in FLAGS if name in flags}
+    files = bus.get("files")
+    asked = Asked(
+        url, prompt, chosen, str(bus.get("label") or ""), None if files is None else str(files), "detach" in bus
+    )
+    try:
+        return asyncio.run(_run(asked, settings, renderer))
+    except SagentError as error:
+        if settings.output_format != "text":
+            renderer.on_result(failed(error))
+        raise
+
+
+async def _run(asked: Asked, settings: "Settings", renderer: Renderer) -> int:
+    interrupter = Interrupter(renderer)
+    code = await interrupter.outcome(_ask(asked, settings, renderer, interrupter))
+    if code is None:
+        result, code = interrupter.result()
+        renderer.on_result(result)
+    return code
+
+
+async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
+    from sagent.mesh.remote import Mesh
+
+    async with Mesh.connect(asked.url) as mesh:
+        files, base = await _files(mesh.bus, asked.files, settings.cwd)
+        said = user(asked.prompt.text, *asked.prompt.parts)
+        if asked.detach:
+            session = await mesh.submit(said, label=asked.label, files=files, base=base, flags=asked.flags)
+            shown = {"session_id": session}
+            sys.stdout.write(f"{session if settings.output_format == 'text' else json_dump(shown)}\n")
+            return 0
+        async with mesh.spawn(said, label=asked.label, files=files, base=base, flags=asked.flags) as peer:
+            interrupter.on_stop = peer.interrupt
+            peer.listen(renderer.on_event)
+            result = await peer.wait()
+            renderer.on_result(result)
+        if files == "git" and peer.record.now not in ("", base):
+            await _show_changes(mesh.bus, peer.record, settings)
+    return exit_code(result, interrupter.received)
+
+
+async def _files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple[FilesKind, str]":
+    """How files travel, and what they are. Raises UsageError."""
+    from sagent.mesh import names
+    from sagent.mesh.workspace import offer
+
+    if wanted == "shared":
+        return "shared", str(cwd)
+    if wanted == "none" or (wanted is None and not (cwd / ".git").exists()):
+        return "none", ""
+    return "git", await offer(bus.store(names.BLOBS), cwd)
+
+
+async def _show_changes(bus: "JetStream", record: "SessionRecord", settings: "Settings") -> None:
+    """Have what the session made of the files in this repository, and say where: nothing here is changed by that."""
+    from sagent.mesh import names
+    from sagent.mesh.workspace import fetch_changes
+
+    reference = await fetch_changes(bus.store(names.BLOBS), record.now, settings.cwd, record.id)
+    if settings.log_level != "error":
+        sys.stderr.write(printable(f"sagent: its files are {reference}: git diff {reference}\n"))

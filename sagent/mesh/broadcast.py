@@ -1,0 +1,75 @@
+"""What a session says while it works, for whoever listens now: events as lines of JSON, many to a message."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast, get_args
+
+from sagent.events import Event
+from sagent.lib.json import as_object, as_str
+from sagent.mesh import names
+from sagent.mesh.errors import MeshError
+from sagent.mesh.jetstream import JetStream
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+END = "end"
+"""The kind of the line after which a result is to be had."""
+_MOST = 1 << 20  # bytes of events in a message; a single one that is larger than the bus carries is left out
+_KINDS = {kind.__name__: kind for kind in get_args(Event)}
+
+
+class Broadcast:
+    """Publishes events in their order. What cannot be sent is lost: the log has everything."""
+
+    def __init__(self, bus: JetStream, session: str) -> None:
+        self._bus, self._subject = bus, names.events_subject(session)
+        self._lines: list[bytes] = []
+        self._wake = asyncio.Event()
+
+    def hear(self, event: Event) -> None:
+        kind = type(event).__name__
+        self._lines.append(b'{"kind":"%b","event":%b}\n' % (kind.encode(), _adapter(kind).dump_json(event)))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.flush()
+
+    async def flush(self, *last: bytes) -> None:
+        """Publish what there is, and some lines after it."""
+        lines, self._lines = [*self._lines, *last], []
+        while lines:
+            count, size = 1, len(lines[0])
+            while count < len(lines) and (size := size + len(lines[count])) <= _MOST:
+                count += 1
+            with suppress(MeshError):
+                await self._bus.publish(self._subject, b"".join(lines[:count]), timeout=1.0)
+            del lines[:count]
+
+
+def end_line() -> bytes:
+    return json.dumps({"kind": END}).encode() + b"\n"
+
+
+def read_lines(data: bytes) -> Iterator[tuple[str, Event | None]]:
+    """The kinds and events of a message; those of a newer sagent are left out."""
+    for line in data.splitlines():
+        with suppress(ValueError):
+            found = as_object(json.loads(line))
+            kind = as_str(found.get("kind"))
+            if kind in _KINDS:
+                yield kind, cast("Event", _adapter(kind).validate_python(found.get("event")))
+            elif kind == END:
+                yield kind, None
+
+
+def _adapter(kind: str) -> "TypeAdapter[object]":
+    from sagent.mesh.records import adapter
+
+    return adapter(_KINDS[kind])

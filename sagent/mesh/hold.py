@@ -1,0 +1,279 @@
+"""One session at work on a node, from its lease to its end, or to the moment when somebody else must have it."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from sagent.agent import Agent, Asker
+from sagent.errors import SagentError, SessionNotFound, UsageError
+from sagent.events import Event, Failure, Finished, Notice, Result
+from sagent.lib.dataclass import dataclass
+from sagent.mesh import names
+from sagent.mesh.barrier import Barrier
+from sagent.mesh.broadcast import Broadcast, end_line
+from sagent.mesh.control import Approvals, answer_request
+from sagent.mesh.errors import Fenced, MeshError, Unavailable, WrongVersion
+from sagent.mesh.jetstream import Intake, JetStream, Taken
+from sagent.mesh.lease import Lease
+from sagent.mesh.logstream import SessionStream
+from sagent.mesh.mirror import Mirror, take_over
+from sagent.mesh.opencalls import answer_open_calls, is_unfinished
+from sagent.mesh.rebuild import Rebuilt, rebuild
+from sagent.mesh.records import Records, decode_said
+from sagent.mesh.workspace import Files
+from sagent.messages import user
+from sagent.peer import Stop
+from sagent.session.contents import FailedEntry
+
+MOVED = "moved"  # why a turn ends that another node goes on with
+_REMEMBERED = 50  # messages of which the record says that they were answered
+_SOON = 0.2  # seconds until the bus is tried again
+_ACK_WAIT = 4.0  # seconds until a message that a node had is given to the next one
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An agent to open: with its session in a directory, to work in another; `flags` are some of records.FLAGS."""
+
+    session: Path
+    cwd: Path
+    flags: Mapping[str, str]
+
+
+OpenAgent: TypeAlias = Callable[[Opening, Callable[[Event], None], Asker, Barrier], AbstractAsyncContextManager[Agent]]
+"""Opens the agent of a session. Raises SagentError."""
+
+
+class Hold:
+    """Works on a session until nothing waits for it. A holder that loses the lease, or meets another writer, stops its
+    agent with all that it runs before anybody else may have begun."""
+
+    def __init__(self, bus: JetStream, node: str, place: Path, session: str, lease: Lease) -> None:
+        self._bus, self._node, self._place, self._session, self._lease = bus, node, place, session, lease
+        self._records, self._stream = Records(bus), SessionStream(bus, session)
+        self._broadcast, self._approvals = Broadcast(bus, session), Approvals(bus, session)
+        self._moving = asyncio.Event()
+        self._taken, self._acks = set[int](), set[asyncio.Task[None]]()
+
+    def move(self) -> None:
+        """Let go of the session between two model calls, for another node to go on with."""
+        self._moving.set()
+
+    async def work(self, open_agent: OpenAgent) -> bool:
+        """Whether all is done; False where another node is to go on. Raises SagentError."""
+        keeping, working = asyncio.create_task(self._lease.keep()), asyncio.create_task(self._work(open_agent))
+        try:
+            await asyncio.wait([keeping, working], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (keeping, working):
+                task.cancel()
+            await asyncio.wait([keeping, working])
+        lost = working.cancelled() or isinstance(working.exception(), Fenced)
+        return not lost and working.result()
+
+    async def _work(self, open_agent: OpenAgent) -> bool:
+        try:
+            record, revision = await self._records.get(self._session)
+        except SessionNotFound:
+            return True
+        after = await take_over(self._stream, f"{self._node} {self._lease.revision}")
+        directory = self._place / "sessions" / self._session
+        rebuilt = await rebuild(self._stream, directory)
+        files = Files(self._bus.store(names.BLOBS), record.files, self._session, self._place / "files" / self._session)
+        before = record.node
+        record, revision = await self._records.change(record, revision, state="working", node=self._node)
+        mirror = Mirror(self._stream, after, rebuilt.files)
+        tasks = [asyncio.create_task(work) for work in (mirror.run(), self._broadcast.run())]
+        current = asyncio.current_task()
+        assert current is not None
+        tasks.append(asyncio.create_task(_cancel_when(mirror.fenced, current)))
+        try:
+            try:
+                cwd = await files.restore(rebuilt.files or record.base)
+                opening = Opening(directory, cwd, record.flags)
+                result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
+            except MeshError:
+                raise
+            except SagentError as error:
+                result = _failed(error)
+                await self._give_up(str(error))
+            if result is None:
+                await self._records.change(record, revision, state="queued")
+                return False
+            answered = tuple(sorted(self._taken))[-_REMEMBERED:]
+            await self._broadcast.flush(end_line())
+            changes = {"result": result, "answered": answered, "now": mirror.files}
+            await self._records.change(record, revision, state="idle", **changes)
+        finally:
+            mirror.fence()
+            for task in (*tasks, *self._acks):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._acks, return_exceptions=True)
+        return True
+
+    async def _run(
+        self, open_agent: OpenAgent, opening: Opening, mirror: Mirror, files: Files, rebuilt: Rebuilt, before: str
+    ) -> Result | None:
+        """Work on what waits: what came of it, or None where another node is to go on."""
+        self._taken |= rebuilt.taken
+
+        barrier = Barrier(mirror, self._lease, partial(self._keep_files, mirror, files))
+        async with open_agent(opening, self._broadcast.hear, self._approvals.ask, barrier) as agent:
+            tasks = [asyncio.create_task(self._feed(agent, mirror)), asyncio.create_task(self._listen(agent))]
+            tasks.append(asyncio.create_task(self._stop_to_move(agent)))
+            try:
+                result = await self._turns(agent, opening, before)
+                await mirror.settled()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        return result
+
+    async def _keep_files(self, mirror: Mirror, files: Files) -> None:
+        while self._lease.holds:
+            try:
+                mirror.files = await files.keep() or mirror.files
+            except Unavailable:
+                await asyncio.sleep(_SOON)
+            except UsageError as error:
+                self._broadcast.hear(Notice("root", "warning", f"The files as they are now do not travel: {error}"))
+                return
+            else:
+                return
+
+    async def _turns(self, agent: Agent, opening: Opening, before: str) -> Result | None:
+        result: Result | None = None
+        if is_unfinished(agent):
+            _say_where(agent, opening)
+            await answer_open_calls(agent, before)
+            result = await agent.go_on()
+        while True:
+            if result is not None and result.stop_reason == MOVED:
+                return None
+            if agent.state.inbox.holds():
+                result = await agent.go_on()
+            elif await self._is_empty():
+                break
+            else:
+                await agent.state.inbox.arrival()
+        return result or _as_before(agent)
+
+    async def _is_empty(self) -> bool:
+        """Whether no message waits. What was taken is acknowledged first; who sends one later has the session looked at
+        again."""
+        if self._acks:
+            await asyncio.wait(self._acks)
+        return await self._bus.last(names.INBOX, self._inbox) is None
+
+    @property
+    def _inbox(self) -> str:
+        return names.inbox_subject(f"session.{self._session}")
+
+    async def _feed(self, agent: Agent, mirror: Mirror) -> None:
+        """Give the agent what comes: each message once, whoever had it before and whatever became of them."""
+        name = f"session-{self._session}"
+        async with self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_WAIT, most=1_000) as intake:
+            while True:
+                if (taken := await self._next(intake)) is None:
+                    continue
+                number = taken.message.sequence
+                if number not in self._taken:
+                    self._taken.add(number)
+                    self._give(agent, mirror, taken)
+                task = asyncio.create_task(_acknowledge(taken, mirror))
+                self._acks.add(task)
+                task.add_done_callback(self._acks.discard)
+
+    async def _next(self, intake: Intake) -> Taken | None:
+        try:
+            return await intake.next()
+        except Unavailable:
+            await self._bus.up()
+            return None
+
+    def _give(self, agent: Agent, mirror: Mirror, taken: Taken) -> None:
+        try:
+            said = decode_said(taken.message.data)
+        except WrongVersion as error:
+            self._broadcast.hear(Notice(agent.path, "warning", f"A message was not read. {error}"))
+            return
+        mirror.taking = taken.message.sequence
+        try:
+            agent.send(said.message, said.moment)
+        finally:
+            mirror.taking = 0
+
+    async def _listen(self, agent: Agent) -> None:
+        async with self._bus.listening(names.control_subject(self._session)) as requests:
+            async for request in requests:
+                answer = answer_request(agent, self._node, request.message.data)
+                with suppress(MeshError):
+                    await request.respond(json.dumps(answer).encode())
+
+    async def _stop_to_move(self, agent: Agent) -> None:
+        """When the session is to move: once no call runs in the background, which would be lost."""
+        await self._moving.wait()
+        while any(job.state == "running" for job in agent.jobs()):  # noqa: ASYNC110 -- the agent alone is told of ends
+            await asyncio.sleep(1.0)
+        agent.apply(Stop(MOVED))
+
+    async def _give_up(self, why: str) -> None:
+        """Nobody can open the session: its messages are answered by that, and do not wait any longer."""
+        self._broadcast.hear(Notice("root", "error", why))
+        name = f"session-{self._session}"
+        async with self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_WAIT, most=1_000) as intake:
+            while await self._bus.last(names.INBOX, self._inbox) is not None:
+                if (taken := await intake.next()) is not None:
+                    self._taken.add(taken.message.sequence)
+                    await taken.ack()
+
+
+async def _cancel_when(event: asyncio.Event, task: "asyncio.Task[object]") -> None:
+    await event.wait()
+    task.cancel()
+
+
+async def _acknowledge(taken: Taken, mirror: Mirror) -> None:
+    """A message is done with when it is in the log on the bus."""
+    await mirror.settled()
+    await taken.ack()
+
+
+def _say_where(agent: Agent, opening: Opening) -> None:
+    """Have the agent know where it is now, if that is another place than it was told."""
+    first = next(iter(agent.state.log.contents().of("opened")), None)
+    was = getattr(first.content, "cwd", "") if first is not None else ""
+    if was and was != str(opening.cwd):
+        text = f"This session has moved to another machine. Your files are in {opening.cwd} now, and not in {was}."
+        agent.send(user(text, sender="sagent"), "next")
+
+
+def _failed(error: SagentError) -> Result:
+    return Result("", (), "error", Failure(error.kind, str(error)))
+
+
+def _as_before(agent: Agent) -> Result:
+    """What the last turn came to, by the log: the node that took it has stopped before it could say so."""
+    history = agent.state.context.history
+    last = next((message for message in reversed(history) if message.role == "assistant"), None)
+    end = next(agent.state.log.contents().latest("failed", "message"), None)
+    failed = None if end is None else end.content
+    failure = Failure(failed.kind, failed.message) if isinstance(failed, FailedEntry) else None
+    result = Result(
+        last.content if last else "",
+        last.parts if last else (),
+        (last.stop or "end") if last else "end",
+        failure,
+        cost=agent.ledger.cost(),
+        model=last.model if last else "",
+        session_id=agent.state.log.session_id,
+        session_path=agent.state.log.path,
+        head=agent.state.log.head,
+    )
+    agent.state.journal.emit(Finished(agent.path, result))
+    return result

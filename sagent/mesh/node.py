@@ -1,0 +1,141 @@
+"""A node: one process with room for some sessions. It takes work from a queue, and holds what it takes by a lease."""
+
+import asyncio
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from sagent.errors import SagentError
+from sagent.lib.dataclass import dataclass
+from sagent.mesh import names
+from sagent.mesh.errors import MeshError, Unavailable
+from sagent.mesh.hold import Hold, OpenAgent
+from sagent.mesh.jetstream import Intake, JetStream, Request, Taken
+from sagent.mesh.lease import Lease
+
+ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another's
+_ROUND = 3.0  # seconds of one request for work; shorter than ACK_WAIT, so that a process that was stopped gets none
+_SIGN = 1.0  # seconds between two signs of life
+_LATER = 2.0  # seconds until work is looked at again that somebody else is at
+_MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """What a node is: its `name` among the nodes, how many sessions it works on at a time, which labels it takes work
+    for besides work for anybody, and where it keeps sessions and their files."""
+
+    name: str
+    slots: int
+    labels: tuple[str, ...]
+    directory: Path
+
+
+class Node:
+    """Works until it is drained or cancelled. `open_agent` opens the agent of a session."""
+
+    def __init__(self, bus: JetStream, options: NodeOptions, open_agent: OpenAgent) -> None:
+        self._bus, self.options, self._open = bus, options, open_agent
+        self._slots = asyncio.Semaphore(options.slots)
+        self._holds: dict[str, Hold] = {}
+        self._draining = asyncio.Event()
+        self._cards, self._key = bus.bucket(names.CARDS), f"node.{names.token(options.name)}"
+
+    async def run(self) -> None:
+        """Take work, and return when the node is drained: what it held is then with others."""
+        background = [asyncio.create_task(self._announce()), asyncio.create_task(self._listen())]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for label in ("", *self.options.labels):
+                    group.create_task(self._take(label, group))
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            with suppress(MeshError):
+                await self._cards.delete(self._key)
+
+    def drain(self) -> None:
+        """Take no more, and let go of each session between two model calls."""
+        self._draining.set()
+        for hold in self._holds.values():
+            hold.move()
+
+    async def _take(self, label: str, group: asyncio.TaskGroup) -> None:
+        subject, name = names.work_subject(label), f"work-{label}"
+        async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_WAIT, most=_MANY) as intake:
+            while not self._draining.is_set():
+                await self._slots.acquire()
+                if (taken := await self._next(intake)) is None:
+                    self._slots.release()
+                else:
+                    group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())
+
+    async def _next(self, intake: Intake) -> Taken | None:
+        if self._draining.is_set():
+            return None
+        try:
+            return await intake.next(_ROUND)
+        except Unavailable:
+            await self._bus.up()
+            return None
+
+    async def _work(self, taken: Taken) -> None:
+        """See to one session, unless somebody does."""
+        signs = asyncio.create_task(_give_signs(taken))
+        done, session = False, taken.message.data.decode("utf-8", "replace")
+        try:
+            lease = await Lease.take(self._bus, session, self.options.name)
+            if lease is not None:
+                done = await self._hold(session, lease)
+        except SagentError as error:
+            done = not isinstance(error, MeshError)  # what nobody can do is not tried for ever
+        finally:
+            signs.cancel()
+        await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _LATER))
+
+    async def _hold(self, session: str, lease: Lease) -> bool:
+        hold = self._holds[session] = Hold(self._bus, self.options.name, self.options.directory, session, lease)
+        if self._draining.is_set():
+            hold.move()
+        try:
+            return await hold.work(self._open)
+        finally:
+            del self._holds[session]
+            await lease.release()
+
+    async def _announce(self) -> None:
+        while True:
+            with suppress(MeshError):
+                await self._cards.put(self._key, json.dumps(self._card()).encode())
+            await asyncio.sleep(names.CARD_TTL / 3)
+
+    def _card(self) -> dict[str, object]:
+        return {
+            "version": names.VERSION,
+            "name": self.options.name,
+            "host": os.uname().nodename,
+            "pid": os.getpid(),
+            "slots": self.options.slots,
+            "labels": list(self.options.labels),
+            "sessions": sorted(self._holds),
+            "draining": self._draining.is_set(),
+        }
+
+    async def _listen(self) -> None:
+        async with self._bus.listening(names.control_subject(f"node-{self.options.name}")) as requests:
+            async for request in requests:
+                await self._answer(request)
+
+    async def _answer(self, request: Request) -> None:
+        if request.message.data == b"drain":
+            self.drain()
+        with suppress(MeshError):
+            await request.respond(json.dumps(self._card()).encode())
+
+
+async def _give_signs(taken: Taken) -> None:
+    while True:
+        await asyncio.sleep(_SIGN)
+        await taken.working()

@@ -1,0 +1,241 @@
+"""A session that runs on some node of a bus, as a Peer: whoever holds it does not know where it is."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from typing import Literal, Self
+
+from sagent.errors import UsageError
+from sagent.events import Event, ReplyFinished, Result, SessionOpened
+from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object
+from sagent.mesh import names
+from sagent.mesh.broadcast import END, read_lines
+from sagent.mesh.control import ACTIONS, Question, Reply, asking_subject, read_question
+from sagent.mesh.errors import Failed, MeshError, NobodyThere
+from sagent.mesh.jetstream import JetStream, Request, connected
+from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, decode_record
+from sagent.messages import Message, user
+from sagent.peer import Action, Inject, Moment, Scope, Status
+from sagent.session.names import new_session_id
+
+_LAST_WORDS = 1.0  # seconds in which the last events of a run arrive, which are not kept
+
+
+class RemotePeer:
+    """A session on a bus, while the block of `attached` lasts. What cannot be sent is raised by `wait`."""
+
+    def __init__(self, bus: JetStream, record: SessionRecord) -> None:
+        self._bus, self._records = bus, Records(bus)
+        self.record = record
+        self._listeners: list[Callable[[Event], None]] = []
+        self._changed, self._over = asyncio.Event(), asyncio.Event()
+        self._sending: asyncio.Task[None] | None = None
+        self._last = 0  # the number of the last message that was sent
+        self._model, self._turns = "", 0
+        self._asked: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def attached(cls, bus: JetStream, record: SessionRecord, reply: Reply | None = None) -> AsyncGenerator[Self]:
+        """Follow a session. With `reply` its questions are put to a person here; the first answer from anywhere
+        counts."""
+        peer = cls(bus, record)
+        async with (
+            bus.listening(names.events_subject(record.id)) as events,
+            bus.bucket(names.SESSIONS).watching(names.token(record.id)) as changes,
+            bus.listening(asking_subject(record.id) if reply else names.control_subject(f"{record.id}-none")) as asked,
+        ):
+
+            async def follow() -> None:
+                async for entry in changes:
+                    if entry is not None and entry.value is not None:
+                        peer.record = decode_record(entry.value)
+                        peer._changed.set()
+
+            async def hear() -> None:
+                async for request in events:
+                    peer._hear(request.message.data)
+
+            async def answer() -> None:
+                async for request in asked:
+                    if reply is not None:
+                        peer._start(peer._answer(request, reply))
+
+            tasks = [asyncio.create_task(work) for work in (follow(), hear(), answer())]
+            try:
+                yield peer
+            finally:
+                for task in (*tasks, *peer._tasks):
+                    task.cancel()
+                await asyncio.gather(*tasks, *peer._tasks, return_exceptions=True)
+
+    @property
+    def path(self) -> str:
+        """The session's id."""
+        return self.record.id
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Pass every event to a function from now on; call what is returned to end it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def send(self, message: Message | str, moment: Moment = "now") -> None:
+        said, before = Said(user(message) if isinstance(message, str) else message, moment), self._sending
+
+        async def deliver() -> None:
+            if before is not None:
+                await before
+            self._last = await self._records.send(self.record, said)
+
+        self._sending = asyncio.create_task(deliver())
+
+    def expect(self, number: int) -> None:
+        """Have `wait` wait for the answer to a message that was sent elsewhere."""
+        self._last = number
+
+    async def wait(self) -> Result:
+        """The result of the turn that has read what was sent here, or of the last one. Raises MeshError."""
+        if self._sending is not None:
+            await self._sending
+        while not (self.record.state == "idle" and (not self._last or self._last in self.record.answered)):
+            self._changed.clear()
+            await self._changed.wait()
+        if self.record.result is None:
+            raise UsageError(f"session {self.record.id} has not run yet")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._over.wait()
+        return self.record.result
+
+    def interrupt(self, scope: Scope = "tree") -> None:
+        self._start(self._ask({"op": "interrupt", "scope": scope}))
+
+    def check(self, action: Action) -> None:
+        """Raise UsageError for what cannot be asked for over a bus. Whether it can be done the other side says."""
+        if not isinstance(action, Inject) and type(action).__name__ not in ACTIONS:
+            raise UsageError(f"{type(action).__name__} cannot be asked for over a bus.")
+
+    def apply(self, action: Action) -> None:
+        self.check(action)
+        if isinstance(action, Inject):
+            return self.send(action.message, action.moment)
+        return self._start(self._ask({"op": "apply", "action": type(action).__name__, "of": asdict(action)}))
+
+    def status(self) -> Status:
+        """As far as events have told: its model and turns since this process attached."""
+        state: Literal["idle", "working"] = "idle" if self.record.state == "idle" else "working"
+        return Status(self.path, state, self._model, self._turns, 0)
+
+    async def ask(self, **request: object) -> JsonObject:
+        """Ask the node that works on it. Raises NobodyThere where none does, Failed, Unavailable."""
+        data = json.dumps(request, default=str).encode()
+        answer = as_object(json.loads(await self._bus.request(names.control_subject(self.path), data)))
+        if error := as_str(answer.get("error")):
+            raise Failed(error)
+        return json_freeze_object(answer)
+
+    async def _ask(self, request: Mapping[str, object]) -> None:
+        with suppress(NobodyThere):  # it is not at work: there is nothing to stop or change
+            await self.ask(**request)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _hear(self, data: bytes) -> None:
+        for kind, event in read_lines(data):
+            if kind == END:
+                self._over.set()
+            elif event is not None:
+                self._over.clear()
+                if isinstance(event, SessionOpened) and event.agent == "root":
+                    self._model = event.model
+                if isinstance(event, ReplyFinished) and event.agent == "root":
+                    self._turns += 1
+                for listener in tuple(self._listeners):
+                    listener(event)
+
+    async def _answer(self, request: Request, reply: Reply) -> None:
+        with suppress(ValueError, MeshError):
+            question: Question = read_question(request.message.data)
+            if question.id in self._asked:
+                return
+            self._asked.add(question.id)
+            refusal = await reply(question)
+            answer = {"id": question.id, "allow": refusal is None, "reason": refusal or ""}
+            await request.respond(json.dumps(answer).encode())
+
+
+class Mesh:
+    """A bus with nodes that run agents. Open it with `async with Mesh.connect(url) as mesh`."""
+
+    def __init__(self, bus: JetStream) -> None:
+        self.bus = bus
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, url: str) -> AsyncGenerator[Self]:
+        """Connect to a bus by its URL, as `sagent bus` prints it. Raises UsageError, Refused, Unavailable."""
+        async with connected(url) as bus:
+            await bus.ensure()
+            yield cls(bus)
+
+    @asynccontextmanager
+    async def spawn(
+        self,
+        prompt: Message | str,
+        *,
+        label: str = "",
+        files: FilesKind = "none",
+        base: str = "",
+        flags: Mapping[str, object] = EMPTY,
+        reply: Reply | None = None,
+    ) -> AsyncGenerator[RemotePeer]:
+        """A new session at work on a prompt, on a node with this label, or on any; `wait()` gives its answer. `flags`
+        are some of `records.FLAGS`, such as model and max_budget_usd; what the node allows is its own affair. The
+        session goes on when the block ends."""
+        record, said = new_record(prompt, label, files, base, flags)
+        await Records(self.bus).create(record)
+        async with RemotePeer.attached(self.bus, record, reply) as peer:
+            peer.expect(await Records(self.bus).send(record, said))
+            yield peer
+
+    async def submit(
+        self,
+        prompt: Message | str,
+        *,
+        label: str = "",
+        files: FilesKind = "none",
+        base: str = "",
+        flags: Mapping[str, object] = EMPTY,
+    ) -> str:
+        """The same, without following it; the session's id."""
+        record, said = new_record(prompt, label, files, base, flags)
+        await Records(self.bus).create(record)
+        await Records(self.bus).send(record, said)
+        return record.id
+
+    @asynccontextmanager
+    async def agent(self, address: str, reply: Reply | None = None) -> AsyncGenerator[RemotePeer]:
+        """A session on the bus, by its id or the beginning of one. Raises SessionNotFound."""
+        record = await Records(self.bus).find(address)
+        async with RemotePeer.attached(self.bus, record, reply) as peer:
+            yield peer
+
+
+def new_record(
+    prompt: Message | str, label: str, files: FilesKind, base: str, flags: Mapping[str, object]
+) -> tuple[SessionRecord, Said]:
+    """A new session and its first message. Raises UsageError."""
+    from sagent.mesh.records import FLAGS
+
+    message = user(prompt) if isinstance(prompt, str) else prompt
+    if unknown := set(flags) - set(FLAGS):
+        raise UsageError(f"{min(unknown)} is the node's to say; you can give {', '.join(FLAGS)}.")
+    texts = {name: str(value) for name, value in flags.items() if value is not None}
+    title = " ".join(message.content.split())[:80]
+    return SessionRecord(new_session_id(), title, label, texts, files, base), Said(message)

@@ -1,0 +1,124 @@
+"""A bus, nodes as processes, and a model on loopback that says what comes next by what it is shown."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sagent.mesh.jetstream import JetStream, connected
+from sagent.mesh.server import ServerOptions, serving
+from sagent.testing.server import FakeProviderServer, Received, Script, Step
+
+PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
+MODEL = "anthropic/claude-sonnet-4-6"
+
+
+def by_results(turns: Sequence[Step]) -> Callable[[Received], Step]:
+    """A script that goes on with the turn whose number is that of the replies so far: a call that is made again after a
+    crash is answered as the first one was."""
+
+    def choose(received: Received) -> Step:
+        messages = json.loads(received.body)["messages"]
+        return turns[min(sum(message["role"] == "assistant" for message in messages), len(turns) - 1)]
+
+    return choose
+
+
+@dataclass
+class Process:
+    """A running `sagent ...`."""
+
+    process: asyncio.subprocess.Process
+    name: str = ""
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+
+
+@dataclass
+class Place:
+    """Where a test happens."""
+
+    directory: Path
+    url: str
+    bus: JetStream
+    server: FakeProviderServer
+    stack: contextlib.AsyncExitStack
+    nodes: dict[str, Process] = field(default_factory=dict)
+
+    def environment(self, name: str) -> dict[str, str]:
+        home = self.directory / f"home-{name}"
+        home.mkdir(exist_ok=True)
+        keep = {key: os.environ[key] for key in ("PATH", "LANG", "CI") if key in os.environ}
+        return {
+            **keep,
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "ANTHROPIC_BASE_URL": self.server.url,
+            "ANTHROPIC_API_KEY": "k",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+        }
+
+    async def start(self, *argv: str, name: str, cwd: Path | None = None, **options: object) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **options
+        )
+        started = Process(process, name)
+
+        async def end() -> None:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGCONT)
+                    process.kill()
+                await process.wait()
+
+        self.stack.push_async_callback(end)
+        return started
+
+    async def node(self, name: str, *argv: str) -> Process:
+        """A node that takes work."""
+        pipe = asyncio.subprocess.PIPE
+        flags = ("--permission-mode", "full", "--sandbox", "off", "--model", MODEL)
+        node = await self.start("node", "--bus", self.url, "--name", name, *flags, *argv, name=name, stderr=pipe)
+        assert node.process.stderr is not None
+        lines: list[bytes] = []
+        while b"takes work" not in (line := await node.process.stderr.readline()):
+            lines.append(line)
+            assert line, f"node {name} did not start: {lines}"
+        self.stack.enter_context(contextlib.suppress(asyncio.CancelledError))
+        drained = asyncio.create_task(_drain(node.process.stderr, name))
+        self.stack.callback(drained.cancel)
+        self.nodes[name] = node
+        return node
+
+    async def ask(self, *argv: str, cwd: Path | None = None) -> tuple[int, str, str]:
+        """The program's answer to a prompt on the bus."""
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        asked = await self.start("--bus", self.url, *argv, name="me", cwd=cwd, stdin=null, stdout=pipe, stderr=pipe)
+        out, err = await asked.process.communicate()
+        return asked.process.returncode or 0, out.decode(), err.decode()
+
+
+async def _drain(stream: asyncio.StreamReader, name: str) -> None:
+    while line := await stream.readline():
+        sys.stderr.write(f"[{name}] {line.decode()}")
+
+
+@contextlib.asynccontextmanager
+async def place(directory: Path, script: Script) -> AsyncIterator[Place]:
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(FakeProviderServer(script))
+        running = await stack.enter_async_context(serving(ServerOptions(directory / "bus", port=0)))
+        bus = await stack.enter_async_context(connected(running.url))
+        await bus.ensure()
+        yield Place(directory, running.url, bus, server, stack)
+
+
+def result_of(out: str) -> Mapping[str, object]:
+    return json.loads(out)
