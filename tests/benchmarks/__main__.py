@@ -102,6 +102,26 @@ def against_python(flag: str) -> float:
     return 1000 * median(gaps)
 
 
+def greeting() -> tuple[float, float]:
+    """How long an editor waits for the answer to its first request: milliseconds over `python3 -c pass`, and how often
+    that goes into it; medians of pairs."""
+    line = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}})
+    rounds: list[tuple[float, float]] = []
+    for _ in range(RUNS * 3):
+        base = run([PYTHON, "-c", "pass"], dict(os.environ))
+        started = time.monotonic()
+        with subprocess.Popen([*SAGENT, "acp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(f"{line}\n")
+            child.stdin.flush()
+            assert '"protocolVersion":1' in child.stdout.readline()
+            took = time.monotonic() - started
+            child.stdin.close()
+        rounds.append((1000 * (took - base), took / base))
+    return median(over for over, _ in rounds), median(ratio for _, ratio in rounds)
+
+
 def open_log() -> float:
     """Seconds to open a log of 10,000 messages."""
     code = (
@@ -192,6 +212,8 @@ def measure_alone() -> Iterator[Row]:
     yield from checkpoints()
     yield Row("opening a log of 10,000 messages", 0.5, open_log(), "s")
     yield Row("30,000 text deltas: extra CPU", 0.7, delta_cpu(), "s")
+    over, ratio = greeting()
+    yield Row("`sagent acp` to its answer of `initialize`, over `python3 -c pass`", 130, over, "ms", f"{ratio:.1f} ×")
     yield Row("modules imported before the first request", 330, modules(*FLAGS, "hello"), "")
     yield Row("modules imported for `--version`", 60, modules("--version"), "")
 

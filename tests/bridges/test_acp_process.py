@@ -148,3 +148,11 @@ def test_a_client_that_reads_no_more_ends_it(tmp_path: Path) -> None:
         agent.process.stdout.close()
         agent.send("session/list", 5)
         assert agent.process.wait(10) == 0
+
+
+def test_nothing_heavy_is_imported_before_initialize_is_answered(tmp_path: Path) -> None:
+    code = (
+        "import sagent.cli.commands.acp, sagent.bridges.acp.server, sagent.bridges.acp.stdio, sys; print(*sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    assert not {"sagent.config", "sagent.agent", "sagent.providers", "pydantic", "mcp"} & set(found.stdout.split())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sagent.bridges.acp.connection import INVALID_PARAMS, RpcError
+from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.lib.json import as_array, as_object, as_str, valid_text
 from sagent.messages import Message, Part, Text, user
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sagent.bridges.acp.connection import Connection, RpcError, log
+from sagent.bridges.jsonrpc import Connection, RpcError, log
 from sagent.lib.json import as_object, as_str
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.bridges.acp.client import Client
-from sagent.bridges.acp.connection import RpcError
+from sagent.bridges.jsonrpc import RpcError
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace

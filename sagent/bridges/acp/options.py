@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sagent.bridges.acp.connection import INVALID_PARAMS, RpcError
+from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.errors import SagentError
 from sagent.model import EFFORTS
 from sagent.peer import Switch

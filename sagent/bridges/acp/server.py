@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sagent.bridges.acp.client import Client
-from sagent.bridges.acp.connection import (
+from sagent.bridges.jsonrpc import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
     NOT_FOUND,

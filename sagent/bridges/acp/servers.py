@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sagent.bridges.acp.connection import INVALID_PARAMS, RpcError
+from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.config import McpServer
 from sagent.lib.json import as_array, as_object, as_str
 
