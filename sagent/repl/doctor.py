@@ -28,10 +28,13 @@ class Finding(NamedTuple):
 async def examine(settings: "Settings") -> list[Finding]:
     """Check everything, the providers at the same time. Never raises."""
     network = await asyncio.gather(*(_reach(name, url) for name, url in _addresses(settings)))
-    local = await asyncio.to_thread(
-        lambda: [*_keys(settings), *_programs(), _sandbox(settings), *_terminal(), *_places(settings)]
-    )
+    local = await asyncio.to_thread(_look, settings)
     return [*local, *network]
+
+
+def _look(settings: "Settings") -> list[Finding]:
+    own = (_sandbox(settings), _servers(settings))
+    return [*_keys(settings), *_programs(), *own, *_terminal(), *_places(settings)]
 
 
 def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]]":
@@ -102,6 +105,19 @@ def _sandbox(settings: "Settings") -> Finding:
         return Finding("bad" if needed else "poor", "sandbox", f"none: {means.why}. {advice(means)}".rstrip())
     why = f": {means.why}. {advice(means)}".rstrip() if means.why else ""
     return Finding("poor" if why else "good", "sandbox", f"{means.name} holds commands{why}")
+
+
+def _servers(settings: "Settings") -> Finding:
+    """The language servers that there are for the working directory."""
+    from sagent.tools.code.lsp.rows import every_row, find_program
+
+    if settings.diagnostics == "off":
+        return Finding("good", "language servers", "not used: diagnostics is off")
+    root, roots = settings.cwd, (settings.cwd, *settings.add_dirs)
+    rows = [row for row in every_row(settings.language_servers) if not row.off]
+    found = [row.name for row in rows if find_program(row, root, roots, own=True)]
+    detail = ", ".join(found) or "none is installed: errors are not reported after edits (docs/code.md)"
+    return Finding("good" if found else "poor", "language servers", detail)
 
 
 def _terminal() -> Iterable[Finding]:

@@ -34,7 +34,7 @@ from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
 from sagent.repl.view.blocks import Report, past_blocks, render_block
-from sagent.repl.view.calls import proposal, render_approval
+from sagent.repl.view.calls import proposal, render_approval, render_diff
 from sagent.repl.view.lines import line_width, plain
 from sagent.repl.view.view import plain_text
 from tests.waiting import until
@@ -413,6 +413,17 @@ def test_nothing_of_a_call_is_hidden_behind_its_diff_its_command_or_a_long_name(
     assert "No newline at end of file" in shown("Write", file_path="a", content="x = 1\ny = 2\nx = 1\nz")
     assert "No newline" not in shown("Write", file_path="a", content="x = 1\r\ny = 2\r\nx = 1\r\nw\r\n")
     assert shown("Bash", command=f"echo {'a' * 20_000}b").count("a") > 20_000
+
+
+def test_a_diff_of_several_files_names_them_and_counts_lines_anew_in_each() -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -7 +7 @@\n--- one\n+++ two\n--- a/y\n+++ b/y\n@@ -3,0 +4,1 @@\n+three\n"
+    shown = plain([*render_diff(diff, 60)]).splitlines()
+    assert [line.split() for line in shown] == [
+        ["7", "-", "--", "one"],
+        ["7", "+", "++", "two"],
+        ["y"],
+        ["4", "+", "three"],
+    ]
 
 
 def test_how_a_command_of_an_earlier_run_ended_is_shown_as_while_it_ran() -> None:

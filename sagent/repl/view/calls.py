@@ -23,7 +23,7 @@ MOST_LINES = 60  # of a diff
 MOST_REASON = 600  # columns
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
 _BESIDE_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is shown by itself
-_PLACE = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$")
+_PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 
 
 def essence(call: ToolCall, width: int = 100) -> str:
@@ -94,16 +94,21 @@ def counts(diff: str) -> tuple[int, int]:
 
 
 def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
-    old = new = 0
+    old = new = old_end = new_end = 0
     first = True
     for line in diff.removesuffix("\n").split("\n"):
         if place := _PLACE.match(line):
-            old, new = int(place[1]), int(place[2])
+            old, new = int(place[1]), int(place[3])
+            old_end, new_end = old + int(place[2] or 1), new + int(place[4] or 1)
             if not first:
                 yield (("class:dim", "   ⋯"),)
             first = False
         elif first:
             continue  # the names of the files, which the line above gives
+        elif old >= old_end and new >= new_end and line.startswith(("--- ", "+++ ")):  # the next file
+            if line.startswith("+"):
+                yield (("class:dim", f"   {say(line[4:].removeprefix('b/'))}"),)
+                first = True
         elif line.startswith("\\"):
             yield (("class:dim", f"     {line}"),)
         else:

@@ -140,6 +140,7 @@ async def test_a_rename_changes_all_files_and_what_it_would_change_is_known_befo
     diff = await ask.tool.plan(arguments, workspace)
     assert "+from garden import säen" in diff
     assert ask.tool.effect(arguments, workspace) == Effect("write", (root / "garden.py", root / "user.py"))
+    assert not ask.tool.is_unplanned({**arguments, "changes": diff}, workspace)
     assert (root / "user.py").read_text() == USER
     output = await ask.tool(arguments, ask.run)
     assert output.diff == diff

@@ -113,6 +113,22 @@ async def test_each_file_of_a_rename_is_judged_and_shown_before_it_is_written(re
     assert outside.read_text() == "old\n"
 
 
+async def test_what_a_model_says_in_place_of_the_plan_is_not_shown(rename: Rename, tmp_path: Path) -> None:
+    rename.edits(a=[edit(0, 0, 3)])
+    policy = CodePolicy(PermissionPolicy("ask", Rules(), home=tmp_path), None, rename.tool)
+    workspace = rename.bench.workspace
+    for _ in range(2):  # the second time a plan is there, of a call that was refused
+        lie = JsonObject({**rename.arguments, "changes": "nothing at all"})
+        call = ToolCall("1", "Code", lie)
+        planned = await policy.before_tool(call, rename.tool.effect(lie, workspace), workspace)
+        assert isinstance(planned, Allow)
+        assert planned.arguments is not None
+        assert "-old x\r\n+new x\r\n" in str(planned.arguments["changes"])
+        call = ToolCall("1", "Code", planned.arguments)
+        judged = await policy.before_tool(call, rename.tool.effect(planned.arguments, workspace), workspace)
+        assert isinstance(judged, Ask)
+
+
 async def test_other_calls_are_judged_as_ever(rename: Rename) -> None:
     policy = CodePolicy(AllowAll(), rename.bench.access, rename.tool)
     call = ToolCall("1", "Read", json_freeze_object({"file_path": "a.fake", "action": "rename"}))

@@ -60,7 +60,7 @@ class Checks:
     async def news(self, agent: str) -> str:
         """What is new for an agent since it last heard, of files that are as they were checked; "" for nothing."""
         found: list[tuple[str, Sequence[Diagnostic]]] = []
-        for path, (reader, workspace) in list(self._readers.items()):
+        for path, (reader, workspace) in reversed(list(self._readers.items())):
             given = list(self._documents(path))
             if reader != agent or not any(_has_news(document) for document in given):
                 continue
@@ -97,7 +97,7 @@ class Checks:
                 after = await asyncio.to_thread(read_text, path)
                 if after is not None:
                     await _compare(server, path, before, after)
-        except (ServerError, TimeoutError):
+        except (ServerError, OSError):  # a TimeoutError among these
             pass  # the change was made, whatever becomes of its check; of a server that is gone `servers` tells
 
     async def refresh(self, seat: Seat, server: LanguageServer) -> None:

@@ -43,6 +43,10 @@ class RenamePlan:
     changes: tuple[FileChange, ...]
     left: tuple[Path, ...] = ()
 
+    def text(self, workspace: Workspace) -> str:
+        """What a person is to judge."""
+        return self.diff(workspace) + self.note(workspace)
+
     def note(self, workspace: Workspace) -> str:
         """What the model and the person are to know of files that are not changed."""
         if not self.left:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+from sagent.errors import SagentError
 from sagent.lib.process import ProcessGroup
 from sagent.tools.code.lsp.connection import ServerError
 from sagent.tools.code.lsp.rows import ServerRow, filled, find_program, project_python, serving
@@ -86,16 +87,15 @@ class Seat:
 
     async def open(self, argv: Sequence[str], roots: Sequence[Path], launcher: Launcher, group: ProcessGroup) -> None:
         """Start its program. What keeps it from that is in `why`."""
-        launched = await launcher.launch(argv, self.root)
-        self._finish = launched.finish
-        environment = {**launcher.environment(), **self.row.env}
         settings = filled(self.row.settings, project_python(self.root, roots))
         server = self.server = LanguageServer(self.row, self.root, group, settings)
         try:
-            await server.open(*launched.launched(environment))
+            launched = await launcher.launch(argv, self.root)
+            self._finish = launched.finish
+            await server.open(*launched.launched({**launcher.environment(), **self.row.env}))
         except TimeoutError:
             self.why = f"it was not ready within {START:g} s"
-        except (OSError, ValueError, ServerError) as error:
+        except (OSError, ValueError, ServerError, SagentError) as error:
             self.why = server.fault or str(error)
         if self.why:
             await server.aclose()

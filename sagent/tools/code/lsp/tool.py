@@ -56,8 +56,12 @@ class Code:
         return foreseen("read", workspace.resolve(as_str(arguments.get("file_path"), ".")), workspace)
 
     def is_unplanned(self, arguments: Mapping[str, object], workspace: Workspace) -> bool:
-        """Whether a call is a rename of which it is not known yet which files it changes."""
-        return arguments.get("action") == "rename" and _key(arguments, workspace) not in self._plans
+        """Whether a call is a rename that does not say yet what it changes, as it was planned: a model may say anything
+        in that place, and a person would read it."""
+        if arguments.get("action") != "rename":
+            return False
+        plan = self._plans.get(_key(arguments, workspace))
+        return plan is None or arguments.get("changes") != plan.text(workspace)
 
     async def plan(self, arguments: Mapping[str, object], workspace: Workspace) -> str:
         """Find out what a rename does, for the call that makes it: its diff. Raises ToolError."""
@@ -69,10 +73,11 @@ class Code:
         server, where = await self._place(arguments, path, workspace)
         answer = await _ask_twice(server, "textDocument/rename", {**where, "newName": new})
         plan = await asyncio.to_thread(read_plan, answer, server, as_str(arguments["symbol"]).strip())
+        self._plans.pop(_key(arguments, workspace), None)
         self._plans[_key(arguments, workspace)] = plan
         while len(self._plans) > _MOST_PLANS:
             del self._plans[next(iter(self._plans))]
-        return plan.diff(workspace) + plan.note(workspace)
+        return plan.text(workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask. Raises ToolError where no server is found, or it has no answer."""
@@ -97,7 +102,7 @@ class Code:
 
     async def _rename(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         workspace = run.workspace
-        if self.is_unplanned(arguments, workspace):
+        if _key(arguments, workspace) not in self._plans:
             if run.effect is not None and run.effect.kind == "write":
                 raise ToolError("The plan of this rename is no longer there. Call it again.")
             await self.plan(arguments, workspace)

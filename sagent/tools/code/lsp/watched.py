@@ -19,17 +19,22 @@ class Watched:
     def __init__(self, root: Path, row: ServerRow) -> None:
         self._root, self._row = root, row
         self._states: Mapping[Path, tuple[int, int]] | None = None
+        self._is_too_large = False
         self._looked, self._commands = 0.0, 0
 
     def is_due(self, commands: int) -> bool:
         """Whether there may be changes, after so many commands."""
+        if self._is_too_large:
+            return False
         return commands != self._commands or self._states is None or time.monotonic() - self._looked > _OLD
 
     def changes(self, commands: int) -> list[tuple[Path, int]]:
-        """What was created, changed and deleted since the last time; at first nothing. To be called in a thread."""
+        """What was created, changed and deleted since the last time; nothing at first, and in a directory that is too
+        large. To be called in a thread."""
         before, self._states = self._states, self._look()
         self._looked, self._commands = time.monotonic(), commands
         states = self._states
+        self._is_too_large = states is None
         if before is None or states is None:
             return []
         found = [
