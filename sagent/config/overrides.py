@@ -67,6 +67,7 @@ class Overrides(TypedDict, total=False):
     env_pass: _Names | None
     sandbox: SandboxMode | None
     allow_domains: _Names | None
+    diagnostics: Literal["auto", "on", "off"] | None
     hook_hosts: _Names | None
     cwd: _Path | None
     add_dirs: _Path | Sequence[_Path] | None
@@ -77,6 +78,7 @@ class Overrides(TypedDict, total=False):
     fork: str | None
     ephemeral: bool | None
     trace: _Path | None
+    telemetry: bool | None
     output_schema: _Path | None
     output_format: Literal["text", "json", "stream-json"] | None
     input_format: Literal["text", "stream-json"] | None
