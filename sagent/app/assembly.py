@@ -341,6 +341,8 @@ def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[To
 def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None, web: "tools.WebAccess | None") -> Tool:
     if name in (*tools.WEB, *tools.PAPERS):
         return getattr(tools, name)(web)
+    if name == "RepoMap":
+        return tools.RepoMap(settings.state_dir / "maps")
     if name == "AgentSpawn" and any(places("agents", settings.cwd, settings.config_dir)):
         from sagent.context.agents import find_agents
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "Mode", "PermissionPolicy"]
 
 _FLAT = frozenset({"Read", "List"})  # tools that show one file, or the names in one directory
-_HIDING = frozenset({"Grep", "Glob", "Code"})  # tools that ask `Workspace.hidden`
+_HIDING = frozenset({"Grep", "Glob", "Code", "RepoMap"})  # tools that ask `Workspace.hidden`
 
 
 class PermissionPolicy(Policy):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sagent.tools.background import BackgroundTask
     from sagent.tools.bash import Bash
     from sagent.tools.code.lsp.tool import Code
+    from sagent.tools.code.map.tool import RepoMap
     from sagent.tools.decorator import FunctionTool, tool
     from sagent.tools.edit import Edit
     from sagent.tools.glob import Glob
@@ -51,6 +52,7 @@ __all__ = [
     "PaperFetch",
     "PaperSearch",
     "Read",
+    "RepoMap",
     "TodoWrite",
     "WebAccess",
     "WebFetch",
@@ -70,8 +72,8 @@ WEB = ("WebSearch", "WebFetch")
 """Names of the tools for the web, which are off unless they are chosen."""
 PAPERS = ("PaperSearch", "PaperDetails", "PaperAuthor", "PaperFetch")
 """Names of the tools for scientific papers, which are off as well."""
-CODE = ("Code",)
-"""Names of the tools that ask language servers, which are off as well."""
+CODE = ("Code", "RepoMap")
+"""Names of the tools that ask language servers and read code by its grammar, which are off as well."""
 EVERY = (*BUILTIN, "TodoWrite", *WEB, *PAPERS, *CODE)
 GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB, "papers": PAPERS, "code": CODE}
 """What stands for several names where tools are chosen."""
@@ -84,6 +86,7 @@ _HOMES = {
     "PaperDetails": "papers.details",
     "PaperFetch": "papers.fetch",
     "PaperSearch": "papers.search",
+    "RepoMap": "code.map.tool",
     "WebAccess": "web.access",
     "WebFetch": "web.fetch",
     "WebSearch": "web.search",

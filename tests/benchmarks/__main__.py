@@ -1,7 +1,7 @@
 """`make bench`: every figure the project promises, and what codex, pi and a raw httpx2 loop take in the same run.
 
 Rewrites the tables in docs/performance.md. `python -m tests.benchmarks SECTION...` measures some of it and only prints:
-compared, alone, agents, advisor, sessions, repl, families. Needs Linux for memory figures.
+compared, alone, agents, advisor, sessions, repl, codemap, families. Needs Linux for memory figures.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from sagent.testing.server import FakeProviderServer, Received, Step, Turn, Wire
-from tests.benchmarks import repl, sessions
+from tests.benchmarks import codemap, repl, sessions
 from tests.benchmarks.clients import (
     FLAGS,
     PYTHON,
@@ -252,6 +252,14 @@ def measure_repl() -> Iterator[Row]:
         yield Row(f"REPL: {figure.name}", reach, figure.value, figure.unit)
 
 
+def measure_codemap() -> Iterator[Row]:
+    """What a map of a large project takes."""
+    speeds = codemap.measure()
+    yield Row(f"`RepoMap` of 10,000 files, {speeds.size:.0f} MB, the first time", 10, speeds.first, "s")
+    yield Row("the same again", 0.5, speeds.again, "s")
+    yield Row("the same with one file changed", None, speeds.changed, "s")
+
+
 def measure_sessions() -> Iterator[Row]:
     """What reading sessions back takes."""
     speeds = sessions.measure()
@@ -323,6 +331,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[Row] | Iterator[str]]] = {
     "advisor": measure_advisor,
     "sessions": measure_sessions,
     "repl": measure_repl,
+    "codemap": measure_codemap,
     "families": measure_families,
 }
 

@@ -1,0 +1,132 @@
+"""Which files and definitions matter: a graph of who names what another file defines, ranked as web pages are.
+
+A file passes its rank on to those that define what it names (PageRank). With a focus the walk begins there, again and
+again, and what is near comes first. The same files give the same ranks.
+"""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from math import sqrt
+from typing import TypeAlias
+
+from sagent.lib.dataclass import dataclass
+
+ROUNDS = 15
+MOST_EDGES = 50  # from one file: the strongest
+STAYS = 0.85  # of the rank goes on along the graph, the rest begins anew
+BACK = 0.2  # how much less an edge counts from what is named to who names it
+COMMON = 8  # a name that more files define says nothing of any of them
+NEAR = 1e-4  # what is left of a walk and not followed any further
+LONG = 8  # characters of a name that is hardly chosen twice by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Files by number: where each one's edges begin, where they lead, and what share of its rank goes along each."""
+
+    starts: "array[int]" = field(default_factory=lambda: array("i", [0]))
+    targets: "array[int]" = field(default_factory=lambda: array("i"))
+    shares: "array[float]" = field(default_factory=lambda: array("d"))
+
+    @property
+    def size(self) -> int:
+        return len(self.starts) - 1
+
+
+Weighted: TypeAlias = Mapping[int, float]
+"""Edges: where they lead, and what each counts."""
+Weights: TypeAlias = Mapping[str, float]
+"""How much each name that a file defines is named by others."""
+
+
+def link(defined: Sequence[Iterable[str]], named: Sequence[Iterable[str]]) -> tuple[Graph, Sequence[Weights]]:
+    """The graph of files that define and name these; and how much each definition of a file is named by others."""
+    homes: dict[str, list[int]] = defaultdict(list)
+    for number, names in enumerate(defined):
+        for name in dict.fromkeys(names):
+            homes[name].append(number)
+    known = {name for name, files in homes.items() if len(files) <= COMMON}
+    meant = [sorted(known.intersection(names)) for names in named]
+    uses = Counter(name for names in meant for name in names)
+    worth = {name: _worth(name) / len(homes[name]) / sqrt(count) for name, count in uses.items()}
+    edges: list[Weighted] = []
+    for number, names in enumerate(meant):
+        out: dict[int, float] = defaultdict(float)
+        for name in names:
+            if number not in (files := homes[name]):
+                for home in files:
+                    out[home] += worth[name]
+        edges.append(_strongest(out))
+    back: list[dict[int, float]] = [{} for _ in edges]
+    for number, forth in enumerate(edges):
+        for target, weight in forth.items():
+            back[target][number] = weight * BACK
+    graph = Graph()
+    for number, forth in enumerate(edges):
+        both = back[number]
+        for target, weight in forth.items():
+            both[target] = both.get(target, 0.0) + weight
+        kept = _strongest(both)
+        whole = sum(kept.values())
+        graph.targets.extend(kept)
+        graph.shares.extend(weight / whole for weight in kept.values())
+        graph.starts.append(len(graph.targets))
+    return graph, [{name: _named(name, homes, uses, worth) for name in names} for names in defined]
+
+
+def _strongest(out: Weighted) -> Weighted:
+    """The edges of a file that count most."""
+    return dict(sorted(out.items(), key=lambda edge: (-edge[1], edge[0]))[:MOST_EDGES])
+
+
+def _named(name: str, homes: Mapping[str, Sequence[int]], uses: Mapping[str, int], worth: Mapping[str, float]) -> float:
+    """How much a name is named by files that do not define it: those that do name it too."""
+    return worth[name] * (uses[name] - len(homes[name])) if uses.get(name, 0) > len(homes[name]) else 0.0
+
+
+def _worth(name: str) -> float:
+    """How much it says that a file names this: a name of several words more than one that is any word of a comment."""
+    if name.startswith("_"):
+        return 0.1
+    several = "_" in name.strip("_") or (not name.islower() and not name.isupper())
+    return 10.0 if several and len(name) >= LONG else 1.0
+
+
+def rank(graph: Graph) -> "array[float]":
+    """Each file's rank; they add up to one."""
+    size = graph.size
+    ranks = array("d", [1 / size] * size) if size else array("d")
+    starts, targets, shares = graph.starts, graph.targets, graph.shares
+    for _ in range(ROUNDS):
+        fresh, kept = [0.0] * size, 0.0
+        for number in range(size):
+            first, last = starts[number], starts[number + 1]
+            if first == last:
+                kept += ranks[number]
+                continue
+            moved = ranks[number] * STAYS
+            for at in range(first, last):
+                fresh[targets[at]] += moved * shares[at]
+        everywhere = (1 - STAYS + STAYS * kept) / size if size else 0.0
+        ranks = array("d", [value + everywhere for value in fresh])
+    return ranks
+
+
+def rank_near(graph: Graph, focus: Sequence[int]) -> Mapping[int, float]:
+    """The rank of what is near some files, found by pushing on what is left of the walk (Andersen, Chung and Lang)."""
+    near: dict[int, float] = defaultdict(float)
+    left: dict[int, float] = {number: 1 / len(focus) for number in sorted(set(focus))}
+    queue = list(left)
+    for number in queue:
+        rest = left.pop(number, 0.0)
+        near[number] += rest * (1 - STAYS)
+        first, last = graph.starts[number], graph.starts[number + 1]
+        for at in range(first, last):
+            target, moved = graph.targets[at], rest * STAYS * graph.shares[at]
+            before = left.get(target, 0.0)
+            left[target] = before + moved
+            if before < NEAR <= before + moved:
+                queue.append(target)
+    return near
