@@ -511,9 +511,7 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
     """Fixed when the session starts: a resumed one keeps its own, unless another is asked for."""
     if past.system is not None and settings.system is None and not settings.append_system:
         return past.system
-    found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
-    notices.extend(found.notices)
-    skills = skills_text(find_skills(settings.cwd, settings.config_dir, notices))
+    told = _instructions(settings, notices) if settings.instructions else ""
     if any(places("agents", settings.cwd, settings.config_dir)):
         from sagent.context.agents import find_agents
 
@@ -523,7 +521,7 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
         from sagent.app.memory import describe, has_memory
 
         memory = describe(settings) if has_memory(settings) else ""
-    added = "\n\n".join(filter(None, (found.text, skills, memory)))
+    added = "\n\n".join(filter(None, (told, memory)))
     system, append = settings.system, settings.append_system
     if settings.output_style:
         from sagent.context.styles import find_style
@@ -534,6 +532,14 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
         else:
             append = "\n\n".join(filter(None, (append, style.text)))
     return compose(workspace, date.today(), added, system, append)  # noqa: DTZ011 -- the person's day
+
+
+def _instructions(settings: Settings, notices: list[str]) -> str:
+    """What lies in the project and with the person for every agent to read, and the names of skills."""
+    found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
+    notices.extend(found.notices)
+    skills = skills_text(find_skills(settings.cwd, settings.config_dir, notices))
+    return "\n\n".join(filter(None, (found.text, skills)))
 
 
 class Aside:

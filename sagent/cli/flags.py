@@ -13,6 +13,7 @@ COMMANDS = {
     "team": "several roles work on one task and hand on what they find: presets, or a file of one's own",
     "models": "list known models: window, limits, price",
     "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
+    "review": "review a range of commits or the working tree, in CI as comments on a pull request",
     "verify": "check that a session, or a bundle of one, is what was written",
     "export": "a session for others: a bundle, a page, Markdown, lines of JSON or a recording of a terminal",
     "share": "sessions as a static folder for any web server",

@@ -108,6 +108,7 @@ class Settings:
     max_retries: int = _setting(6, whole(0), "lower")
     system: str | None = _setting(None, values.text_of)
     append_system: str = _setting("", values.text_of)
+    instructions: bool = _setting(True, values.switch)  # noqa: FBT003 -- AGENTS.md and the like, skills
     output_style: str = _setting("", values.text_of)  # a file that says how to write
     diagnostics: Literal["auto", "on", "off"] = _setting("auto", choice("auto", "on", "off"), "lower")  # after changes
     memory: bool = _setting(False, values.switch)  # noqa: FBT003 -- files that agents keep for later sessions

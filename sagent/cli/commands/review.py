@@ -1,0 +1,201 @@
+"""`sagent review`: a range of commits or the working tree is reviewed, and nothing is changed; in CI too."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sagent.bridges.github import GitHub, open_github
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.headless import Interrupter, exit_code
+from sagent.cli.render import binary_safe
+from sagent.cli.settings import load_settings
+from sagent.config import Settings
+from sagent.errors import UsageError
+from sagent.events import Event, Notice, Result, ToolStarted
+from sagent.lib.text import printable
+from sagent.review.changes import read_changes
+from sagent.review.finding import SEVERITIES, Review
+from sagent.review.fixer import fix, open_findings
+from sagent.review.posting import MOST_COMMENTS, findings_of, post
+from sagent.review.pull_request import PullRequest, read_event, with_commits
+from sagent.review.report import FORMATS, as_markdown, as_text, read_review
+from sagent.review.reviewer import review
+
+FOUND = 7
+EPILOG = """RANGE is A..B or A...B as in git diff, or one name: what HEAD has that the name has not. Without it the
+working tree is reviewed against HEAD, files that git does not know yet included.
+
+exit codes:
+  0 reviewed   7 it has findings of the severity of --fail-on or above
+  1 failed   2 usage   3 budget   4 turn limit   5 answer cut   6 answer of the wrong form   130, 143 interrupted"""
+_OURS = ("tools", "permission_mode", "plan", "allow", "system", "append_system", "output_style")
+
+
+def run_review(argv: Sequence[str]) -> int:
+    given, flags = _parse(argv)
+    settings = load_settings(flags)
+    if given.github_event is not None:
+        return asyncio.run(_in_ci(given, settings))
+    return asyncio.run(_locally(given, settings))
+
+
+def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
+    parser = Parser("review", "Review changes: findings by file and line, each with its severity.", epilog=EPILOG)
+    parser.add_argument(
+        "range", nargs="?", default="", metavar="RANGE", help="the changes; the working tree if left out"
+    )
+    forms = "text (default), markdown, json, sarif, codequality (GitLab) or annotations (GitHub)"
+    parser.add_argument("--format", choices=FORMATS, default="text", metavar="F", help=forms)
+    parser.add_argument("--out", metavar="FILE", help="write it there")
+    fail = f"exit {FOUND} on findings of this severity or above: {', '.join(SEVERITIES)}, none (default)"
+    parser.add_argument("--fail-on", choices=(*SEVERITIES, "none"), default="none", metavar="SEVERITY", help=fail)
+    parser.add_argument("--read", metavar="FILE", help="take this review, as --format json wrote it, and ask no model")
+    parser.add_argument("--fix", action="store_true", help="then have the findings fixed in the files; nothing is run")
+    group = parser.add_argument_group("on GitHub")
+    event = (
+        "the payload of a pull_request or issue_comment event: review what it is about, and post it with GITHUB_TOKEN"
+    )
+    group.add_argument("--github-event", metavar="FILE", help=event)
+    group.add_argument("--no-post", action="store_true", help="post nothing: --read does that in another job")
+    most = f"at most N comments at lines, the worst first ({MOST_COMMENTS})"
+    group.add_argument("--max-comments", metavar="N", type=int, default=MOST_COMMENTS, help=most)
+    parser.add_cwd()
+    parser.add_config()
+    own = {action.dest for action in parser.flags} | {"range"}
+    add_agent_flags(parser)
+    given = parser.parse_args(argv)
+    flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
+    if refused := [name for name in _OURS if flags.pop(name, None)]:
+        raise UsageError(f"--{refused[0].replace('_', '-')}: a review only reads, and has its own prompt and tools.")
+    return given, {**flags, "cwd": given.cwd, "config": given.config}
+
+
+async def _locally(given: argparse.Namespace, settings: Settings) -> int:
+    if given.read is not None:
+        found = _read(given.read)
+    else:
+        found, result = await _review(settings, given.range, "")
+        if result.error is not None:
+            return _failed(result)
+    code = _report(given, found)
+    return await _fix(settings, open_findings(found)) if given.fix and found.findings else code
+
+
+async def _fix(settings: Settings, findings: Sequence[tuple[str, str]]) -> int:
+    interrupter = Interrupter()
+    result = await interrupter.outcome(fix(settings, findings, _progress()))
+    result = interrupter.result()[0] if result is None else result
+    if result.error is not None:
+        return _failed(result)
+    binary_safe(sys.stdout).write(printable(f"{result.content}\n"))
+    sys.stderr.write(f"sagent: the fixes have cost {float(result.run_usd):.4f} USD\n")
+    return 0
+
+
+async def _review(settings: Settings, named: str, about: str) -> tuple[Review, Result]:
+    """Review, showing on a terminal what is read. Raises UsageError where there is nothing to review."""
+    changes = read_changes(settings.cwd, named)
+    if not changes.files:
+        raise UsageError(f"There are no changes in {changes.title}.")
+    interrupter = Interrupter()
+    found = await interrupter.outcome(review(settings, changes, _progress(), about))
+    if found is None:
+        return Review(changes.base, changes.head), interrupter.result()[0]
+    return found
+
+
+def _progress() -> Callable[[Event], None]:
+    err = binary_safe(sys.stderr)
+
+    def show(event: Event) -> None:
+        if isinstance(event, ToolStarted) and sys.stderr.isatty():
+            err.write(printable(f"· {event.call.name} {next(iter(event.call.arguments.values()), '')}\n"))
+        elif isinstance(event, Notice) and event.level != "info":
+            err.write(printable(f"sagent: {event.text}\n"))
+        err.flush()
+
+    return show
+
+
+def _failed(result: Result) -> int:
+    why = "" if result.error is None else result.error.message.rstrip(".")
+    sys.stderr.write(printable(f"sagent: it was not done: {why}. It has cost {float(result.run_usd):.4f} USD.\n"))
+    return exit_code(result)
+
+
+def _report(given: argparse.Namespace, found: Review) -> int:
+    text = FORMATS[given.format](found)
+    if given.out is None:
+        binary_safe(sys.stdout).write(text)
+    else:
+        try:
+            Path(given.out).write_text(text, "utf-8")
+        except OSError as error:
+            raise UsageError(f"{given.out}: {error.strerror or error}") from error
+    if given.format != "text" or given.out is not None:
+        sys.stderr.write(as_text(replace(found, summary="", findings=())).lstrip())
+    return FOUND if found.at_least(given.fail_on) else 0
+
+
+def _read(file: str) -> Review:
+    try:
+        return read_review(Path(file).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}") from error
+
+
+# -- on GitHub ---------------------------------------------------------------------------------------------------------
+
+
+async def _in_ci(given: argparse.Namespace, settings: Settings) -> int:
+    pull, token = read_event(Path(given.github_event)), os.environ.get("GITHUB_TOKEN", "")
+    if pull.skip:
+        return _skipped(pull)
+    if not token and not (given.no_post and pull.base):
+        raise UsageError("GITHUB_TOKEN is not set: give the step the job's token, or --no-post.")
+    async with open_github(os.environ.get("GITHUB_API_URL", ""), token, pull.repository) as github:
+        if not pull.base:
+            pull = with_commits(pull, await github.pull(pull.number))
+        if pull.skip:
+            return _skipped(pull)
+        if pull.wish == "fix":
+            return await _fix(settings, findings_of(await github.review_comments(pull.number)))
+        found = _read(given.read) if given.read is not None else None
+        if found is None:
+            found, result = await _review(settings, f"{pull.base}...{pull.head}", pull.about)
+            if result.error is not None:
+                return _failed(result)
+        elif found.head != pull.head:
+            raise UsageError(
+                f"{given.read} reviews {found.head[:12]}, and the pull request stands at {pull.head[:12]}."
+            )
+        if not given.no_post:
+            await _post(github, pull, found, given.max_comments)
+    _tell_job(found)
+    return _report(given, found)
+
+
+def _skipped(pull: PullRequest) -> int:
+    sys.stderr.write(printable(f"sagent: pull request {pull.number} is not reviewed: {pull.skip}\n"))
+    return 0
+
+
+async def _post(github: GitHub, pull: PullRequest, found: Review, most: int) -> None:
+    posted = await post(github, pull.number, found, most)
+    sys.stderr.write(
+        f"sagent: comments at lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
+        f"{posted.left_out} left out\n"
+    )
+
+
+def _tell_job(found: Review) -> None:
+    """The summary and the outputs of a job, where this is one."""
+    lines = f"findings={len(found.findings)}\ncost-usd={found.usd}\n"
+    for variable, text in (("GITHUB_STEP_SUMMARY", as_markdown(found)), ("GITHUB_OUTPUT", lines)):
+        if file := os.environ.get(variable):
+            with Path(file).open("a", encoding="utf-8") as out:
+                out.write(text)

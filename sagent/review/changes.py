@@ -1,0 +1,162 @@
+"""What is reviewed: a diff by git, with the lines that it shows of each file's new side."""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.git import git_call
+from sagent.lib.regular import read_regular
+
+_SHOWN = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--unified=5", "--src-prefix=a/")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_ESCAPED = re.compile(r"\\([0-7]{3}|.)")
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+MOST_NEW = 400_000  # bytes of a file that git does not know yet
+SECONDS = 120.0  # that git may take
+
+
+@dataclass(slots=True)
+class FileDiff:
+    """A file's part of a diff. `lines` are those of the new side that it shows, `added` the ones that are new."""
+
+    path: str
+    text: str = ""
+    lines: dict[int, str] = field(default_factory=dict[int, str])
+    added: set[int] = field(default_factory=set[int])
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes from `base` to `head`, commits by their ids; `head` is "" for the working tree."""
+
+    base: str
+    head: str
+    files: Mapping[str, FileDiff]
+
+    @property
+    def title(self) -> str:
+        return f"{self.base[:12]}..{self.head[:12] or 'working tree'}"
+
+
+def read_changes(cwd: Path, named: str = "") -> Changes:
+    """The changes that a range names, as `git diff` reads `A..B` and `A...B`; of one name those since the work that is
+    checked out left it, and without any those that are not committed. Raises UsageError."""
+    if named.startswith("-"):
+        raise UsageError(f"{named!r} names no commits.")
+    if not named:
+        base = _commit(cwd, "HEAD")
+        files = parse_diff(_git(cwd, "diff", *_SHOWN, base, "--"))
+        return Changes(base, "", files | parse_diff("".join(_untracked(cwd))))
+    first, dots, last = re.fullmatch(r"(.*?)(\.{2,3}|\Z)(.*)", named, re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess] -- anything fits
+    base, head = _commit(cwd, first or "HEAD"), _commit(cwd, last or "HEAD")
+    if dots != "..":
+        base = _git(cwd, "merge-base", base, head).strip() if base != head else base
+    return Changes(base, head, parse_diff(_git(cwd, "diff", *_SHOWN, base, head, "--")))
+
+
+def file_at(cwd: Path, commit: str, path: str) -> str:
+    """A file's text in a commit; "" where there is none."""
+    try:
+        return _git(cwd, "show", f"{commit}:{path}")
+    except UsageError:
+        return ""
+
+
+def _commit(cwd: Path, name: str) -> str:
+    return _git(cwd, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", about=name).strip()
+
+
+def _untracked(cwd: Path) -> Iterator[str]:
+    """The files that git does not know yet, as diffs; those that are not text, or large, by their names alone."""
+    for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
+        try:
+            text = read_regular(cwd / name, cwd, most=MOST_NEW).decode()
+        except (OSError, ValueError):
+            text = ""
+        lines = text.removesuffix("\n").split("\n") if text and "\0" not in text else []
+        quoted = '"b/' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        hunk = f"@@ -0,0 +1,{len(lines)} @@\n" if lines else ""
+        yield f"diff --git new\n--- /dev/null\n+++ {quoted}\n{hunk}{''.join(f'+{line}' + chr(10) for line in lines)}"
+
+
+def _git(cwd: Path, *arguments: str, about: str = "") -> str:
+    """What git says. Raises UsageError for what it cannot do here."""
+    call = git_call(cwd, "-c", "core.quotePath=false", *arguments)
+    if call is None:
+        raise UsageError(
+            f"git is not asked about {cwd}: its configuration includes other files or names filters. In CI, check out "
+            "without credentials (persist-credentials: false)."
+        )
+    try:
+        done = subprocess.run(call.argv, env=call.environment, capture_output=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"git {arguments[0]} failed: {error}") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if arguments[0] == "merge-base":
+            raise UsageError("The commits have no common ancestor here. In CI, fetch the history (fetch-depth: 0).")
+        what = f"there is no commit {about!r}" if about else said[0] if said else f"git {arguments[0]} failed"
+        raise UsageError(f"{cwd}: {what}.")
+    return done.stdout.decode("utf-8", "replace")
+
+
+# -- the diff ----------------------------------------------------------------------------------------------------------
+
+
+def parse_diff(text: str) -> dict[str, FileDiff]:
+    """A unified diff by files, under their new names. A file that is gone has no lines."""
+    found: dict[str, FileDiff] = {}
+    for part in re.split(r"^(?=diff --git )", text, flags=re.MULTILINE)[1:] if text else ():
+        file = _parse_file(_whole_lines(part))
+        found[file.path] = file
+    return found
+
+
+def _whole_lines(part: str) -> Sequence[str]:
+    return part.removesuffix("\n").split("\n")
+
+
+def _parse_file(rows: Sequence[str]) -> FileDiff:
+    names = {row[:4]: _name(row[4:]) for row in rows[:20] if row.startswith(("--- ", "+++ "))}
+    path = names.get("+++ ", "")
+    path = path or names.get("--- ", "") or _name(rows[0].rpartition(" ")[2])
+    file = FileDiff(path)
+    shown: list[str] = []
+    old = new = number = 0  # lines of the hunk that are still to come, and the new side's next number
+    for row in rows:
+        if old <= 0 and new <= 0:
+            shown.append(row)
+            if head := _HUNK.match(row):
+                old, number, new = int(head[1] or 1), int(head[2]), int(head[3] or 1)
+            continue
+        sign, text = row[:1], row[1:]
+        if sign == "\\":
+            shown.append(row)
+            continue
+        old, new = old - (sign != "+"), new - (sign != "-")
+        shown.append(f"{'' if sign == '-' else number:>6} {row}")
+        if sign != "-":
+            file.lines[number] = text
+            if sign == "+":
+                file.added.add(number)
+            number += 1
+    file.text = "\n".join(shown)
+    return file
+
+
+def _name(text: str) -> str:
+    """A path as a diff names it, "" for /dev/null: quoted as in C where it has odd characters."""
+    text = text.rstrip("\t\r")
+    if text.startswith('"') and text.endswith('"'):
+        raw = _ESCAPED.sub(_letter, text[1:-1]).encode("latin-1", "surrogateescape") if text.isascii() else b""
+        text = raw.decode("utf-8", "replace") if raw else _ESCAPED.sub(_letter, text[1:-1])
+    return "" if text == "/dev/null" else re.sub(r"^[ab]/", "", text)
+
+
+def _letter(found: re.Match[str]) -> str:
+    code = found[1]
+    return chr(int(code, 8)) if code.isdigit() else _LETTERS.get(code, code)

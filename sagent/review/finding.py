@@ -1,0 +1,151 @@
+"""A finding of a review: where, how bad, what, and how to put it right."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Literal, TypeAlias
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.review.changes import Changes, FileDiff
+
+Severity: TypeAlias = Literal["critical", "high", "medium", "low"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "high", "medium", "low")
+NEAR = 3  # lines from what a diff shows, at which a finding is moved there
+
+SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {
+        "summary": {"type": "string", "description": "What the change does and whether it is sound, in 1-3 sentences"},
+        "findings": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "file": {"type": "string", "description": "Path as in the diff"},
+                    "line": {"type": "integer", "description": "Line of the new file, as numbered in the diff"},
+                    "end_line": {"type": "integer", "description": "Last line, the same for one line"},
+                    "severity": {"type": "string", "enum": list(SEVERITIES)},
+                    "title": {"type": "string", "description": "The fault in a few words"},
+                    "message": {"type": "string", "description": "What goes wrong, when, and why"},
+                    "suggestion": {
+                        "type": "string",
+                        "description": "What exactly replaces these lines; empty where no such edit fixes it",
+                    },
+                },
+                "required": ["file", "line", "end_line", "severity", "title", "message", "suggestion"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["summary", "findings"],
+    "additionalProperties": False,
+}
+"""What the model answers with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Lines count from 1, on the new side. `in_diff`: the diff shows the line; `moved_from` is where the model had put
+    it, 0 where that is the same. `mark` is the same for the same fault in another review of the same code."""
+
+    file: str
+    line: int
+    end_line: int
+    severity: Severity
+    title: str
+    message: str
+    suggestion: str = ""
+    in_diff: bool = True
+    moved_from: int = 0
+    mark: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a review came to. `usd` is a minimum where `unpriced` models were asked; `left_out` are files whose changes
+    did not fit into what the model was shown."""
+
+    base: str
+    head: str
+    summary: str = ""
+    findings: Sequence[Finding] = ()
+    model: str = ""
+    usd: str = "0"
+    unpriced: bool = False
+    turns: int = 0
+    session: str = ""
+    left_out: Sequence[str] = field(default_factory=tuple[str, ...])
+
+    def at_least(self, severity: str) -> Sequence[Finding]:
+        """The findings of a severity and above; none for "none"."""
+        worst = SEVERITIES.index(severity) + 1 if severity in SEVERITIES else 0
+        return [each for each in self.findings if each.severity in SEVERITIES[:worst]]
+
+
+def read_findings(data: Mapping[str, object], changes: Changes) -> Sequence[Finding]:
+    """The findings in a model's answer, each where the diff shows it if that is near, worst first and once."""
+    found = [_placed(decode_finding(as_object(each)), changes) for each in as_array(data.get("findings"))]
+    found = list({(each.file, each.line, each.title): each for each in found}.values())
+    found.sort(key=lambda each: (SEVERITIES.index(each.severity), each.file, each.line))
+    seen = Counter[str]()
+    for place, each in enumerate(found):  # several at one line are told apart by their order
+        seen[each.mark] += 1
+        if (number := seen[each.mark]) > 1:
+            found[place] = replace(each, mark=_mark(f"{each.mark} {number}"))
+    return found
+
+
+def decode_finding(each: Mapping[str, object]) -> Finding:
+    """A finding from JSON; what is missing has its default."""
+    line = max(1, as_int(each.get("line")))
+    severity = as_str(each.get("severity"))
+    return Finding(
+        file=as_str(each.get("file")).removeprefix("./"),
+        line=line,
+        end_line=max(line, as_int(each.get("end_line"))),
+        severity=severity if severity in SEVERITIES else "medium",
+        title=as_str(each.get("title")),
+        message=as_str(each.get("message")),
+        suggestion=as_str(each.get("suggestion")),
+        in_diff=each.get("in_diff") is not False,
+        moved_from=as_int(each.get("moved_from")),
+        mark=as_str(each.get("mark")),
+    )
+
+
+def _placed(finding: Finding, changes: Changes) -> Finding:
+    """With its line where the diff shows one, or marked as outside of it. A suggestion stays only where the diff shows
+    all that it replaces."""
+    file = changes.files.get(finding.file)
+    if file is None or not file.lines:
+        return _marked(replace(finding, in_diff=False, suggestion=""), "")
+    nearest = min(file.lines, key=lambda line: abs(line - finding.line))
+    if abs(nearest - finding.line) > NEAR:
+        return _marked(replace(finding, in_diff=False, suggestion=""), "")
+    moved = finding.line if nearest != finding.line else 0
+    last = finding.end_line if not moved and _shows(file, finding) else nearest
+    suggestion = finding.suggestion if last == finding.end_line and not moved else ""
+    placed = replace(finding, line=nearest, end_line=last, moved_from=moved, suggestion=suggestion)
+    return _marked(placed, file.lines[nearest])
+
+
+def _shows(file: FileDiff, finding: Finding) -> bool:
+    return finding.end_line - finding.line < len(file.lines) and all(
+        line in file.lines for line in range(finding.line, finding.end_line + 1)
+    )
+
+
+def _marked(finding: Finding, code: str) -> Finding:
+    """Known by its file and the code of its line, for numbers and words differ from one review to the next; outside of
+    the diff by its title."""
+    return replace(finding, mark=_mark(f"{finding.file}\0{code.strip() or f'{finding.line} {finding.title}'}"))
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,91 @@
+"""A pull request, as an event of GitHub Actions has it, and whether it is to be reviewed."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_int, as_object, as_str
+
+_NAME = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}")
+_ID = re.compile(r"[0-9a-f]{40,64}")
+_TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")  # may write, as author_association says
+WISH = "/sagent"  # begins a comment that asks for something
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """`about` is what its author says of it. `skip` says why it is not reviewed; "" where it is. `wish` is what a
+    comment asks for: "review", "fix", or "" of an event that is no comment. Of a comment `base` and `head` are not
+    known."""
+
+    repository: str
+    number: int
+    base: str = ""
+    head: str = ""
+    about: str = ""
+    skip: str = ""
+    wish: str = ""
+
+
+def read_event(file: Path) -> PullRequest:
+    """The pull request of an event's payload ($GITHUB_EVENT_PATH). Raises UsageError for any other event."""
+    try:
+        event = as_object(json.loads(file.read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file} is no event of GitHub: {error}") from error
+    repository = as_str(as_object(event.get("repository")).get("full_name"))
+    if not _NAME.fullmatch(repository):
+        raise UsageError(f"{file} is no event of GitHub: it names no repository.")
+    pull, issue = as_object(event.get("pull_request")), as_object(event.get("issue"))
+    if pull:
+        return _of_pull(repository, pull, event)
+    if issue.get("pull_request") and event.get("comment"):
+        return _of_comment(repository, issue, event)
+    raise UsageError(f"{file}: this event is about no pull request. Use pull_request, or issue_comment.")
+
+
+def with_commits(asked: PullRequest, pull: Mapping[str, object]) -> PullRequest:
+    """A pull request that a comment is about, with what the API says of it."""
+    found = _of_pull(asked.repository, pull, {})
+    return PullRequest(
+        asked.repository, asked.number, found.base, found.head, found.about, asked.skip or found.skip, asked.wish
+    )
+
+
+def _of_pull(repository: str, pull: Mapping[str, object], event: Mapping[str, object]) -> PullRequest:
+    base, head = as_object(pull.get("base")), as_object(pull.get("head"))
+    shas = as_str(base.get("sha")), as_str(head.get("sha"))
+    if not all(map(_ID.fullmatch, shas)):
+        raise UsageError("The pull request of this event names no commits.")
+    about = f"{as_str(pull.get('title'))}\n\n{as_str(pull.get('body'))}"
+    return PullRequest(repository, as_int(pull.get("number")), *shas, about, _reason_to_skip(repository, pull, event))
+
+
+def _reason_to_skip(repository: str, pull: Mapping[str, object], event: Mapping[str, object]) -> str:
+    """Forks are never reviewed where there are secrets: what is in them is anybody's."""
+    source = as_str(as_object(as_object(as_object(pull.get("head")).get("repo"))).get("full_name"))
+    if source.lower() != repository.lower():
+        return f"it comes from another repository ({source or 'which is gone'}), and secrets are not used on those"
+    if pull.get("draft") is True:
+        return "it is a draft"
+    if as_str(as_object(event.get("sender")).get("type")) == "Bot":
+        return "a bot has made the event"
+    return ""
+
+
+def _of_comment(repository: str, issue: Mapping[str, object], event: Mapping[str, object]) -> PullRequest:
+    comment = as_object(event.get("comment"))
+    words = as_str(comment.get("body")).split()[:2]
+    wish = words[1] if len(words) == 2 and words[0] == WISH else ""
+    who = as_str(as_object(comment.get("user")).get("login"))
+    skip = ""
+    if as_str(event.get("action")) != "created" or wish not in ("review", "fix"):
+        skip = f"the comment asks for nothing: `{WISH} review` and `{WISH} fix` do"
+    elif as_str(comment.get("author_association")) not in _TRUSTED:
+        skip = f"{who} may not write to {repository}"
+    return PullRequest(repository, as_int(issue.get("number")), skip=skip, wish=wish)

@@ -1,0 +1,183 @@
+"""A review as text, Markdown, JSON, SARIF 2.1.0, a code quality report of GitLab, or annotations of a GitHub job."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+
+from sagent.errors import UsageError
+from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.text import count, printable
+from sagent.review.finding import SEVERITIES, Finding, Review, Severity, decode_finding
+from sagent.review.untrusted import fenced, for_page
+from sagent.transcript.export_redaction import Redaction
+from sagent.version import __version__
+
+_SARIF_LEVEL: Mapping[Severity, str] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
+_SARIF_RANK: Mapping[Severity, float] = {"critical": 95.0, "high": 80.0, "medium": 50.0, "low": 20.0}
+_QUALITY: Mapping[Severity, str] = {"critical": "blocker", "high": "critical", "medium": "major", "low": "minor"}
+MOST_ANNOTATIONS = 10  # that GitHub takes of one step, of each level
+
+
+def as_text(review: Review) -> str:
+    """For a terminal."""
+    lines = [printable(review.summary), ""] if review.summary else []
+    for each in review.findings:
+        lines += [printable(f"{each.severity}: {each.place}: {each.title}{_moved(each)}"), *_indented(each.message)]
+        lines += [f"  suggestion:\n{chr(10).join(_indented(each.suggestion, 4))}"] if each.suggestion else []
+        lines.append("")
+    return "\n".join([*lines, _figures(review)]) + "\n"
+
+
+def as_markdown(review: Review) -> str:
+    """For a page: what is worst first."""
+    rows = [
+        f"| {each.severity} | `{_cell(each.place)}` | {_cell(for_page(each.title))}{_moved(each)} |"
+        for each in review.findings
+    ]
+    table = ["", "| severity | place | what |", "|---|---|---|", *rows] if rows else []
+    outside = [each for each in review.findings if not each.in_diff]
+    more = [f"\n**{for_page(each.title)}** (`{_cell(each.place)}`)\n\n{for_page(each.message)}" for each in outside]
+    return "\n".join([for_page(review.summary), *table, *more, "", f"<sub>{_figures(review)}</sub>"]) + "\n"
+
+
+def comment(finding: Finding) -> str:
+    """A finding as a comment at its line."""
+    block = f"\n\n{fenced(finding.suggestion, 'suggestion')}" if finding.suggestion else ""
+    return f"**{finding.severity}: {for_page(finding.title)}**\n\n{for_page(finding.message)}{block}"
+
+
+def as_json(review: Review) -> str:
+    """All of it; `read_review` reads it back."""
+    value: dict[str, object] = {"version": 1, **asdict(review)}
+    value["cost_usd"] = float(review.usd)
+    del value["usd"]
+    return json.dumps(Redaction().value(value), ensure_ascii=False, indent=1) + "\n"
+
+
+def read_review(text: str) -> Review:
+    """What `as_json` wrote. Raises UsageError for anything else."""
+    try:
+        value = as_object(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"That is no review: {error}.") from error
+    if value.get("version") != 1 or "findings" not in value:
+        raise UsageError("That is no review: `sagent review --format json` writes one.")
+    return Review(
+        as_str(value.get("base")),
+        as_str(value.get("head")),
+        as_str(value.get("summary")),
+        tuple(decode_finding(as_object(each)) for each in as_array(value["findings"])),
+        as_str(value.get("model")),
+        str(value.get("cost_usd", 0)),
+        value.get("unpriced") is True,
+        as_int(value.get("turns")),
+        as_str(value.get("session")),
+        tuple(map(str, as_array(value.get("left_out")))),
+    )
+
+
+def as_sarif(review: Review) -> str:
+    """SARIF 2.1.0 (OASIS), as code scanning takes it."""
+    rules = [{"id": f"review/{each}", "defaultConfiguration": {"level": _SARIF_LEVEL[each]}} for each in SEVERITIES]
+    run = {
+        "tool": {"driver": {"name": "sagent review", "version": __version__, "rules": rules}},
+        "results": [_sarif(each) for each in review.findings],
+        "columnKind": "unicodeCodePoints",
+        "properties": {"cost_usd": float(review.usd), "model": review.model, "summary": review.summary},
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    whole = {"$schema": schema, "version": "2.1.0", "runs": [run]}
+    return json.dumps(Redaction().value(whole), ensure_ascii=False, indent=1) + "\n"
+
+
+def _sarif(each: Finding) -> dict[str, object]:
+    region: dict[str, object] = {"startLine": each.line, "endLine": each.end_line}
+    place = {"artifactLocation": {"uri": _uri(each.file), "uriBaseId": "%SRCROOT%"}, "region": region}
+    found: dict[str, object] = {
+        "ruleId": f"review/{each.severity}",
+        "level": _SARIF_LEVEL[each.severity],
+        "rank": _SARIF_RANK[each.severity],
+        "message": {"text": f"{each.title}: {each.message}"},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"sagent/v1": each.mark},
+        "properties": {"in_diff": each.in_diff},
+    }
+    if each.suggestion:
+        change = {"deletedRegion": region, "insertedContent": {"text": each.suggestion + "\n"}}
+        found["fixes"] = [
+            {"artifactChanges": [{"artifactLocation": place["artifactLocation"], "replacements": [change]}]}
+        ]
+    return found
+
+
+def as_quality(review: Review) -> str:
+    """A report of code quality, which GitLab shows at the lines of a merge request."""
+    rows = [
+        {
+            "description": f"{each.title}: {each.message}",
+            "check_name": f"sagent-review-{each.severity}",
+            "fingerprint": each.mark,
+            "severity": _QUALITY[each.severity],
+            "location": {"path": each.file, "lines": {"begin": each.line}},
+        }
+        for each in review.findings
+    ]
+    return json.dumps(Redaction().value(rows), ensure_ascii=False, indent=1) + "\n"
+
+
+def as_annotations(review: Review) -> str:
+    """Workflow commands, by which a job of GitHub has annotations."""
+    words: Mapping[Severity, str] = {"critical": "error", "high": "error", "medium": "warning", "low": "notice"}
+    lines: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
+    for each in review.findings:
+        where = f"file={_property(each.file)},line={each.line},endLine={each.end_line},title={_property(each.title)}"
+        lines[words[each.severity]].append(f"::{words[each.severity]} {where}::{_data(each.message)}")
+    return "".join(f"{line}\n" for kind in lines.values() for line in kind[:MOST_ANNOTATIONS])
+
+
+FORMATS: Mapping[str, Callable[[Review], str]] = {
+    "text": as_text,
+    "markdown": as_markdown,
+    "json": as_json,
+    "sarif": as_sarif,
+    "codequality": as_quality,
+    "annotations": as_annotations,
+}
+
+
+def _figures(review: Review) -> str:
+    """What it came to, in a line."""
+    cost = f"{'at least ' if review.unpriced else ''}{float(review.usd):.4f} USD"
+    left = f"; not shown to the model, being too large: {', '.join(review.left_out)}" if review.left_out else ""
+    where = f"{review.base[:12]}..{review.head[:12] or 'working tree'}"
+    return printable(f"{count(len(review.findings), 'finding')} in {where}; {review.model}, {cost}{left}")
+
+
+def _moved(each: Finding) -> str:
+    if not each.in_diff:
+        return " (outside of the changes)"
+    return f" (moved from line {each.moved_from})" if each.moved_from else ""
+
+
+def _indented(text: str, by: int = 2) -> Sequence[str]:
+    return [f"{' ' * by}{line}" for line in printable(text).split("\n")]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+
+
+def _uri(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path)
+
+
+def _data(text: str) -> str:
+    """The text of a workflow command, as its documentation has it."""
+    clean = printable(Redaction().text(text))
+    return clean.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

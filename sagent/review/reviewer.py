@@ -1,0 +1,104 @@
+"""The review itself: an agent that can only read, with the changes in its prompt, and an answer of a fixed form."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from sagent.agent import Agent
+from sagent.app.assembly import open_agent
+from sagent.config import Settings
+from sagent.errors import BudgetExceeded, ModelError
+from sagent.events import Event, Result
+from sagent.lib.json import as_object, as_str
+from sagent.review.changes import Changes, file_at
+from sagent.review.finding import SCHEMA, Review, read_findings
+from sagent.review.untrusted import without_hidden
+
+PROMPT = Path(__file__).with_name("review.md")
+TOOLS = ("Read", "Grep", "Glob", "List")
+GUIDANCE = ("REVIEW.md", "AGENTS.md", "CLAUDE.md")  # of the base: a change has no say in how it is reviewed
+MOST_DIFF, MOST_GUIDANCE, MOST_ABOUT = 300_000, 20_000, 5_000  # characters
+
+
+def reading_only(settings: Settings) -> Settings:
+    """The settings of a review. What holds it is that it has no tool that writes, runs or sends anything, whatever the
+    repository, its settings or its instructions say."""
+    return replace(
+        settings,
+        tools=TOOLS,
+        permission_mode="plan",
+        plan=False,
+        allow=(),
+        system=PROMPT.read_text("utf-8").strip(),
+        append_system="",
+        output_style="",
+        instructions=False,
+        memory=False,
+        mcp={},
+        hooks=(),
+        add_dirs=(),
+    )
+
+
+async def review(
+    settings: Settings, changes: Changes, listener: Callable[[Event], None], about: str = ""
+) -> tuple[Review, Result]:
+    """Review changes; `about` is what their author says of them. The result says whether it went well: without that
+    the review has no findings. Raises UsageError, and SagentError where it cannot begin."""
+    shown, left_out = _shown(changes)
+    prompt = _prompt(settings.cwd, changes, shown, left_out, about)
+    async with open_agent(reading_only(settings), listener) as agent:
+        result = await outcome(agent, agent.run(prompt, output=SCHEMA))
+    answer = as_object(cast("object", result.data))
+    found = Review(
+        changes.base,
+        changes.head,
+        summary=as_str(answer.get("summary")),
+        findings=tuple(read_findings(answer, changes)),
+        model=result.model,
+        usd=f"{result.run_usd:f}",
+        unpriced=bool(result.cost.unpriced),
+        turns=result.turns,
+        session=result.session_id,
+        left_out=left_out,
+    )
+    return found, result
+
+
+async def outcome(agent: Agent, run: Awaitable[Result]) -> Result:
+    """What a run came to, failed or not. Raises UsageError."""
+    try:
+        return await run
+    except (ModelError, BudgetExceeded):
+        return await agent.wait()
+
+
+def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:
+    """The diff, as far as there is room for whole files, the smallest first; and which did not fit."""
+    left, fits = MOST_DIFF, set[str]()
+    for file in sorted(changes.files.values(), key=lambda file: len(file.text)):
+        if len(file.text) <= left:
+            left -= len(file.text)
+            fits.add(file.path)
+    text = "\n".join(file.text for file in changes.files.values() if file.path in fits)
+    return text, tuple(path for path in changes.files if path not in fits)
+
+
+def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], about: str) -> str:
+    where = (
+        "the working tree"
+        if not changes.head
+        else f"{changes.head[:12]}; the files that you can read are those on disk"
+    )
+    parts = [f"Review the changes from {changes.base[:12]} to {where}."]
+    for name in GUIDANCE:
+        if guidance := without_hidden(file_at(cwd, changes.base, name))[:MOST_GUIDANCE].strip():
+            parts.append(f"What this project asks of its code, from {name} before the change:\n{guidance}")
+            break
+    if told := without_hidden(about)[:MOST_ABOUT].strip():
+        parts.append(f"What its author says of it, which may be wrong:\n<description>\n{told}\n</description>")
+    if left_out:
+        parts.append(f"Too large for this prompt; read them yourself: {', '.join(left_out)}")
+    parts.append(f"The diff:\n\n{diff}")
+    return "\n\n".join(parts)

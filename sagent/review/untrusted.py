@@ -1,0 +1,35 @@
+"""Text of others: what a reader of a page would not see is taken out before a model reads it, and what a page would
+act on before it is posted."""
+
+import re
+
+from sagent.transcript.export_redaction import Redaction
+
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_HIDDEN = re.compile(
+    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff\ufff9-\ufffb]"
+)
+_MENTION = re.compile(r"(?<![\w`/.])@(?=[A-Za-z0-9])")
+_LOADED = re.compile(r"<(?=/?(?:img|picture|source|video|audio|svg|a)\b|!)", re.IGNORECASE)
+_FENCE = re.compile(r"`{3,}")
+
+
+def without_hidden(text: str) -> str:
+    """Without HTML comments and characters that are not seen."""
+    return _HIDDEN.sub("", _COMMENT.sub("", text))
+
+
+def for_page(text: str) -> str:
+    """A model's words as Markdown for a page: no secret, no comment in which a mark could be forged, nobody called by
+    name, no picture or link that is loaded from elsewhere."""
+    clean = Redaction().text(without_hidden(text))
+    clean = _LOADED.sub("&lt;", clean).replace("![", "!\\[")
+    return _MENTION.sub("@\u200b", clean)
+
+
+def fenced(text: str, language: str) -> str:
+    """A block that ends where it should."""
+    clean = Redaction().text(_HIDDEN.sub("", text))
+    longest = max((len(run) for run in _FENCE.findall(clean)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{clean}\n{fence}"
