@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
@@ -45,6 +46,8 @@ class Changes:
 def read_changes(cwd: Path, named: str = "") -> Changes:
     """The changes that a range names, as `git diff` reads `A..B` and `A...B`; of one name those since the work that is
     checked out left it, and without any those that are not committed. Raises UsageError."""
+    if repository_root(cwd) is None:
+        raise UsageError(f"{cwd} is in no git repository: reviewed is what git knows to have changed.")
     if named.startswith("-"):
         raise UsageError(f"{named!r} names no commits.")
     if not named:

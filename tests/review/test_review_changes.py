@@ -77,6 +77,11 @@ def test_what_names_no_commits_is_refused(repository: Path, named: str) -> None:
     assert not (repository / "x").exists()
 
 
+def test_without_a_repository_there_is_nothing_to_review(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no git repository"):
+        read_changes(tmp_path)
+
+
 def test_a_shallow_clone_is_told_what_it_lacks(repository: Path) -> None:
     git(repository, "checkout", "-q", "--orphan", "other")
     commit(repository, z="z\n")

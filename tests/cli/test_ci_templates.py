@@ -1,0 +1,108 @@
+"""What we offer for CI: pinned, without rights that it does not need, and its scripts do what they say."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from github_api import Repository, github
+from program import CHECKOUT, PROGRAM, Shell
+from reviewed import BAD, answer, event, two_commits
+
+from sagent.lib.json import as_array, as_object, as_str
+
+TEMPLATES = CHECKOUT / "ci"
+FILES = sorted(TEMPLATES.rglob("*.yml"))
+
+
+def load(file: Path) -> Mapping[str, object]:
+    return as_object(yaml.load(file.read_text("utf-8"), yaml.BaseLoader))
+
+
+def steps(value: object) -> Iterator[Mapping[str, object]]:
+    """The steps of a workflow or an action, wherever they are."""
+    members = as_object(value) if isinstance(value, dict) else {}
+    for name, inner in members.items():
+        if name == "steps":
+            yield from map(as_object, as_array(inner))
+        else:
+            yield from steps(inner)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_what_is_used_is_pinned_and_no_shell_reads_an_event(file: Path) -> None:
+    for step in steps(load(file)):
+        assert "${{" not in as_str(step.get("run")), step
+        if uses := as_str(step.get("uses")):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", uses), uses
+        if "checkout" in as_str(step.get("uses")):
+            assert as_object(step["with"])["persist-credentials"] == "false"
+
+
+@pytest.mark.parametrize("name", ["sagent-review.yml", "sagent-fix.yml"])
+def test_no_job_has_both_a_key_and_the_right_to_write_what_it_read(name: str) -> None:
+    workflow = load(TEMPLATES / "github" / name)
+    assert as_object(workflow["permissions"]) == {}
+    assert "pull_request_target" not in as_object(workflow["on"])
+    for job in map(as_object, as_object(workflow["jobs"]).values()):
+        has_key = "secrets." in json.dumps(job)
+        writes = "write" in as_object(job["permissions"]).values()
+        assert not (has_key and writes) or name == "sagent-fix.yml"
+        assert "timeout-minutes" in job
+        if has_key and name == "sagent-review.yml":
+            assert "head.repo.full_name == github.repository" in as_str(job["if"])
+
+
+@pytest.fixture
+def api() -> Iterator[Repository]:
+    with github() as repository:
+        repository.shown = {"a.py": {1, 2}}
+        yield repository
+
+
+def act(shell: Shell, place: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """Run the action's second step as a runner does; the first has installed the program."""
+    program = place / "sagent/bin/sagent"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n')
+    program.chmod(0o755)
+    action = load(TEMPLATES / "github/action.yml")
+    given = {name: as_str(as_object(each).get("default")) for name, each in as_object(action["inputs"]).items()}
+    given |= {name.replace("_", "-"): value for name, value in inputs.items()}
+    step = list(steps(action))[-1]
+    variables = {
+        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], as_str(text))
+        for name, text in as_object(step["env"]).items()
+    }
+    runner = {"RUNNER_TEMP": str(place), "GITHUB_EVENT_PATH": str(shell.cwd / ".git/event.json")}
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", as_str(step["run"])],
+        cwd=shell.cwd, env={**shell.environment, **runner, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_the_action_reviews_in_one_job_and_posts_in_another(shell: Shell, api: Repository, tmp_path: Path) -> None:
+    event(shell, two_commits(shell))
+    shell.serve([answer(BAD)])
+    shell.environment["GITHUB_API_URL"] = api.url
+    done = act(shell, tmp_path, operation="review", model="anthropic/claude-sonnet-4-6", token="unused")
+    assert done.returncode == 0, done.stderr
+    assert api.calls == []
+    del shell.environment["ANTHROPIC_API_KEY"]
+    done = act(shell, tmp_path, operation="post", token="t", fail_on="high")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("::error file=a.py,line=2")
+    assert len(api.lines) == 1
+    os.unlink(shell.cwd / "sagent-review.json")
+    assert act(shell, tmp_path, operation="post", token="t").returncode == 0
+
+
+def test_the_action_judges_a_result_and_refuses_what_it_does_not_know(shell: Shell, tmp_path: Path) -> None:
+    (shell.cwd / "result.json").write_text(json.dumps({"type": "result", "is_error": True, "result": ""}))
+    assert act(shell, tmp_path, operation="gate", gate="result.json --min-pass 1").returncode == 1
+    assert act(shell, tmp_path, operation="$(touch x)").returncode == 2
+    assert not (shell.cwd / "x").exists()
