@@ -48,6 +48,7 @@ class Overrides(TypedDict, total=False):
     append_system: str | None
     output_style: str | None
     memory: bool | None
+    instructions: bool | None
     tools: _Names | None
     max_turns: int | None
     max_tool_call_rounds: int | None
