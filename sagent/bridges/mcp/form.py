@@ -36,7 +36,7 @@ class Field:
     def _kind(self) -> list[str]:
         words = "one of these" if self.choices else _KINDS.get(as_str(self.schema.get("type")), "text")
         words = "any of these" if self.multiple else words
-        limits = [f"{said} {self.schema[key]}" for key, said in _LIMITS if key in self.schema]
+        limits = [said.format(self.schema[key]) for key, said in _LIMITS if key in self.schema]
         form = [f"as {self.schema['format']}"] if "format" in self.schema else []
         return [printable(word) for word in (words, *limits, *form, "required" if self.required else "optional")]
 
@@ -161,10 +161,10 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
 }
 _KINDS = {"integer": "a whole number", "number": "a number", "boolean": "yes or no"}
 _LIMITS = (
-    ("minimum", "at least"),
-    ("maximum", "at most"),
-    ("minLength", "at least this many characters:"),
-    ("maxLength", "at most this many characters:"),
-    ("minItems", "at least this many:"),
-    ("maxItems", "at most this many:"),
+    ("minimum", "at least {}"),
+    ("maximum", "at most {}"),
+    ("minLength", "at least {} characters"),
+    ("maxLength", "at most {} characters"),
+    ("minItems", "at least {}"),
+    ("maxItems", "at most {}"),
 )

@@ -33,6 +33,10 @@ _MOST_WAITED = 4.0  # of them, by a call; with more to go it fails at once
 _RELISTEN = 60.0  # seconds at most until changes are listened for again
 
 
+class NotYet(ConnectionError):
+    """A server is not started again so soon."""
+
+
 class Link:
     """One server. `on_changed` hears which of its lists are others, `elicitor` puts what it asks to a person."""
 
@@ -50,6 +54,7 @@ class Link:
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[Client] | None = None
         self._failures = 0  # in a row
+        self._died = False  # its program, and not because it was stopped
         self._failed_at = 0.0
 
     @property
@@ -66,7 +71,7 @@ class Link:
         if self._task is None or self._task.done() or self._stop.is_set():
             again = self._task is not None
             self._ready = asyncio.get_running_loop().create_future()
-            self._stop = asyncio.Event()
+            self._stop, self._died = asyncio.Event(), False
             self._task = asyncio.create_task(self._live(self._ready, self._stop, again=again))
             self._lives.add(self._task)
             self._task.add_done_callback(self._lives.discard)
@@ -75,14 +80,13 @@ class Link:
             return await asyncio.shield(self._ready)
 
     async def _pause(self) -> None:
-        """Wait before one more start of a server that has failed several times. Raises ConnectionError where that would
-        be long."""
+        """Wait before one more start of a server that fails again and again. Raises NotYet where that would be long."""
         if self._failures < 2:
             return
         pause = min(2.0 ** (self._failures - 2), _LONGEST_PAUSE)
         left = self._failed_at + pause - asyncio.get_running_loop().time()
         if left > _MOST_WAITED:
-            raise ConnectionError(f"it has failed {self._failures} times in a row and is started again in {left:.0f} s")
+            raise NotYet(f"it has failed {self._failures} times in a row and is started again in {left:.0f} s")
         await asyncio.sleep(max(left, 0.0))
 
     def lost(self) -> None:
@@ -90,6 +94,11 @@ class Link:
         self._end(self._stop)
         if self._task is not None and self._ready is not None and not self._ready.done():
             self._task.cancel()
+
+    def _on_end(self, stop: asyncio.Event) -> None:
+        """A program's output has ended, by itself where nothing has stopped the connection."""
+        self._died = not stop.is_set()
+        self._end(stop)
 
     def _end(self, stop: asyncio.Event) -> None:
         """A connection is no good any more."""
@@ -149,7 +158,7 @@ class Link:
             from mcp.client.stdio import get_default_environment
 
             confined = await self._host.confine([server.command, *server.args], server.needs)
-            self._profile, self._program = confined.profile, Program(self._processes, lambda: self._end(stop))
+            self._profile, self._program = confined.profile, Program(self._processes, lambda: self._on_end(stop))
             self.attend = confined.attend
             streams = self._program.streams(*confined.launched({**get_default_environment(), **server.env}))
             try:
@@ -242,9 +251,11 @@ class Link:
 
     async def reason(self, error: BaseException) -> str:
         """What went wrong with the connection, which is lost."""
+        if isinstance(error, NotYet):
+            return str(error)
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_ENDING)
-        return self.login_wanted() or self._program.fault or failure(error)
+        return self.login_wanted() or (self._program.fault if self._died or is_closed(error) else "") or failure(error)
 
     def login_wanted(self) -> str:
         """That it wants a login; "" where it has taken what it was last sent."""
@@ -269,6 +280,14 @@ class Link:
                 task.cancel()
             if left:
                 await asyncio.wait(left)
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether a connection has ended below the protocol."""
+    from mcp import MCPError
+    from mcp.types import CONNECTION_CLOSED
+
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
 
 
 def failure(error: BaseException) -> str:

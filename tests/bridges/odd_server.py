@@ -1,0 +1,94 @@
+"""An MCP server of the earlier protocol that does what a test wants: what it offers is a file, which can be changed.
+
+`python odd_server.py FILE`: FILE is JSON, {"tools": [...], "prompts": [...], "resources": [...]}. Each request that it
+is sent, and each answer, is a line of FILE.log. The tool `do` runs Python code.
+"""
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+OFFER = Path(sys.argv[1])
+LOG = OFFER.with_suffix(".log").open("a", buffering=1)
+answers: dict[object, threading.Event] = {}
+said: dict[object, dict[str, object]] = {}
+lock = threading.Lock()
+
+
+def send(message: object) -> None:
+    with lock:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def raw(data: bytes) -> None:
+    """Write a line, and then nothing more for a while."""
+    with lock:
+        sys.stdout.buffer.write(data + b"\n")
+        sys.stdout.flush()
+    threading.Event().wait(9)
+
+
+def ask(method: str, number: object = "q1", **params: object) -> dict[str, object]:
+    """What the client says to a request."""
+    answers[number] = threading.Event()
+    send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    answers[number].wait(30)
+    return said.get(number, {})
+
+
+def notify(method: str, **params: object) -> None:
+    send({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def result_of(method: str, params: dict, number: object) -> object:
+    offer = json.loads(OFFER.read_text())
+    match method:
+        case "initialize":
+            able = {name: {"listChanged": True} for name in ("tools", "prompts", "resources") if name in offer}
+            info = {"name": "odd", "version": "1"}
+            return {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": info}
+        case "tools/list" | "prompts/list" | "resources/list":
+            if offer.get("hangs"):
+                threading.Event().wait(60)
+            kind = method.partition("/")[0]
+            at = int(params.get("cursor", 0))
+            every = offer[kind]
+            page = {kind: every[at : at + 2]}
+            return page if at + 2 >= len(every) else {**page, "nextCursor": str(at + 2)}
+        case "resources/read":
+            return offer["read"][params["uri"]]
+        case "prompts/get":
+            text = f"{params['name']} {json.dumps(params.get('arguments', {}), sort_keys=True)}"
+            content = {"type": "text", "text": text}
+            return {"messages": [{"role": "user", "content": content}]}
+        case "tools/call":
+            names = {**globals(), "params": params, "number": number}
+            exec(params["arguments"].get("code", ""), names)
+            return names.get("result") or {"content": [{"type": "text", "text": str(names.get("text", "done"))}]}
+        case _:
+            raise KeyError(method)
+
+
+def serve(message: dict) -> None:
+    try:
+        send(
+            {
+                "jsonrpc": "2.0",
+                "id": message["id"],
+                "result": result_of(message["method"], message.get("params", {}), message["id"]),
+            }
+        )
+    except KeyError as error:
+        send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": f"no {error}"}})
+
+
+for line in sys.stdin:
+    LOG.write(line)
+    message = json.loads(line)
+    if "method" not in message:
+        said[message["id"]] = message
+        answers.setdefault(message["id"], threading.Event()).set()
+    elif "id" in message:
+        threading.Thread(target=serve, args=[message], daemon=True).start()

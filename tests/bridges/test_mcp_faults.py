@@ -1,0 +1,150 @@
+"""Servers that die, flood, hang, answer with what is no JSON, and calls that are given up."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.bridges.odd import Odd, do, tool
+from tests.waiting import until
+
+DIE = "import os; os._exit(3)"
+
+
+async def test_a_call_in_which_the_server_dies_is_not_made_again_and_the_next_one_starts_it(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        said = await do(servers, DIE)
+        assert "it ended with exit code 3" in said
+        assert "It is not known whether it did what the call asked for" in said
+        assert odd.log.count("tools/call") == 1
+        assert await do(servers) == "done"
+
+
+async def test_a_server_that_has_died_between_calls_is_started_before_the_next_one(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        await do(servers, "threading.Timer(0.1, lambda: __import__('os')._exit(0)).start()")
+        await until(lambda: servers.links["odd"].state != "connected", "the end of the server")
+        assert await do(servers) == "done"
+
+
+async def test_one_that_dies_again_and_again_is_started_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = Odd(tmp_path)
+    paused: list[float] = []
+    async with odd.opened() as servers:
+        sleep = asyncio.sleep
+
+        async def note(seconds: float) -> None:
+            if seconds > 0.5 and seconds != 1.0:  # which is the rest after a list
+                paused.append(seconds)
+                seconds = 0
+            await sleep(seconds)
+
+        monkeypatch.setattr("sagent.bridges.mcp.link.asyncio.sleep", note)
+        said = [await do(servers, DIE) for _ in range(6)]
+        monkeypatch.undo()
+    assert len(paused) >= 2
+    assert paused == sorted(paused)
+    assert "it has failed 5 times in a row and is started again in" in said[-1]
+    assert "The call was not sent." in said[-1]
+
+
+async def test_an_error_that_a_server_answers_with_ends_no_connection(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        said = await do(servers, "raise KeyError('a\\x1b[2Jb')")
+        assert "answered with an error: no 'a" in said
+        assert "\x1b" not in said
+        assert await do(servers) == "done"
+    assert odd.log.count('"initialize"') == 1
+
+
+async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        task = asyncio.create_task(do(servers, "threading.Event().wait(60)"))
+        await until(lambda: "tools/call" in odd.log, "the call")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: "notifications/cancelled" in odd.log, "the cancellation")
+        assert await do(servers) == "done"
+    assert odd.log.count('"initialize"') == 1
+
+
+async def test_a_call_that_takes_too_long_says_so_and_the_server_stays(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened(config=replace(odd.config, timeout=1)) as servers:
+        said = await do(servers, "threading.Event().wait(60)")
+        assert "has not answered within 1 s (its timeout). It is not known" in said
+        assert await do(servers) == "done"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ('half \\ud83d of it", "annotations": {"priority": NaN}, "_meta": {"x": "\\udc00"}, "y": "', "half ? of it"),
+        ("\N{OK HAND SIGN} \\ud83d\\ude00", "\N{OK HAND SIGN} \N{GRINNING FACE}"),
+        ("a byte \xff", "a byte \ufffd"),
+    ],
+)
+async def test_what_is_not_quite_json_is_read_as_far_as_it_goes(tmp_path: Path, text: str, read: str) -> None:
+    odd = Odd(tmp_path)
+    data = text.encode("latin-1") if "\xff" in text else text.encode()
+    line = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [{"type": "text", "text": "' + data + b'"}]}}'
+    async with odd.opened() as servers:
+        async with asyncio.timeout(20):
+            assert await do(servers, f"raw({line!r} % number)") == read
+
+
+async def test_what_is_no_message_is_passed_over(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        for line in ("[" * 100_000, "no JSON", '{"a": 1}', '{"id": [', '"\\ud83d'):
+            assert await do(servers, f"with lock: print({line!r}, flush=True)") == "done"
+
+
+async def test_a_line_of_20_mb_and_a_flood_of_errors_pass(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        said = await do(servers, "text = 'x' * 20_000_000")
+        assert "10,000,000 more characters of the MCP server odd were left out" in said
+        assert await do(servers, "[sys.stderr.write('e' * 100_000) for _ in range(100)]") == "done"
+
+
+async def test_progress_is_shown_without_control_characters(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    shown: list[str] = []
+    code = "\n".join((
+        "token = params['_meta']['progressToken']",
+        "notify('notifications/progress', progressToken=token, progress=1, total=4)",
+        "notify('notifications/progress', progressToken=token, progress=2, message='half \\x1b[2J way')",
+    ))  # fmt: skip
+    async with odd.opened() as servers:
+        await do(servers, code, progress=shown.append)
+        await until(lambda: len(shown) == 2, "the progress")
+    assert shown == ["1 of 4", "half \ufffd[2J way"]
+
+
+async def test_a_server_is_given_the_roots_of_the_work(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        said = json.loads(await do(servers, "text = json.dumps(ask('roots/list')['result'])"))
+    assert said == {"roots": [{"uri": "file:///work", "name": "work"}]}
+
+
+async def test_odd_schemas_become_objects(tmp_path: Path) -> None:
+    odd = Odd(tmp_path, tools=[
+        {"name": "a", "inputSchema": {"type": "object", "properties": None}},
+        tool("c", properties={"x": {"type": "number", "default": float("nan")}}),
+    ])  # fmt: skip
+    async with odd.opened() as servers:
+        schemas = {one.own: one.parameters for one in servers.tools}
+    assert all(schema["type"] == "object" for schema in schemas.values())
+    assert len(schemas) == 2
+    assert "NaN" not in json.dumps([repr(schema) for schema in schemas.values()])
