@@ -11,6 +11,7 @@ import pytest
 from sagent.app import open_agent
 from sagent.config import load
 from sagent.events import Event, Notice
+from sagent.session.touches import Touched
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn
 from tests.waiting import wait_until
 
@@ -68,6 +69,37 @@ async def test_the_model_hears_of_the_error_and_corrects_it(
     assert "is not defined" in told or "Undefined name" in told
     assert "1  # return 1" in (tmp_path / "work" / "a.py").read_text()
     assert [event for event in events if isinstance(event, Notice)] == []
+
+
+class Renamer:
+    """Renames what the project has, and is done."""
+
+    def __init__(self) -> None:
+        self.bodies: list[str] = []
+
+    def answer(self, request: Received) -> Turn:
+        self.bodies.append(request.body.decode())
+        rename = {"action": "rename", "file_path": "b.py", "symbol": "sow", "new_name": "plant"}
+        return Turn(calls=(Call("Code", rename),)) if len(self.bodies) == 1 else Turn(text="done")
+
+
+async def test_a_rename_can_be_taken_back_file_by_file(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work" / "a.py").write_text("def sow() -> int:\n    return 1\n")
+    (tmp_path / "work" / "b.py").write_text("from a import sow\n\nprint(sow())\n")
+    model = Renamer()
+    async with FakeProviderServer(model.answer) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        flags = {"model": "anthropic/claude-sonnet-4-6", "tools": ("default", "code")}
+        async with open_agent(load(flags, environment, tmp_path / "work"), lambda _: None) as agent:
+            await agent.run("go")
+            kept = agent.log.contents()
+            touched = [each.content for each in kept.latest("touched") if isinstance(each.content, Touched)]
+    assert "plant" in (tmp_path / "work" / "a.py").read_text()
+    assert '"changes":' not in model.bodies[-1].partition("Renamed in 2 files: a.py, b.py.")[0]
+    assert [Path(touch.path).name for touch in touched[0].files] == ["a.py", "b.py"]
+    assert all(touch.before.kind == "file" for touch in touched[0].files)
 
 
 @pytest.mark.parametrize("flags", [{}, {"diagnostics": "off"}])

@@ -1,10 +1,16 @@
 """Servers that are late, wrong, silent or gone: what is said of a change is of the change, or nothing is said."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from sagent.lib.json import json_freeze_object
+from sagent.tool import RunContext, ToolOutput
+from sagent.tools.code.lsp.checked import checked
+from sagent.tools.write import Write
 from tests.tools.code.conftest import Bench
+from tests.tools.conftest import Folder
 from tests.waiting import until
 
 GOOD, BAD, WORSE = "one\n", "one\nBAD two\n", "one\nBAD two\nBAD three\n"
@@ -101,6 +107,24 @@ async def test_there_is_one_for_each_directory_with_a_mark_and_few_at_a_time(ben
     await until(lambda: len(bench.checks.servers.running()) == 4, "the end of the oldest")
     assert await bench.changed("../outside.fake", BAD) == ""
     assert len(bench.launcher.started) == 6
+
+
+async def test_a_change_that_was_made_is_not_said_to_be_interrupted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench.use_fake("silent")
+    (bench.root / "a.fake").write_text(GOOD)
+    run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
+    [write] = checked([Write()], bench.access)
+    (seat,) = [await bench.checks.servers.get("types", bench.root / "a.fake", (bench.root,))]
+    assert seat is not None
+    bench.workspace.saw(bench.root / "a.fake", GOOD.encode())
+    call = asyncio.ensure_future(write(json_freeze_object({"file_path": "a.fake", "content": BAD}), run))
+    await until(lambda: (bench.root / "a.fake").read_text() == BAD, "the change")
+    call.cancel()
+    output = await call
+    assert isinstance(output, ToolOutput)
+    assert output.summary == "Wrote a.fake (2 lines, before 1)."
 
 
 async def test_without_a_wall_programs_of_the_project_are_not_run(bench: Bench) -> None:

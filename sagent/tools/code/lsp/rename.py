@@ -20,6 +20,7 @@ from sagent.tools.walk import walk
 
 _MOST_FILES = 200
 _MOST_NAMED = 10
+_MOST_SHOWN = 60  # lines of the diff, to the model
 _LONGEST = 3.0  # seconds to look for what is not changed
 _LARGEST = 10_000_000  # bytes of a file
 

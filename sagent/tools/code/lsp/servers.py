@@ -1,7 +1,8 @@
 """The language servers of a session: one for each row and directory, started when it is first needed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -70,7 +71,7 @@ class Seat:
         """Held while a file is checked: one change of it after the other."""
         return self._locks.setdefault(path, asyncio.Lock())
 
-    async def get(self, start: Callable[["Seat"], Awaitable[None]], close: Callable[["Seat"], None]) -> None:
+    async def get(self, start: Callable[[], Coroutine[None, None, None]], close: Callable[["Seat"], None]) -> None:
         """Have it run, if it may. Several may wait for it; who gives up waiting does not end it."""
         if self.server is not None and self.server.fault and self._starting is not None and self._starting.done():
             self.ends += 1
@@ -79,15 +80,15 @@ class Seat:
         if self.why:
             return
         if self._starting is None:
-            self._starting = asyncio.ensure_future(start(self))
+            self._starting = asyncio.create_task(start())
         if self._idle is not None:
             self._idle.cancel()
         self._idle = asyncio.get_running_loop().call_later(IDLE, close, self)
         await asyncio.shield(self._starting)
 
-    async def open(self, argv: Sequence[str], roots: Sequence[Path], launcher: Launcher, group: ProcessGroup) -> None:
-        """Start its program. What keeps it from that is in `why`."""
-        settings = filled(self.row.settings, project_python(self.root, roots))
+    async def open(self, argv: Sequence[str], python: str, launcher: Launcher, group: ProcessGroup) -> None:
+        """Start its program, which may run this interpreter. What keeps it from that is in `why`."""
+        settings = filled(self.row.settings, python)
         server = self.server = LanguageServer(self.row, self.root, group, settings)
         try:
             launched = await launcher.launch(argv, self.root)
@@ -150,8 +151,9 @@ class Servers:
                 continue
             seat = self._seats.pop((row.name, root), None) or Seat(row, root)
             self._seats[row.name, root] = seat
+            python = project_python(root, roots) if allowed == "all" else ""
             argv = _bounded([program, *row.command[1:]])
-            await seat.get(lambda seat, argv=argv: seat.open(argv, roots, self._launcher, self._group), self._close)
+            await seat.get(partial(seat.open, argv, python, self._launcher, self._group), self._close)
             if seat.ready:
                 self._close_oldest()
                 return seat
