@@ -268,9 +268,10 @@ def _add_code(
     return add_code(*parts, code, checking=checking)
 
 
-def policy_of(settings: Settings) -> PermissionPolicy:
+def policy_of(settings: Settings, private: Sequence[Path] = ()) -> PermissionPolicy:
+    """The policy that the settings describe; `private` are more directories that hold keys or conversations."""
     rules = Rules.parse(settings.allow, settings.deny)
-    private = (settings.config_dir, settings.state_dir)
+    private = (settings.config_dir, settings.state_dir, *private)
     return PermissionPolicy(settings.permission_mode, rules, private=private, domains=settings.allow_domains)
 
 

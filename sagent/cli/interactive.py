@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import Asker, Listener, Opened
@@ -38,9 +40,10 @@ async def open_session(
     ask: "Asker",
     answer: "Answerer",
     adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]" = tuple,
+    private: "Sequence[Path]" = (),
 ) -> "AsyncGenerator[Opened]":
-    """A session with a person, as the REPL holds it. Raises what `open_agent` raises."""
-    policy = await asyncio.to_thread(_load_policy, settings)
+    """A session with a person; `private` as `policy_of` has it. Raises what `open_agent` raises."""
+    policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent
     from sagent.repl.opening import Opened
     from sagent.sandbox import Sandbox
@@ -53,11 +56,11 @@ async def open_session(
         yield Opened(agent, policy, sandbox)
 
 
-def _load_policy(settings: "Settings") -> "PermissionPolicy":
+def _load_policy(settings: "Settings", private: "Sequence[Path]") -> "PermissionPolicy":
     """The policy, and with it the engine: its imports are slow, and somebody may be typing."""
     import gc
 
     from sagent.app import policy_of
 
     gc.freeze()  # modules stay anyway: looking through them again and again is what a collection would take longest for
-    return policy_of(settings)
+    return policy_of(settings, private)

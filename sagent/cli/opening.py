@@ -10,6 +10,8 @@ from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sagent.agent import Asker
     from sagent.bridges.live import Opened, Opening, Wanted
     from sagent.config import Settings
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 
-def opening_of(flags: Mapping[str, object]) -> "Opening":
-    """What opens sessions with a person to ask, for clients who want them."""
+def opening_of(flags: Mapping[str, object], user: str = "") -> "Opening":
+    """What opens sessions with a person to ask, for clients who want them. Those of a named `user` are kept apart."""
 
     @asynccontextmanager
     async def opening(
@@ -26,10 +28,18 @@ def opening_of(flags: Mapping[str, object]) -> "Opening":
     ) -> "AsyncGenerator[Opened]":
         from sagent.cli.interactive import open_session
 
-        async with open_session(settings_for(flags, wanted), listener, ask, answer) as opened:
+        settings = settings_for(flags, wanted)
+        private = (settings.state_dir,) if user else ()
+        settings = replace(settings, state_dir=state_of(settings, user))
+        async with open_session(settings, listener, ask, answer, private=private) as opened:
             yield opened
 
     return opening
+
+
+def state_of(settings: "Settings", user: str) -> "Path":
+    """Where the sessions of a user of a server are kept, "" for the person whose server it is."""
+    return settings.state_dir / "users" / user if user else settings.state_dir
 
 
 def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":

@@ -85,7 +85,7 @@ class Cards:
         head = " · ".join(filter(None, (self.time(at), *facts)))
         yield f'{start}"{kind}"><div class="head"><h3 id="h{place}">{title}</h3> '
         yield f'<span class="quiet">{head}</span></div>\n'
-        yield from self._content(shown)
+        yield from self.content(shown)
         yield "</article>\n"
 
     def _head(self, shown: Shown) -> Sequence[str]:
@@ -110,7 +110,8 @@ class Cards:
             case _:
                 assert_never(shown)
 
-    def _content(self, shown: Said | TurnShown | Consulted) -> Iterator[str]:
+    def content(self, shown: Said | TurnShown | Consulted) -> Iterator[str]:
+        """What is on a card below its head."""
         prose = self._prose
         match shown:
             case Said(_, text, sender, media=media):
@@ -124,7 +125,7 @@ class Cards:
                     yield prose.markdown(turn.text)
                 yield from map(self._image, turn.media)
                 for call in calls:
-                    yield from self._call(call)
+                    yield from self.call(call)
             case Consulted(_, advice):
                 if asked := asked_of(shown):
                     yield f'<p class="quiet">{prose.text(asked)}</p>'
@@ -132,7 +133,8 @@ class Cards:
             case _:
                 assert_never(shown)
 
-    def _call(self, call: Call) -> Iterator[str]:
+    def call(self, call: Call) -> Iterator[str]:
+        """A tool call and what came of it, folded."""
         prose = self._prose
         arguments = as_object(self._redaction.value(dict(call.arguments)))
         gist = next((name for name in _GISTS if str(arguments.get(name, "")).strip()), "")

@@ -56,7 +56,7 @@ def encode_result(result: Result) -> dict[str, Any]:
         "num_turns": result.turns,
         "duration_ms": round(result.duration * 1000),
         "usage": show_usage(usage),
-        "cost_usd": {**_show_cost(result.cost), "run": float(result.run_usd)},
+        "cost_usd": {**encode_cost(result.cost), "run": float(result.run_usd)},
         **({"sandbox": result.sandbox} if result.sandbox else {}),
         "permission_denials": [asdict(denial) for denial in result.denials],
         **(
@@ -183,7 +183,8 @@ def _show_data(data: object) -> Any:
     return told() if callable(told) else str(data)
 
 
-def _show_cost(cost: Cost) -> dict[str, Any]:
+def encode_cost(cost: Cost) -> dict[str, Any]:
+    """What a session has cost, as the `cost_usd` of a result."""
     return {
         "total": float(cost.total),
         "executor": float(cost.executor),

@@ -258,7 +258,7 @@ class _Builder:
             call.state, call.result, call.diff = "denied", _bounded(DENIED + step.reason), ""
         else:
             call.state, call.result = "failed" if step.failed else "done", _bounded(step.what)
-            call.diff = "" if step.failed else _without_names(step.diff) or call.diff
+            call.diff = "" if step.failed else without_names(step.diff) or call.diff
             call.media = step.media
         counts = self.timeline.tools[call.name]
         counts["denied"] += call.state == "denied"
@@ -293,7 +293,7 @@ def _bounded(text: str) -> str:
     return f"{text[:MOST_TEXT]}\n[... {len(text) - MOST_TEXT} characters more, in the log ...]"
 
 
-def _without_names(diff: str) -> str:
+def without_names(diff: str) -> str:
     """A unified diff without its first two lines: the call says which file it is."""
     lines = diff.rstrip("\n").split("\n")
     return "\n".join(lines[2:] if lines[0].startswith("--- ") and len(lines) > 2 else lines)

@@ -1,0 +1,439 @@
+"""The routes. What a request may say is in openapi.json, and is checked by it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from sagent.bridges.live import Wanted
+from sagent.bridges.serve import rewinding
+from sagent.bridges.serve.door import USER, Door
+from sagent.bridges.serve.feed import Item
+from sagent.bridges.serve.fragments import fragment, plan_fragment
+from sagent.bridges.serve.problem import problem, problem_of
+from sagent.bridges.serve.repeats import Repeats, read_body
+from sagent.bridges.serve.sessions import Hosted, Sessions, show_question
+from sagent.errors import SagentError, UsageError
+from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_freeze, wire_bytes
+from sagent.lib.schema import violations
+from sagent.messages import user
+from sagent.peer import Action, Background, Cancel, Compact, Consult, Stop, Switch
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+BEAT = 15.0  # seconds of silence after which a stream says that it is there
+_HERE = Path(__file__).parent
+_PAGE = {"app.js": "text/javascript", "app.css": "text/css", "transcript.css": "text/css"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types rendered"
+)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@cache
+def document() -> Mapping[str, object]:
+    """The OpenAPI document."""
+    return as_object(json.loads((_HERE / "openapi.json").read_text("utf-8")))
+
+
+def make_app(users: Mapping[str, Sessions], host: str, cookie: str) -> "ASGIApp":
+    """The application; `users` has the sessions that each token opens, `cookie` is the name of the page's cookie."""
+    repeats = Repeats()
+
+    async def log_in(request: Request) -> Response:
+        given = await _body(request)
+        token = as_str(given.get("token"))
+        if door.find(token) is None:
+            return problem(401, "This is not a token of this server: it has printed the address that has it.")
+        response = Response(status_code=204)
+        response.set_cookie(cookie, token, httponly=True, samesite="strict", path="/")
+        return response
+
+    once = repeats.once
+    session = "/v1/sessions/{session}"
+    routes = [
+        Route("/", _show_page),
+        Route("/login", _safely(log_in), methods=["POST"]),
+        Route("/assets/{name}", _asset),
+        Route("/openapi.json", _openapi),
+        Route("/v1/sessions", _safely(_list)),
+        Route("/v1/sessions", _safely(once(_create)), methods=["POST"]),
+        Route(session, _safely(_get)),
+        Route(session, _safely(_close), methods=["DELETE"]),
+        Route(f"{session}/open", _safely(_open), methods=["POST"]),
+        Route(f"{session}/messages", _safely(once(_send)), methods=["POST"]),
+        Route(f"{session}/events", _safely(_events)),
+        Route(f"{session}/transcript", _safely(_transcript)),
+        Route(f"{session}/interrupt", _safely(_interrupt), methods=["POST"]),
+        Route(f"{session}/questions", _safely(_questions)),
+        Route(f"{session}/questions/{{question}}", _safely(_answer), methods=["POST"]),
+        Route(f"{session}/actions", _safely(_act), methods=["POST"]),
+        Route(f"{session}/cost", _safely(_cost)),
+        Route(f"{session}/points", _safely(_points)),
+        Route(f"{session}/rewind", _safely(_rewind), methods=["POST"]),
+        Route(f"{session}/files", _safely(_files)),
+        Route(f"{session}/diff", _safely(_diff)),
+    ]
+    app = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing})
+    door = Door(app, users, host, cookie)
+    return door
+
+
+def _safely(handler: Handler) -> Handler:
+    """Answers with what went wrong."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except (SagentError, OSError) as error:
+            return problem_of(error)
+
+    return handle
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    return problem(status, f"{request.method} {request.url.path} is not part of this API: see /openapi.json.")
+
+
+async def _show_page(_: Request) -> Response:
+    return FileResponse(_HERE / "page" / "index.html", headers={"content-security-policy": _POLICY})
+
+
+async def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _PAGE:
+        return problem(404, f"The page has no {name}.")
+    if name == "transcript.css":
+        import sagent.transcript.page as shown
+
+        return FileResponse(Path(shown.__file__).with_name("export_page.css"), media_type="text/css")
+    return FileResponse(_HERE / "page" / name, media_type=_PAGE[name])
+
+
+async def _openapi(_: Request) -> Response:
+    return _json(document())
+
+
+# -- what a request says
+
+
+def _sessions(request: Request) -> Sessions:
+    found = request.scope[USER]
+    assert isinstance(found, Sessions)
+    return found
+
+
+def _hosted(request: Request) -> Hosted:
+    return _sessions(request).get(request.path_params["session"])
+
+
+def _json(data: object, status: int = 200) -> Response:
+    return Response(wire_bytes(data), status, media_type="application/json")
+
+
+async def _body(request: Request, schema: str = "") -> Mapping[str, object]:
+    """The object that a request has sent. Raises UsageError for one that is none, or not as its schema has it."""
+    data = await read_body(request)
+    try:
+        value = json_freeze(json.loads(data or b"{}"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"The request is not JSON: {error}.") from error
+    if not isinstance(value, JsonObject):
+        raise UsageError("The request is not a JSON object.")
+    if schema and (wrong := violations(_schema(schema), value)):
+        raise UsageError(" ".join(wrong))
+    return value
+
+
+@cache
+def _schema(name: str) -> JsonObject:
+    schemas = as_object(as_object(document()["components"])["schemas"])
+    return json_freeze(as_object(schemas[name]))
+
+
+def _number(request: Request, name: str, default: int | None) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or not 0 < int(text) < 10**9:
+        raise UsageError(f"{name}={text}: give a number above 0.")
+    return int(text)
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "").lower() in ("1", "true", "yes")
+
+
+def _text(given: Mapping[str, object], name: str) -> str | None:
+    return as_str(given[name]) if name in given else None
+
+
+# -- sessions
+
+
+async def _list(request: Request) -> Response:
+    sessions = _sessions(request)
+    shown: list[Mapping[str, object]] = [each.status() for each in sessions.open()]
+    if _flag(request, "earlier"):
+        shown += await asyncio.to_thread(sessions.earlier)
+    return _json({"sessions": shown})
+
+
+async def _create(request: Request) -> Response:
+    given = await _body(request, "NewSession")
+    cap = given.get("max_budget_usd")
+    wanted = Wanted(
+        cwd=_text(given, "cwd"),
+        model=_text(given, "model"),
+        max_budget_usd=float(cap) if isinstance(cap, int | float) else None,
+        permission_mode=_text(given, "permission_mode"),
+        effort=_text(given, "effort"),
+    )
+    hosted = await _sessions(request).begin(wanted)
+    if text := _text(given, "text"):
+        hosted.require_live().send(text)
+    return _json(hosted.status(), 201)
+
+
+async def _get(request: Request) -> Response:
+    return _json(_hosted(request).status())
+
+
+async def _open(request: Request) -> Response:
+    hosted = _hosted(request)
+    await _sessions(request).resume(hosted)
+    return _json(hosted.status())
+
+
+async def _close(request: Request) -> Response:
+    hosted = _hosted(request)
+    await hosted.aclose()
+    hosted.touch()
+    return Response(status_code=204)
+
+
+async def _send(request: Request) -> Response:
+    hosted, given = _hosted(request), await _body(request, "NewMessage")
+    await _sessions(request).resume(hosted)
+    live, text = hosted.require_live(), as_str(given["text"])
+    agent, moment = as_str(given.get("agent"), "root"), as_str(given.get("moment"), "now")
+    if agent != "root":
+        if (node := live.agent.tree.get(agent)) is None:
+            raise UsageError(f"There is no agent {agent!r} now; GET the session for those there are.")
+        node.send(user(text), "idle" if moment == "idle" else "next" if moment == "next" else "now")
+        return _json({"session": hosted.id, "state": "sent"}, 202)
+    state = "sent" if live.busy else "started"
+    live.send(text, "idle" if moment == "idle" else "next" if moment == "next" else "now")
+    return _json({"session": hosted.id, "state": state}, 202)
+
+
+async def _interrupt(request: Request) -> Response:
+    hosted, given = _hosted(request), await _body(request, "Interrupt")
+    live = hosted.require_live()
+    if (agent := as_str(given.get("agent"), "root")) != "root":
+        live.agent.tree.interrupt(agent)
+    else:
+        live.interrupt()
+    return _json(hosted.status())
+
+
+# -- questions and actions
+
+
+async def _questions(request: Request) -> Response:
+    hosted = _hosted(request)
+    return _json([show_question(each) for each in (hosted.live.questions.values() if hosted.live else ())])
+
+
+async def _answer(request: Request) -> Response:
+    hosted, given = _hosted(request), await _body(request, "Answer")
+    name = request.path_params["question"]
+    question = hosted.live.questions.get(name) if hosted.live else None
+    if question is None or question.answer.done():
+        return problem(404, f"The question {name!r} is not open: it was answered, or its call is over.")
+    decision, answer = given.get("decision"), _text(given, "answer")
+    if isinstance(question.about, tuple):
+        if decision is None or answer is not None:
+            raise UsageError("This is an approval: give decision, allow or deny.")
+        denied = as_str(given.get("reason")) or "the person said no"
+        question.answer.set_result(None if decision == "allow" else denied)
+    else:
+        if answer is None and decision != "deny":
+            raise UsageError("This wants an answer: give `answer`, or decision deny to leave it unanswered.")
+        question.answer.set_result(answer)
+    await asyncio.sleep(0)  # whoever has asked goes on
+    return _json(hosted.status())
+
+
+async def _act(request: Request) -> Response:
+    hosted, given = _hosted(request), await _body(request, "Action")
+    live = hosted.require_live()
+    path, kind = as_str(given.get("agent"), "root"), given["type"]
+    if (agent := live.agent.tree.get(path)) is None:
+        raise UsageError(f"There is no agent {path!r} now; GET the session for those there are.")
+    if kind == "mode":
+        mode = as_str(given.get("permission_mode"))
+        if mode not in ("plan", "ask", "edit", "full"):
+            raise UsageError("mode needs permission_mode: plan, ask, edit or full.")
+        live.policy.mode = mode
+    elif kind == "compact" and not agent.running and agent is live.agent:
+        await live.agent.compact(as_str(given.get("hints")))
+    else:
+        agent.apply(_action(as_str(kind), given))
+    hosted.touch()
+    return _json(hosted.status())
+
+
+def _action(kind: str, given: Mapping[str, object]) -> Action:
+    match kind:
+        case "switch":
+            model, effort, advisor = (_text(given, name) for name in ("model", "effort", "advisor"))
+            return Switch(model=model, effort=effort, advisor=advisor)
+        case "compact":
+            return Compact(as_str(given.get("hints")))
+        case "consult":
+            return Consult(as_str(given.get("question")), as_str(given.get("advisor")))
+        case "background":
+            return Background(as_str(given.get("call_id")))
+        case "cancel":
+            return Cancel(as_str(given.get("call_id")))
+        case _:
+            return Stop("stopped by the person")
+
+
+# -- what happened
+
+
+async def _events(request: Request) -> Response:
+    hosted, html, last = _hosted(request), _flag(request, "html"), _number(request, "last", None)
+    after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield b"retry: 1000\n\n" + _sse(Item("", "status", wire_bytes(hosted.status())), html=html)
+        async for item in _with_beats(hosted.feed.follow(after, last)):
+            yield b": still here\n\n" if item is None else _sse(item, html=html)
+
+    headers = {"x-accel-buffering": "no"}
+    return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
+
+
+async def _with_beats(items: AsyncIterator[Item]) -> AsyncIterator[Item | None]:
+    """The items, and None where there was none for a while."""
+
+    async def take() -> Item:
+        return await anext(items)
+
+    task = asyncio.ensure_future(take())
+    try:
+        while True:
+            if not (await asyncio.wait([task], timeout=BEAT))[0]:
+                yield None
+                continue
+            try:
+                item = task.result()
+            except StopAsyncIteration:
+                return
+            task = asyncio.ensure_future(take())
+            yield item
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _sse(item: Item, *, html: bool) -> bytes:
+    """An event as it is on the wire; JSON has no line ends."""
+    data = item.data
+    if html and item.name in ("", "status"):
+        data = _with_html(item)
+    head = (f"event: {item.name}\n" if item.name else "") + (f"id: {item.id}\n" if item.id else "")
+    return b"%bdata: %b\n\n" % (head.encode(), data)
+
+
+_SHOWN = (b'"received"', b'"reply_finished"', b'"tool_finished"', b'"advice"')
+
+
+def _with_html(item: Item) -> bytes:
+    if not item.name and not any(kind in item.data[:40] for kind in _SHOWN):
+        return item.data
+    event = dict(as_object(json.loads(item.data)))
+    if item.name:
+        questions = [dict(as_object(each)) for each in as_array(event.get("questions"))]
+        for each in questions:
+            if plan := as_str(each.get("plan")):
+                each["html"] = plan_fragment(plan)
+        event["questions"] = questions
+    elif html := fragment(event):
+        event["html"] = html
+    return wire_bytes(event)
+
+
+async def _transcript(request: Request) -> Response:
+    hosted, kind = _hosted(request), request.query_params.get("format", "json")
+    if kind in ("md", "html"):
+        from sagent.transcript.export import export_text
+        from sagent.transcript.export_redaction import Redaction
+
+        page, _ = await asyncio.to_thread(export_text, hosted.path, "md" if kind == "md" else "html", Redaction())
+        return Response(page, media_type="text/markdown" if kind == "md" else "text/html")
+    if kind != "json":
+        raise UsageError(f"format={kind}: json, md or html.")
+    limit = _number(request, "limit", 200) or 200
+    after = request.query_params.get("after", "").partition(".")[0]
+    found = await asyncio.to_thread(_page_of, hosted, after, limit)
+    return _json(found)
+
+
+def _page_of(hosted: Hosted, after: str, limit: int) -> dict[str, object]:
+    """So many events after one, and all of the last one's entry: by that it goes on."""
+    events: list[object] = []
+    last = ""
+    for item in hosted.feed.past(after):
+        if len(events) >= limit and item.id != last:
+            return {"events": events, "next": last}
+        last = item.id
+        events.append({"id": item.id, **as_object(json.loads(item.data))})
+    return {"events": events, "next": ""}
+
+
+async def _cost(request: Request) -> Response:
+    hosted = _hosted(request)
+    if hosted.is_open:
+        return _json(hosted.status()["cost_usd"])
+    return _json(await asyncio.to_thread(rewinding.past_cost, hosted.path))
+
+
+# -- going back
+
+
+async def _points(request: Request) -> Response:
+    return _json({"points": await asyncio.to_thread(rewinding.list_points, _hosted(request).path)})
+
+
+async def _rewind(request: Request) -> Response:
+    hosted, given = _hosted(request), await _body(request, "Rewind")
+    live, what = hosted.require_live(), as_str(given.get("what"), "both")
+    found = await rewinding.rewind(live.agent, as_str(given["point"]), what, preview=given.get("preview") is True)
+    if what != "files" and not given.get("preview"):
+        hosted.feed.report("rewound", {})
+    return _json(found)
+
+
+async def _files(request: Request) -> Response:
+    return _json(await rewinding.list_files(_hosted(request).require_live().agent))
+
+
+async def _diff(request: Request) -> Response:
+    path = request.query_params.get("path", "")
+    agent = _hosted(request).require_live().agent
+    return _json(await rewinding.diff(agent, path, html=_flag(request, "html")))

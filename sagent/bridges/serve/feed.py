@@ -1,0 +1,153 @@
+"""The events of one session for whoever follows them: from memory while they are new, else from the session's logs."""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from sagent.events import Event, Finished, ReplyFinished, Retrying, TextDelta, ThinkingDelta
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import wire_bytes
+from sagent.session.blobs import BlobDirectory
+from sagent.session.store import log_files
+from sagent.transcript.event_json import encode_event
+from sagent.transcript.replayed import replay
+
+MOST = 256 << 10  # bytes that are kept in memory of one session's events
+_CHUNK = 64  # events read from logs at a time
+_DIGITS = 16  # of an entry's id that an event's has
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An event as JSON. `id` is what a client comes back with, "" for what is not repeated. `name` is "" for an event
+    of an agent, else that of one of the server's own: "status"; "reset", after which what is in the logs comes and
+    unfinished texts begin anew; "live", from which on everything happens now; "rewound"."""
+
+    id: str
+    name: str
+    data: bytes
+
+
+class Feed:
+    """Keeps the latest events, in so many bytes; an earlier one is read from the logs of the session at `path`.
+
+    Nobody is waited for: a follower that is slow falls back to the logs, where pieces of texts are not, but what they
+    came to is.
+    """
+
+    def __init__(self, path: Callable[[], Path]) -> None:
+        self._path = path
+        self._life = secrets.token_hex(4)  # ids of another process's events are none of ours
+        self._items: deque[Item] = deque()
+        self._size, self._next = 0, 1  # bytes, and the number of the event to come
+        self._drafts: dict[tuple[str, type[TextDelta | ThinkingDelta]], list[str]] = {}
+        self._waiting: set[asyncio.Event] = set()
+        self._last = ""  # entry that is known
+        self.closed = False
+
+    @property
+    def followed(self) -> bool:
+        return bool(self._waiting)
+
+    def publish(self, event: Event, entry: str) -> None:
+        """Take an event; `entry` is the last one in its agent's log, "" where that is not known."""
+        self._last = entry[:_DIGITS] or self._last
+        match event:
+            case TextDelta() | ThinkingDelta():
+                self._drafts.setdefault((event.agent, type(event)), []).append(event.text)
+            case ReplyFinished() | Retrying() | Finished():
+                self._drafts = {key: texts for key, texts in self._drafts.items() if key[0] != event.agent}
+            case _:
+                pass
+        self._keep(f"{self._last}.{self._life}.{self._next}", "", wire_bytes(encode_event(event)))
+
+    def report(self, name: str, data: object) -> None:
+        """Take an event of the server's own."""
+        self._keep("", name, wire_bytes(data))
+
+    def close(self) -> None:
+        """End every stream."""
+        self.closed = True
+        self._wake()
+
+    async def follow(self, after: str = "", last: int | None = None) -> AsyncIterator[Item]:
+        """Every event after the one with an id, or from the beginning of the session, and those to come; of what is
+        read from the logs at first, only so many of the `last`."""
+        entry, place = after.partition(".")[0], self._place(after)
+        wake = asyncio.Event()
+        self._waiting.add(wake)
+        try:
+            while not self.closed:
+                if place is None:
+                    place, drafts, sizes = self._next, self._texts(), self._sizes()
+                    yield Item("", "reset", b"{}")
+                    async for item in self._from_logs(sizes, entry, last):
+                        yield item
+                        entry = item.id
+                    last = None
+                    for item in (*drafts, Item("", "live", b"{}")):
+                        yield item
+                oldest = self._next - len(self._items)
+                if place < oldest:
+                    place = None
+                    continue
+                wake.clear()
+                for item in list(islice(self._items, place - oldest, None)):
+                    yield item
+                    place += 1
+                    entry = item.id.partition(".")[0] or entry
+                if place == self._next:
+                    await wake.wait()
+        finally:
+            self._waiting.discard(wake)
+
+    def past(self, after: str = "") -> Iterator[Item]:
+        """What the logs have after an entry, by the beginning of its id, or all of it. Raises OSError."""
+        return self._read(self._sizes(), after)
+
+    def _place(self, after: str) -> int | None:
+        """The number of the next event for who has had the one with an id; None where it is not in memory."""
+        _, _, rest = after.partition(".")
+        life, _, number = rest.partition(".")
+        if life != self._life or not number.isdecimal():
+            return None
+        place = int(number) + 1
+        return place if self._next - len(self._items) <= place <= self._next else None
+
+    async def _from_logs(self, sizes: dict[Path, int], after: str, last: int | None) -> AsyncIterator[Item]:
+        items = self._read(sizes, after)
+        if last is not None:
+            items = iter(await asyncio.to_thread(deque, items, last))
+        while chunk := await asyncio.to_thread(lambda: list(islice(items, _CHUNK))):
+            for item in chunk:
+                yield item
+
+    def _read(self, sizes: dict[Path, int], after: str) -> Iterator[Item]:
+        path = self._path()
+        blobs = BlobDirectory(path / "blobs")
+        for entry, event in replay(path, sizes, after, blobs.get):
+            yield Item(entry[:_DIGITS], "", wire_bytes(encode_event(event)))
+
+    def _sizes(self) -> dict[Path, int]:
+        """The logs, as far as they are written now."""
+        return {file: file.stat().st_size for file in log_files(self._path())}
+
+    def _texts(self) -> list[Item]:
+        """The unfinished texts, each as one piece."""
+        pieces = [kind(agent, "".join(texts)) for (agent, kind), texts in self._drafts.items()]
+        return [Item("", "", wire_bytes(encode_event(piece))) for piece in pieces]
+
+    def _keep(self, id_: str, name: str, data: bytes) -> None:
+        self._items.append(Item(id_, name, data))
+        self._next += 1
+        self._size += len(data)
+        while self._size > MOST and len(self._items) > 1:
+            self._size -= len(self._items.popleft().data)
+        self._wake()
+
+    def _wake(self) -> None:
+        for wake in self._waiting:
+            wake.set()

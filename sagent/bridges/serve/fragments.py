@@ -1,0 +1,64 @@
+"""Events as pieces of a page: the HTML that an exported session has, in which nothing of theirs is markup."""
+
+from collections.abc import Mapping
+
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.session.contents import ConsultationEntry
+from sagent.session.table import decode
+from sagent.transcript.cards import Cards
+from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.prose import Prose
+from sagent.transcript.steps import Consulted, Said, Turn, as_number
+from sagent.transcript.timeline import Call, Timeline, TurnShown, without_names
+
+MOST = 60_000  # characters of one text
+
+
+def fragment(event: Mapping[str, object]) -> str:
+    """The HTML of an event by its JSON; "" for one that has none."""
+    agent, redaction = as_str(event.get("agent")), Redaction(keep=True)
+    cards = Cards(Timeline(), redaction, Prose(redaction, MOST), lambda _: None)
+    match event.get("type"):
+        case "received":
+            message = as_object(event.get("message"))
+            shown = Said(agent, _texts(message, "text"), as_str(message.get("sender")))
+        case "reply_finished":
+            message = as_object(event.get("message"))
+            thinking = _texts(message, "thinking")
+            shown = TurnShown(Turn(agent, "", _texts(message, "text", "opaque"), thinking=thinking), 0, ())
+        case "advice":
+            content = decode("advice", event)
+            if not isinstance(content, ConsultationEntry):
+                return ""
+            shown = Consulted(agent, content.advice)
+        case "tool_finished":
+            return "".join(cards.call(_call(event)))
+        case _:
+            return ""
+    return "".join(cards.content(shown))
+
+
+def diff_fragment(path: str, diff: str) -> str:
+    """What changed in a file."""
+    redaction = Redaction(keep=True)
+    cards = Cards(Timeline(), redaction, Prose(redaction, 10 * MOST), lambda _: None)
+    return "".join(cards.call(Call("Edit", {"file_path": path}, diff, "done")))
+
+
+def plan_fragment(plan: str) -> str:
+    """A plan in Markdown."""
+    return Prose(Redaction(keep=True), MOST).markdown(plan)
+
+
+def _call(event: Mapping[str, object]) -> Call:
+    state = "denied" if event.get("denied") else "failed" if event.get("is_error") else "done"
+    diff = without_names(as_str(event.get("diff"))) if state == "done" else ""
+    arguments = as_object(event.get("arguments"))
+    return Call(
+        as_str(event.get("name")), arguments, diff, state, as_str(event.get("text")), as_number(event.get("seconds"))
+    )
+
+
+def _texts(message: Mapping[str, object], *kinds: str) -> str:
+    parts = map(as_object, as_array(message.get("parts")))
+    return "\n\n".join(as_str(part.get("text")) for part in parts if part.get("type") in kinds)

@@ -1,0 +1,42 @@
+"""What went wrong, as application/problem+json (RFC 9457): `detail` is a sentence that says what to do."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from sagent.bridges.live import failure_of
+from sagent.errors import (
+    BudgetExceeded,
+    ModelError,
+    SagentError,
+    SessionBusy,
+    SessionCorrupt,
+    SessionNotFound,
+    UsageError,
+)
+from sagent.lib.json import wire_bytes
+
+_STATUS: tuple[tuple[type[SagentError], int], ...] = (
+    (SessionNotFound, 404),
+    (SessionBusy, 409),
+    (SessionCorrupt, 409),
+    (BudgetExceeded, 402),
+    (ModelError, 502),
+    (UsageError, 400),
+)
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, kind: str = "") -> Response:
+    """An answer that says what went wrong; `kind` is the error's stable machine name."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    data = wire_bytes({**body, "kind": kind} if kind else body)
+    return Response(data, status, headers, "application/problem+json")
+
+
+def problem_of(error: SagentError | OSError) -> Response:
+    """The answer for an error."""
+    if isinstance(error, OSError):
+        return problem(500, failure_of(error))
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    return problem(status, str(error), kind=error.kind)

@@ -1,0 +1,60 @@
+"""A request that is sent again under its Idempotency-Key is done once, and answered as it was."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sagent.bridges.serve.door import USER
+from sagent.bridges.serve.problem import problem
+from sagent.errors import UsageError
+from sagent.lib.json import sha256_hex
+
+MOST = 2_000  # keys that are remembered
+MOST_BODY = 1 << 20  # bytes of a request
+_LONGEST = 200  # characters of a key
+
+
+async def read_body(request: Request) -> bytes:
+    """What a request has sent. Raises UsageError for too much."""
+    if not hasattr(request.state, "body"):
+        data = bytearray()
+        async for piece in request.stream():
+            data += piece
+            if len(data) > MOST_BODY:
+                raise UsageError(f"The request is larger than {MOST_BODY:,} bytes.")
+        request.state.body = bytes(data)
+    return request.state.body
+
+
+class Repeats:
+    """Remembers answers, or that one is being worked on, by user, path and key, while the server runs."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, str, str], tuple[str, asyncio.Task[Response]]] = OrderedDict()
+
+    def once(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            key = request.headers.get("idempotency-key", "")
+            if not key:
+                return await handler(request)
+            if len(key) > _LONGEST:
+                return problem(400, f"The Idempotency-Key is longer than {_LONGEST} characters.")
+            digest = sha256_hex(await read_body(request))
+            name = (id(request.scope[USER]), request.url.path, key)
+            if name not in self._known:
+                self._known[name] = digest, asyncio.ensure_future(handler(request))
+                while len(self._known) > MOST:
+                    self._known.popitem(last=False)
+            known, task = self._known[name]
+            if known != digest:
+                return problem(422, "This Idempotency-Key was used for another request: use a new one.")
+            try:
+                return await asyncio.shield(task)
+            except Exception:
+                self._known.pop(name, None)  # what failed may be tried again
+                raise
+
+        return handle

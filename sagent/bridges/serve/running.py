@@ -1,0 +1,49 @@
+"""The server as long as it runs."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from sagent.bridges.serve.sessions import Sessions
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+async def serve(
+    app: "ASGIApp", bound: socket.socket, users: Sequence[Sessions], stop: asyncio.Event | None = None
+) -> int:
+    """Serve until a signal, or `stop`; 128 and the signal's number, or 0. What runs then is interrupted, and every
+    session closed."""
+    config = uvicorn.Config(
+        app, http="h11", ws="none", lifespan="off", log_level="error", access_log=False, server_header=False,
+        timeout_graceful_shutdown=3,
+    )  # fmt: skip
+    server = _Server(config, stop or asyncio.Event())
+    serving = asyncio.create_task(server.serve([bound]))
+    ended = asyncio.create_task(server.ended.wait())
+    await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    await asyncio.gather(*(each.aclose() for each in users))
+    server.should_exit = True
+    await serving
+    return 128 + server.signal if server.signal else 0
+
+
+class _Server(uvicorn.Server):
+    """One that leaves it to us what a signal means."""
+
+    def __init__(self, config: uvicorn.Config, ended: asyncio.Event) -> None:
+        super().__init__(config)
+        self.ended, self.signal = ended, 0
+        self._loop = asyncio.get_running_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.signal:  # a second one does not wait
+            self.force_exit = True
+        self.signal = int(sig)
+        self._loop.call_soon_threadsafe(self.ended.set)

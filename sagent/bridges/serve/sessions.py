@@ -1,0 +1,234 @@
+"""The sessions of one user of the server: those that are open in it, and those of its directories on the disk."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sagent.bridges.live import LiveSession, Opening, Question, Wanted
+from sagent.bridges.serve.feed import Feed
+from sagent.errors import SagentError, SessionNotFound, UsageError
+from sagent.events import Event, Received
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import json_dump
+from sagent.lib.text import one_line, printable
+from sagent.peer import Status
+from sagent.session.folds import origin, title
+from sagent.session.log import read_log
+from sagent.session.store import find, sessions
+from sagent.tools.ask import Question as Inquiry
+from sagent.transcript.event_json import encode_cost
+
+MOST_OPEN = 200  # sessions at a time
+MOST_LISTED = 200  # earlier sessions
+_PAUSE = 0.25  # seconds between two reports of how a session stands
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a user's sessions may work and where they are kept."""
+
+    roots: tuple[Path, ...]  # the first is where a session works that names no directory
+    state: Path
+
+    def check(self, cwd: str | None) -> str:
+        """A directory that a client names, as an absolute path. Raises UsageError for one that is not allowed."""
+        path = (self.roots[0] / (cwd or ".")).resolve()
+        if not self.allows(path):
+            named = ", ".join(map(str, self.roots))
+            raise UsageError(f"{path} is not in a directory that this server was started for: {named}. See --add-dir.")
+        return str(path)
+
+    def allows(self, path: Path) -> bool:
+        return any(path.is_relative_to(root) for root in self.roots)
+
+
+class Hosted:
+    """A session by its directory, and what is open of it."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or Path()
+        self.live: LiveSession | None = None
+        self.feed = Feed(lambda: self.path)
+        self.opening = asyncio.Lock()
+        self._title = self._cwd = ""
+        self._early: list[Event] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def cwd(self) -> str:
+        self._cwd = self._cwd or origin(read_log(self.path / "root.jsonl")).cwd
+        return self._cwd
+
+    @property
+    def is_open(self) -> bool:
+        return self.live is not None and not self.live.closed
+
+    async def open(self, opening: Opening, wanted: Wanted) -> None:
+        """Open it, unless it is. Raises SagentError and OSError."""
+        async with self.opening:
+            if self.is_open:
+                return
+            live = LiveSession(opening, wanted, self._on_event, self.touch)
+            agent = (await live.opened()).agent
+            if not agent.log.path:
+                await live.aclose()
+                raise UsageError(
+                    "The session cannot be kept on the disk, so it is not served: see the server's output."
+                )
+            self.path, self.live = Path(agent.log.path), live
+            for event in self._early:
+                self.feed.publish(event, "")
+            self._early.clear()
+        self.touch()
+
+    def require_live(self) -> LiveSession:
+        """Raises UsageError for a session that is closed."""
+        if self.live is None or self.live.closed:
+            raise UsageError(f"Session {self.id} is closed: send it a message to open it.")
+        return self.live
+
+    def touch(self) -> None:
+        """Report how it stands, soon."""
+        if self._timer is None and self.feed.followed:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE, self._report)
+
+    async def aclose(self) -> None:
+        if self.live is not None:
+            await self.live.aclose()
+            self.live = None
+
+    def status(self) -> dict[str, object]:
+        """How it stands, as JSON."""
+        shown: dict[str, object] = {"id": self.id, "cwd": self.cwd, "title": self._named(), "state": "closed"}
+        if not self.is_open:
+            return {**shown, "questions": [], "agents": []}
+        live = self.require_live()
+        agent, root = live.agent, live.agent.status()
+        cap = agent.ledger.cap
+        return {
+            **shown,
+            "state": "asking" if live.questions else "working" if live.busy else "idle",
+            "model": root.model,
+            "effort": root.effort,
+            "permission_mode": live.policy.mode,
+            "max_budget_usd": None if cap is None else float(cap),
+            "cost_usd": encode_cost(agent.cost()),
+            "agents": [_show_agent(each.status()) for each in agent.tree.living],
+            "questions": [show_question(each) for each in live.questions.values()],
+        }
+
+    def _on_event(self, event: Event) -> None:
+        if self.live is None:
+            self._early.append(event)
+            return
+        node = self.live.agent.tree.get(event.agent)
+        self.feed.publish(event, node.log.head if node is not None else "")
+        if isinstance(event, Received) and not self._title:
+            self._title = one_line(event.message.content, 80)
+        self.touch()
+
+    def _report(self) -> None:
+        self._timer = None
+        with suppress(SagentError, OSError):
+            self.feed.report("status", self.status())
+
+    def _named(self) -> str:
+        if not self._title:
+            self._title = title(read_log(self.path / "root.jsonl"))
+        return self._title
+
+
+class Sessions:
+    """What one user sees."""
+
+    def __init__(self, opening: Opening, place: Place) -> None:
+        self.place = place
+        self._opening = opening
+        self._hosted: dict[str, Hosted] = {}
+
+    async def begin(self, wanted: Wanted) -> Hosted:
+        """A new session. Raises SagentError and OSError."""
+        if sum(each.is_open for each in self._hosted.values()) >= MOST_OPEN:
+            raise UsageError(f"{MOST_OPEN} sessions are open, which is the most: close one.")
+        hosted = Hosted()
+        await hosted.open(self._opening, replace(wanted, cwd=self.place.check(wanted.cwd)))
+        self._hosted[hosted.id] = hosted
+        return hosted
+
+    async def resume(self, hosted: Hosted) -> None:
+        """Open an earlier one, unless it is open. Raises SagentError and OSError."""
+        await hosted.open(self._opening, Wanted(session=str(hosted.path)))
+
+    def get(self, name: str) -> Hosted:
+        """A session by its id. Raises SessionNotFound."""
+        if name not in self._hosted:
+            if not re.fullmatch(r"[\w-]{1,100}", name, re.ASCII):
+                raise SessionNotFound(f"There is no session {name[:100]!r}.")
+            path = find(self.place.state, name)
+            if path.name != name or not self.place.allows(Path(origin(read_log(path / "root.jsonl")).cwd)):
+                raise SessionNotFound(f"There is no session {name!r}.")
+            self._hosted[name] = Hosted(path)
+        return self._hosted[name]
+
+    def open(self) -> Sequence[Hosted]:
+        return [each for each in self._hosted.values() if each.is_open]
+
+    def earlier(self) -> Sequence[Mapping[str, object]]:
+        """Those on the disk that are not open, the latest first. May block."""
+        known = {each.id for each in self.open()}
+        paths = sorted(
+            (each for each in sessions(self.place.state) if each.name not in known), key=lambda each: each.name
+        )
+        found: list[Mapping[str, object]] = []
+        for path in reversed(paths):
+            with suppress(SagentError, OSError):
+                hosted = Hosted(path)
+                if self.place.allows(Path(hosted.cwd)):
+                    found.append(hosted.status())
+            if len(found) == MOST_LISTED:
+                break
+        return found
+
+    async def aclose(self) -> None:
+        """Close all: what runs is interrupted, and can be gone on with."""
+        for each in self._hosted.values():
+            each.feed.close()
+        await asyncio.gather(*(each.aclose() for each in self._hosted.values()), return_exceptions=True)
+
+
+def show_question(question: Question) -> dict[str, object]:
+    """A question as JSON; the whole of what it is about."""
+    shown: dict[str, object] = {"id": question.id, "agent": question.agent}
+    match question.about:
+        case Inquiry(_, text, options, multiple, plan):
+            kind = "plan" if plan else "inquiry"
+            return {**shown, "kind": kind, "text": text, "options": list(options), "multiple": multiple, "plan": plan}
+        case (call, ask):
+            command = call.arguments.get("command")
+            whole = command if isinstance(command, str) else json_dump(call.arguments)
+            reason, wants = printable(ask.reason), list(ask.wants)
+            return {
+                **shown, "kind": "approval", "tool": call.name, "call_id": call.id, "text": printable(whole),
+                "reason": reason, "wants": wants,
+            }  # fmt: skip
+
+
+def _show_agent(status: Status) -> dict[str, object]:
+    return {
+        "path": status.path,
+        "state": status.state,
+        "model": status.model,
+        "turns": status.turns,
+        "usd": float(status.usd),
+        "context_tokens": status.context_tokens,
+        "window": status.window,
+        "jobs": [{"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)}
+                 for job in status.jobs],
+    }  # fmt: skip

@@ -1,0 +1,129 @@
+"""`sagent serve` in this process, and a client of it that reads events."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from sagent.bridges.serve.app import make_app
+from sagent.bridges.serve.running import serve
+from sagent.bridges.serve.sessions import Place, Sessions
+from sagent.cli.opening import opening_of, state_of
+from sagent.cli.settings import load_settings
+
+TOKEN = "token-of-the-person"
+MODEL = "anthropic/claude-sonnet-4-6"
+
+
+@dataclass
+class Arrived:
+    """A server-sent event."""
+
+    id: str
+    name: str
+    data: dict
+
+    @property
+    def type(self) -> str:
+        return self.name or self.data["type"]
+
+
+@dataclass
+class Client:
+    """Speaks to a server with a token."""
+
+    url: str
+    token: str = TOKEN
+    http: httpx2.AsyncClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        headers = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+
+    async def post(self, path: str, body: Mapping[str, object] | None = None, **headers: str) -> httpx2.Response:
+        return await self.http.post(f"/v1/sessions{path}", json=body or {}, headers=headers)
+
+    async def get(self, way: str = "", **query: str) -> httpx2.Response:
+        return await self.http.get(f"/v1/sessions{way}", params=query)
+
+    async def begin(self, text: str = "", **wanted: object) -> str:
+        made = await self.post("", {**wanted, **({"text": text} if text else {})})
+        assert made.status_code == 201, made.text
+        return made.json()["id"]
+
+    @asynccontextmanager
+    async def stream(self, session: str, after: str = "", **query: str) -> AsyncGenerator[AsyncIterator[Arrived]]:
+        headers = {"last-event-id": after} if after else {}
+        async with self.http.stream("GET", f"/v1/sessions/{session}/events", headers=headers, params=query) as response:
+            assert response.status_code == 200, await response.aread()
+            yield read_events(response)
+
+    async def until(self, session: str, *types: str, after: str = "", **query: str) -> list[Arrived]:
+        """The events up to the first of some types."""
+        found: list[Arrived] = []
+        async with asyncio.timeout(30), self.stream(session, after, **query) as events:
+            async for event in events:
+                found.append(event)
+                if event.type in types:
+                    break
+        return found
+
+    async def question(self, session: str) -> dict:
+        async with asyncio.timeout(30), self.stream(session) as events:
+            async for event in events:
+                if event.name == "status" and event.data["questions"]:
+                    return event.data["questions"][0]
+        raise AssertionError("nothing was asked")
+
+    async def done(self, session: str) -> dict:
+        async with asyncio.timeout(30):
+            while (status := (await self.get(f"/{session}")).json())["state"] != "idle":
+                await asyncio.sleep(0.05)
+        return status
+
+
+async def read_events(response: httpx2.Response) -> AsyncIterator[Arrived]:
+    """The events of a stream, as the standard has them."""
+    id_ = name = data = ""
+    async for line in response.aiter_lines():
+        key, _, value = line.partition(": ")
+        match key:
+            case "id":
+                id_ = value
+            case "event":
+                name = value
+            case "data":
+                data += value
+            case "" if data:
+                yield Arrived(id_, name, json.loads(data))
+                id_ = name = data = ""
+            case _:
+                pass
+
+
+@asynccontextmanager
+async def served(cwd: Path, *more: Path, users: Sequence[str] = ("",), **flags: object) -> AsyncGenerator[Client]:
+    """A server for a directory; with `users`, each one's token is the name with `TOKEN` after it."""
+    given = {"model": MODEL, "cwd": str(cwd), **flags}
+    settings, roots = load_settings(given), (cwd.resolve(), *(each.resolve() for each in more))
+    known = {
+        f"{name}{TOKEN}": Sessions(opening_of(given, name), Place(roots, state_of(settings, name))) for name in users
+    }
+    bound = socket.create_server(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    app = make_app(known, "127.0.0.1", f"sagent-{port}")
+    stop = asyncio.Event()
+    running = asyncio.create_task(serve(app, bound, list(known.values()), stop))
+    client = Client(f"http://127.0.0.1:{port}", f"{users[0]}{TOKEN}")
+    try:
+        yield client
+    finally:
+        await client.http.aclose()
+        stop.set()
+        assert await running == 0
+        bound.close()

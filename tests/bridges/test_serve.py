@@ -1,0 +1,332 @@
+"""Sessions over HTTP and server-sent events, against a provider on loopback."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import httpx2
+import pytest
+from served import Client, served
+
+from sagent.testing.script import Call, Stall, Turn
+from sagent.testing.server import FakeProviderServer
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    return work
+
+
+@pytest.fixture
+async def provider(monkeypatch: pytest.MonkeyPatch):
+    """A provider; its script is set by each test."""
+    async with FakeProviderServer(lambda request: steps.pop(0)) as server:
+        steps: list = []
+        server.steps = steps  # pyright: ignore[reportAttributeAccessIssue]
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        yield steps
+
+
+def wants_to_write(path: Path) -> Turn:
+    return Turn("", calls=(Call("Write", {"file_path": str(path), "content": "x\n"}),))
+
+
+async def test_a_session_begins_streams_and_goes_on(place: Path, provider: list) -> None:
+    provider += [Turn("", calls=(Call("List", {}),)), Turn("There is **nothing**."), Turn("Still nothing.")]
+    async with served(place) as client:
+        name = await client.begin("What is here?")
+        found = await client.until(name, "result")
+        types = [event.type for event in found]
+        assert types[0] == "status"
+        for kind in ("received", "text_delta", "tool_finished", "reply_finished"):
+            assert kind in types
+        result = found[-1].data
+        assert result["result"] == "There is **nothing**."
+        assert result["cost_usd"]["by_role"]["executor"] > 0
+        status = await client.done(name)
+        assert status["title"] == "What is here?"
+        assert [agent["path"] for agent in status["agents"]] == ["root"]
+        sent = await client.post(f"/{name}/messages", {"text": "And now?"})
+        assert (sent.status_code, sent.json()["state"]) == (202, "started")
+        again = await client.until(name, "result", after=found[-1].id)
+        assert "Still nothing." in [event.data.get("result") for event in again]
+        assert not [event for event in again if event.data.get("result") == "There is **nothing**."]
+        cost = (await client.get(f"/{name}/cost")).json()
+        assert cost["total"] > result["cost_usd"]["total"]
+        listed = (await client.get()).json()["sessions"]
+        assert [each["id"] for each in listed] == [name]
+
+
+async def test_a_stream_goes_on_after_a_restart_of_the_server_and_repeats_nothing(place: Path, provider: list) -> None:
+    provider += [wants_to_write(place / "a"), Turn("one"), Turn("two"), Turn("three")]
+    async with served(place) as client:
+        name = await client.begin("first")
+        seen = await client.until(name, "result")
+        cursor = next(event.id for event in seen if event.type == "tool_finished")
+        await client.post(f"/{name}/messages", {"text": "second"})
+        await client.done(name)
+    async with served(place) as client:
+        assert not (await client.get()).json()["sessions"]
+        assert [each["id"] for each in (await client.get("", earlier="1")).json()["sessions"]] == [name]
+        rest = await client.until(name, "live", after=cursor)
+        shown = [(event.type, event.data.get("message", {}).get("parts", [{}])[0].get("text")) for event in rest]
+        assert [each for each in shown if each[0] in ("received", "reply_finished", "tool_finished")] == [
+            ("reply_finished", "one"), ("received", "second"), ("reply_finished", "two"),
+        ]  # fmt: skip
+        assert [event.type for event in await client.until(name, "live", after=rest[-2].id)] == [
+            "status", "reset", "live",
+        ]  # fmt: skip
+        await client.post(f"/{name}/messages", {"text": "third"})  # which opens it
+        assert (await client.done(name))["state"] == "idle"
+        whole = (await client.get(f"/{name}/transcript")).json()["events"]
+        texts = [event["message"]["parts"][0].get("text") for event in whole if event["type"] == "reply_finished"]
+        assert texts[-3:] == ["one", "two", "three"]
+        paged: list[dict] = []
+        after = ""
+        while True:
+            page = (await client.get(f"/{name}/transcript", limit="2", after=after)).json()
+            paged += page["events"]
+            if not (after := page["next"]):
+                break
+        assert paged == whole
+        for kind, mark in (("md", "three"), ("html", "<!doctype html>")):
+            assert mark in (await client.get(f"/{name}/transcript", format=kind)).text
+
+
+async def test_a_question_is_answered_once_and_only_by_its_own_answer(place: Path, provider: list) -> None:
+    target = place.parent / "beyond.txt"
+    ask = Turn("", calls=(Call("AskUser", {"question": "Which?", "options": ["red", "blue"]}),))
+    provider += [wants_to_write(target), ask, wants_to_write(target), Turn("done")]
+    async with served(place) as client:
+        name = await client.begin("go")
+        asked = await client.question(name)
+        assert (asked["kind"], asked["tool"]) == ("approval", "Write")
+        assert str(target) in asked["text"]
+        way = f"/{name}/questions/{asked['id']}"
+        assert (await client.post(way, {})).status_code == 400
+        assert (await client.post(way, {"answer": "yes"})).status_code == 400
+        assert (await client.post(f"/{name}/questions/other", {"decision": "allow"})).status_code == 404
+        assert not target.exists()
+        assert (await client.post(way, {"decision": "deny", "reason": "not there"})).status_code == 200
+        again = await client.post(way, {"decision": "allow"})
+        assert again.status_code == 404 and "not open" in again.json()["detail"]
+        while (inquiry := await client.question(name))["id"] == asked["id"]:
+            pass
+        assert (inquiry["kind"], inquiry["options"]) == ("inquiry", ["red", "blue"])
+        await client.post(f"/{name}/questions/{inquiry['id']}", {"answer": "blue"})
+        while (third := await client.question(name))["id"] == inquiry["id"]:
+            pass
+        await client.post(f"/{name}/questions/{third['id']}", {"decision": "allow"})
+        await client.done(name)
+        assert target.exists()
+        whole = (await client.get(f"/{name}/transcript")).json()["events"]
+        assert [each["text"] for each in whole if each["type"] == "tool_finished"][1] == "blue"
+        assert [each["reason"] for each in whole if each["type"] == "denied"] == ["not there"]
+
+
+async def test_a_request_that_is_repeated_under_its_key_is_done_once(place: Path, provider: list) -> None:
+    provider += [Turn("one"), Turn("two")]
+    async with served(place) as client:
+        key = {"Idempotency-Key": "k-1"}
+        first, second = await asyncio.gather(
+            client.post("", {"text": "hi"}, **key), client.post("", {"text": "hi"}, **key)
+        )
+        assert first.json()["id"] == second.json()["id"]
+        assert (await client.post("", {"text": "other"}, **key)).status_code == 422
+        name = first.json()["id"]
+        await client.done(name)
+        for _ in range(3):
+            assert (await client.post(f"/{name}/messages", {"text": "m"}, **key)).status_code == 202
+        await client.done(name)
+        assert not provider
+        wrong = [await client.post("/none-such/messages", {"text": "m"}, **key) for _ in range(2)]
+        assert [each.status_code for each in wrong] == [404, 404]
+
+
+async def test_nobody_comes_in_without_a_token_or_from_elsewhere(place: Path) -> None:
+    async with served(place) as client, httpx2.AsyncClient(base_url=client.url) as http:
+        for headers in ({}, {"authorization": "Bearer guess"}, {"cookie": "sagent-1=token-of-the-person"}):
+            refused = await http.get("/v1/sessions", headers=headers)
+            assert refused.status_code == 401
+            assert refused.headers["content-type"] == "application/problem+json"
+        login = {"authorization": f"Bearer {client.token}"}
+        for host, status in (
+            ("evil.example", 421),
+            ("127.0.0.1.evil.example:80", 421),
+            ("localhost:1", 200),
+            ("", 421),
+        ):
+            assert (await http.get("/v1/sessions", headers={**login, "host": host})).status_code == status, host
+        for origin, status in (("http://evil.example", 403), ("null", 403), (client.url, 200)):
+            assert (await http.get("/v1/sessions", headers={**login, "origin": origin})).status_code == status
+        assert (await http.post("/login", json={"token": "guess"})).status_code == 401
+        came = await http.post("/login", json={"token": client.token})
+        cookie = came.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie
+        assert (await http.get("/v1/sessions")).status_code == 200  # by the cookie
+        assert (await http.post("/v1/sessions", json={}, headers={"origin": "http://localhost:1"})).status_code == 403
+        page = await http.get("/")
+        assert "script-src 'self'" in page.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in page.headers
+        for name in ("../app.py", "..%2fapp.py", "index.html"):
+            assert (await http.get(f"/assets/{name}")).status_code in (401, 404)
+
+
+async def test_two_users_see_each_their_own(place: Path, provider: list) -> None:
+    provider += [Turn("mine"), Turn("yours")]
+    async with served(place, users=("ann", "bob")) as ann:
+        bob = Client(ann.url, ann.token.replace("ann", "bob"))
+        name = await ann.begin("hello")
+        await ann.done(name)
+        await ann.http.delete(f"/v1/sessions/{name}")
+        assert [each["id"] for each in (await ann.get("", earlier="1")).json()["sessions"]] == [name]
+        assert (await bob.get("", earlier="1")).json()["sessions"] == []
+        for path in ("", "/events", "/transcript", "/cost"):
+            assert (await bob.get(f"/{name}{path}")).status_code == 404
+        assert (await bob.post(f"/{name}/messages", {"text": "x"})).status_code == 404
+        await bob.http.aclose()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"cwd": "/"}, "--add-dir"),
+        ({"cwd": ".."}, "--add-dir"),
+        ({"cwd": "no/such"}, "no/such"),
+        ({"model": "nobody/knows"}, "nobody"),
+        ({"max_budget_usd": -1}, "max_budget_usd"),
+        ({"max_budget_usd": "many"}, "max_budget_usd"),
+        ({"permission_mode": "root"}, "permission_mode"),
+        ({"unknown": 1}, "unknown"),
+        ({"text": ""}, "text"),
+    ],
+)
+async def test_what_cannot_be_begun_says_why(place: Path, body: dict, said: str) -> None:
+    async with served(place) as client:
+        refused = await client.post("", body)
+        assert refused.status_code == 400
+        assert said in refused.json()["detail"]
+        assert (await client.get()).json()["sessions"] == []
+
+
+async def test_nonsense_is_refused_and_the_server_goes_on(place: Path, provider: list) -> None:
+    provider += [Turn("fine")]
+    async with served(place) as client:
+        for body in (
+            b"{",
+            b"[]",
+            b"\xff\xfe",
+            b'{"text": 1}',
+            b"[" * 100_000,
+            b'{"text": "' + b"x" * 2_000_000 + b'"}',
+        ):
+            refused = await client.http.post("/v1/sessions", content=body)
+            assert refused.status_code == 400, body[:20]
+            assert "Traceback" not in refused.text
+        for name in ("..", "%2e%2e%2f", "~root", "x" * 3000, "a/b", ""):
+            assert (await client.get(f"/{name}/cost")).status_code in (404, 405), name
+        assert (await client.http.put("/v1/sessions")).status_code == 405
+        name = await client.begin("hello")
+        await client.done(name)
+        for after in ("nonsense", "0" * 16, "..", "0.0.99999999999999999999"):
+            assert (await client.until(name, "live", after=after))[1].type == "reset"
+        assert (await client.get(f"/{name}/transcript", limit="0")).status_code == 400
+        assert (await client.post(f"/{name}/rewind", {"point": "beef"})).status_code == 400
+        assert (await client.post(f"/{name}/actions", {"type": "mode"})).status_code == 400
+        assert (await client.post(f"/{name}/actions", {"type": "switch", "model": "no/body"})).status_code == 400
+        assert (await client.get(f"/{name}/diff", path="/etc/passwd")).status_code == 400
+
+
+async def test_a_client_that_does_not_read_holds_nobody_and_goes_on_from_the_log(place: Path, provider: list) -> None:
+    provider += [Turn("x" * 1_500_000, pieces=3000), Turn("after")]
+    async with served(place) as client:
+        name = await client.begin()
+        async with client.stream(name) as events:
+            await anext(events)  # and no more: its stream fills
+            await client.post(f"/{name}/messages", {"text": "much"})
+            await client.done(name)
+            await client.post(f"/{name}/messages", {"text": "more"})
+            await client.done(name)
+            found = []
+            async for event in events:
+                found.append(event)
+                if event.data.get("result") == "after":
+                    break
+        replies = [event.data["message"]["parts"][0]["text"] for event in found if event.type == "reply_finished"]
+        assert [len(text) for text in replies] == [1_500_000, 5]
+        assert [event.type for event in found].count("result") >= 1
+
+
+async def test_a_session_goes_back_and_its_files_with_it(place: Path, provider: list) -> None:
+    provider += [wants_to_write(place / "new.txt"), Turn("written"), Turn("again")]
+    async with served(place) as client:
+        name = await client.begin("write")
+        await client.done(name)
+        files = (await client.get(f"/{name}/files")).json()
+        assert [(each["how"], each["added"]) for each in files["changed"]] == [("created", 1)]
+        diff = (await client.get(f"/{name}/diff", path=str(place / "new.txt"), html="1")).json()
+        assert "+x" in diff["diff"] and "<ins>" in diff["html"]
+        [point] = (await client.get(f"/{name}/points")).json()["points"]
+        assert point["text"] == "write"
+        seen = (await client.post(f"/{name}/rewind", {"point": point["id"], "preview": True})).json()
+        assert [each["how"] for each in seen["changed"]] == ["deleted"]
+        assert (place / "new.txt").exists()
+        await client.post(f"/{name}/rewind", {"point": point["id"], "what": "both"})
+        assert not (place / "new.txt").exists()
+        events = await client.until(name, "live")
+        assert not [event for event in events if event.type in ("received", "reply_finished")]
+        await client.post(f"/{name}/messages", {"text": "anew"})
+        await client.done(name)
+        replies = [each for each in await client.until(name, "live") if each.type == "reply_finished"]
+        assert len(replies) == 1
+
+
+async def test_modes_models_and_interruptions_are_actions(place: Path, provider: list) -> None:
+    provider += [Stall(Turn("never"), after_events=2, seconds=60), Turn("done")]
+    async with served(place) as client:
+        name = await client.begin("go")
+        await client.until(name, "text_delta", "received")
+        assert (await client.get(f"/{name}")).json()["state"] == "working"
+        await client.post(f"/{name}/interrupt")
+        await client.done(name)
+        acted = await client.post(f"/{name}/actions", {"type": "mode", "permission_mode": "plan"})
+        assert acted.json()["permission_mode"] == "plan"
+        acted = await client.post(f"/{name}/actions", {"type": "switch", "effort": "high"})
+        assert acted.json()["effort"] == "high"
+        closed = await client.http.delete(f"/v1/sessions/{name}")
+        assert closed.status_code == 204
+        assert (await client.get(f"/{name}")).json()["state"] == "closed"
+        refused = await client.post(f"/{name}/interrupt")
+        assert refused.status_code == 400 and "closed" in refused.json()["detail"]
+        assert (await client.post(f"/{name}/open")).json()["state"] == "idle"
+
+
+async def test_what_a_model_says_is_no_markup_in_what_the_page_gets(place: Path, provider: list) -> None:
+    evil = "<img src=x onerror=alert(1)> [a](javascript:alert(1)) **bold**"
+    provider += [Turn(evil)]
+    async with served(place) as client:
+        name = await client.begin("<script>alert(1)</script>")
+        await client.done(name)
+        events = await client.until(name, "live", html="1")
+        html = "".join(event.data.get("html", "") for event in events)
+        assert "<strong>bold</strong>" in html
+        assert "<img" not in html and "<script" not in html and 'href="javascript' not in html
+
+
+async def test_the_document_names_the_routes_that_there_are(place: Path) -> None:
+    async with served(place) as client:
+        document = (await client.http.get("/openapi.json")).json()
+        for path, item in document["paths"].items():
+            for method in set(item) - {"parameters"}:
+                answer = await client.http.request(
+                    method, path.replace("{session}", "none-such").replace("{question}", "x"), json={"x": 1}
+                )
+                expected = (200, 400, 404) if path == "/v1/sessions" else (404,)
+                assert answer.status_code in expected, (method, path, answer.text)
+                if answer.status_code != 200:
+                    assert "not part of this API" not in answer.json()["detail"]
+        assert json.dumps(document)

@@ -1,0 +1,121 @@
+"""`sagent serve` as a program: what it says, who may read it, and how it ends."""
+
+import json
+import signal
+import stat
+import subprocess
+from pathlib import Path
+
+import httpx2
+import pytest
+from program import PROGRAM, Shell
+
+from sagent.cli.commands import serve
+from sagent.errors import UsageError
+from sagent.testing.script import Call, Turn
+
+Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
+
+
+def launch(shell: Shell, *argv: str) -> subprocess.Popen[bytes]:
+    words = [*PROGRAM, "serve", *argv]
+    child = subprocess.Popen(
+        words, cwd=shell.cwd, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    shell.children.append(child)
+    return child
+
+
+def start(shell: Shell, *argv: str) -> Started:
+    child = launch(shell, "--output-format", "json", *argv)
+    assert child.stdout is not None
+    said = json.loads(child.stdout.readline())
+    headers = {"authorization": f"Bearer {said.get('token', '')}"}
+    return child, said, httpx2.Client(base_url=said["url"], headers=headers, timeout=30)
+
+
+@pytest.fixture(autouse=True)
+def _own_model(shell: Shell) -> None:
+    config = Path(shell.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('model = "anthropic/claude-sonnet-4-6"\n')
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_interrupts_what_runs_and_it_can_be_gone_on_with(shell: Shell, number: int) -> None:
+    shell.serve([Turn("", calls=(Call("Bash", {"command": "touch began; sleep 300"}),)), Turn("went on")])
+    child, said, http = start(shell, "--permission-mode", "full")
+    with http:
+        name = http.post("/v1/sessions", json={"text": "sleep"}).json()["id"]
+        with http.stream("GET", f"/v1/sessions/{name}/events") as events:
+            lines = events.iter_lines()
+            while '"tool_started"' not in next(lines):
+                pass
+            while not (shell.cwd / "began").exists():
+                next(lines, None)
+            child.send_signal(number)
+            for _ in lines:  # the stream ends too
+                pass
+    assert child.wait(20) == 128 + number
+    assert not Path(said["file"]).exists()
+    child, said, http = start(shell)
+    with http:
+        assert http.post(f"/v1/sessions/{name}/messages", json={"text": "go on"}).status_code == 202
+        with http.stream("GET", f"/v1/sessions/{name}/events") as events:
+            assert any('"went on"' in line for line in events.iter_lines())
+    child.terminate()
+    child.wait(20)
+
+
+def test_the_token_is_for_this_user_alone(shell: Shell) -> None:
+    child, said, http = start(shell)
+    with http:
+        assert http.get("/v1/sessions").status_code == 200
+    file = Path(said["file"])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert json.loads(file.read_text())["token"] == said["token"]
+    assert said["token"].encode() not in Path(f"/proc/{child.pid}/cmdline").read_bytes()
+    assert said["url"].startswith("http://127.0.0.1:")
+
+
+def test_people_print_the_address_and_users_have_each_a_token(shell: Shell) -> None:
+    shell.environment["SAGENT_SERVE_TOKEN"] = "a-token-of-my-own"
+    child = launch(shell)
+    assert child.stdout is not None
+    assert b"/#token=a-token-of-my-own" in child.stdout.readline()
+    _, said, http = start(shell, "--user", "ann", "--user", "bob")
+    with http:
+        for token in said["tokens"].values():
+            assert http.get("/v1/sessions", headers={"authorization": f"Bearer {token}"}).status_code == 200
+        assert http.get("/v1/sessions", headers={"authorization": "Bearer a-token-of-my-own"}).status_code == 401
+    assert set(said["tokens"]) == {"ann", "bob"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("--port", "70000"), "65535"),
+        (("--host", "256.1.1.1"), "256.1.1.1"),
+        (("--user", "../a"), "--user"),
+        (("--user", "a", "--user", "a"), "--user"),
+        (("--cwd", "/no/such"), "/no/such"),
+        (("--output-format", "xml"), "text or json"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(shell: Shell, argv: tuple[str, ...], words: str) -> None:
+    done = shell.run("serve", *argv, model="")
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_a_short_token_is_refused(shell: Shell) -> None:
+    shell.environment["SAGENT_SERVE_TOKEN"] = "short"
+    done = shell.run("serve", model="")
+    assert done.code == 2 and "SAGENT_SERVE_TOKEN" in done.err
+
+
+def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"uvicorn.*serve\]"):
+        serve.run_serve([])
