@@ -4,16 +4,20 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import Asker, Listener, Opened
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
+
+_LOCKS = ("$CLAUDE_CONFIG_DIR/ide", "~/.claude/ide", "~/.config/claude/ide")  # where editors say that they listen
 
 
 def run_interactive(flags: Mapping[str, object]) -> int:
@@ -30,7 +34,41 @@ def run_interactive(flags: Mapping[str, object]) -> int:
         from sagent.repl.teletype import run_teletype as run
     else:
         from sagent.repl.front import run_repl as run
-    return asyncio.run(run(load, open_session, choosing=choosing))
+    return asyncio.run(run(load, open_linked_session, choosing=choosing))
+
+
+@asynccontextmanager
+async def open_linked_session(
+    settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
+) -> "AsyncGenerator[Opened]":
+    """The same as `open_session`, with the editor in which the directory is open, where one offers its link."""
+    async with linked_editor(settings) as link:
+        if link is None:
+            async with open_session(settings, listener, ask, answer) as opened:
+                yield opened
+            return
+        from sagent.bridges.editor.tool import linked, reviewing
+
+        asks = reviewing(ask, link, settings.cwd)
+        async with open_session(settings, listener, asks, answer, lambda tools: linked(tools, link)) as opened:
+            yield replace(opened, selected=link.context)
+
+
+@asynccontextmanager
+async def linked_editor(settings: "Settings") -> "AsyncGenerator[EditorLink | None]":
+    """The link of the editor in which the session's directory is open; None where there is none."""
+    lock = None
+    if settings.editor_link and any(os.path.isdir(os.path.expandvars(os.path.expanduser(each))) for each in _LOCKS):  # noqa: PTH111, PTH112 -- cheap
+        from sagent.bridges.editor.lockfile import find_lock_file
+
+        lock = await asyncio.to_thread(find_lock_file, settings.cwd, os.environ)
+    if lock is None:
+        yield None
+        return
+    from sagent.bridges.editor.link import open_link
+
+    async with open_link(lock) as link:
+        yield link
 
 
 @asynccontextmanager

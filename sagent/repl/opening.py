@@ -34,11 +34,13 @@ what its policy leaves to a person, and the answerer what its agents want to kno
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed.
-    `sandbox` is what holds their commands, where that is known."""
+    `sandbox` is what holds their commands, where that is known; `selected` gives what the person has selected in their
+    editor, "" for nothing new."""
 
     agent: "Agent"
     policy: "PermissionPolicy"
     sandbox: "Sandbox | None" = None
+    selected: "Callable[[], str]" = str
 
 
 @dataclass(frozen=True, slots=True)

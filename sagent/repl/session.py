@@ -336,6 +336,8 @@ class SessionLoop(Current):
             self._planning = planning
             text = told(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
             agent.send(user(text, sender=PLAN_MODE), "next")
+        if selected := opened.selected():
+            agent.send(user(selected, sender="editor"), "next")
         try:
             async with self.turn:
                 good = await self._run(agent.run(message))

@@ -64,6 +64,8 @@ class Person:
         if question.plan:
             settled = await self.settle(question.plan)
             return settled and settled.answer()
+        if not self._client.has_forms:
+            return None  # as a server of tools asks, which does not know the client
         schema = _form(question)
         filled = await self._client.fill(self._session.id, printable(question.text), schema, None)
         if filled is None:

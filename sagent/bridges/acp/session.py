@@ -38,6 +38,7 @@ _STOPS: Mapping[str, str] = {
     "content_filter": "refusal",
     "interrupted": "cancelled",
 }
+Adapt: TypeAlias = "Callable[[Sequence[Tool]], Sequence[Tool]]"
 _SAID = ("advisor_stop", "hook_stop", "need_advice")  # ends of a turn that say why, and are no failure
 
 
@@ -58,6 +59,10 @@ class OpenedSession(Opened, Protocol):
     @property
     def commands(self) -> Sequence[tuple[str, str, str]]: ...
 
+    def selected(self) -> str:
+        """What the person has selected in an editor that is linked otherwise; "" for nothing new."""
+        ...
+
     async def carry_out(self, text: str, write: Callable[[str], object]) -> str:
         """Run the slash command that a text begins with; the rest of the prompt. Raises UsageError."""
         ...
@@ -70,7 +75,7 @@ class Surroundings:
     listener: Callable[[Event], None]
     ask: "Asker"
     answer: "Answerer"
-    adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]"
+    adapt: "Adapt"
 
 
 Opening: TypeAlias = Callable[[Place, Surroundings], AbstractAsyncContextManager[OpenedSession]]
@@ -256,6 +261,9 @@ class Session:
             if rest is None:
                 return "end"
             self._say_whether_planning(agent)
+            assert self._opened is not None
+            if selected := self._opened.selected():
+                agent.send(user(selected, sender="editor"), "next")
             result = await self._live.answer(agent, rest)
             while not result.is_error and (order := await self._accepted(agent, result)):
                 self._say_whether_planning(agent)

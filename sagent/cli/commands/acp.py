@@ -15,7 +15,8 @@ from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
-    from sagent.bridges.acp.session import Place, Surroundings
+    from sagent.bridges.acp.session import Adapt, Place, Surroundings
+    from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import Opened
@@ -90,6 +91,9 @@ class AcpSession:
     def policy(self) -> "PermissionPolicy":
         return self.opened.policy
 
+    def selected(self) -> str:
+        return self.opened.selected()
+
     async def carry_out(self, text: str, write: Callable[[str], object]) -> str:
         from sagent.repl.headless_command import run_headless_command
 
@@ -104,12 +108,16 @@ class AcpHost:
 
     @asynccontextmanager
     async def opening(self, place: "Place", given: "Surroundings") -> "AsyncGenerator[AcpSession]":
-        from sagent.cli.interactive import open_session
+        from sagent.cli.interactive import linked_editor, open_session
 
         settings = self._settings(place)
         commands = await asyncio.to_thread(_commands, settings)
-        async with open_session(settings, given.listener, given.ask, given.answer, given.adapt) as opened:
-            yield AcpSession(opened, settings, commands)
+        async with (
+            linked_editor(settings) as link,
+            open_session(settings, given.listener, given.ask, given.answer, _with_link(given.adapt, link)) as opened,
+        ):
+            selected = link.context if link is not None else str
+            yield AcpSession(replace(opened, selected=selected), settings, commands)
 
     def _settings(self, place: "Place") -> "Settings":
         from sagent.bridges.live import Wanted
@@ -155,6 +163,15 @@ class AcpHost:
 
         for name in ("app", "bridges.acp.session", "repl.commands.registry"):
             import_module(f"sagent.{name}")
+
+
+def _with_link(adapt: "Adapt", link: "EditorLink | None") -> "Adapt":
+    """The tools as the client takes them, and what the editor's link adds: its client shows changes by itself."""
+    if link is None:
+        return adapt
+    from sagent.bridges.editor.tool import linked
+
+    return lambda tools: linked(adapt(tools), link)
 
 
 def _commands(settings: "Settings") -> Sequence[tuple[str, str, str]]:

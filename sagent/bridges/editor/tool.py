@@ -1,0 +1,80 @@
+"""Edit and Write in a directory that is open in an editor: its errors are read after them, its diff before."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sagent.agent import Asker
+from sagent.bridges.acp.calls import change_of
+from sagent.bridges.editor.link import EditorLink
+from sagent.lib.json import JsonObject, as_str
+from sagent.lib.names import quote_path
+from sagent.messages import Text, ToolCall
+from sagent.policy import Ask
+from sagent.policy.rules import EDITS
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+
+
+class LinkedTool:
+    """A tool as it is; what errors the editor sees after its change, and did not before, is in its result."""
+
+    def __init__(self, tool: Tool, link: EditorLink) -> None:
+        self._tool, self._link = tool, link
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return foresee(self._tool, arguments, workspace)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+        path = run.workspace.resolve(as_str(arguments.get("file_path")))
+        before = await self._link.problems(path)
+        output = await self._tool(arguments, run)
+        if before is None:
+            return output
+        output = ToolOutput.of(output) if isinstance(output, str) else output
+        try:
+            new = await self._link.new_problems(path, before)
+        except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed
+            return output
+        if not new:
+            return output
+        lines = "\n".join(f"{quote_path(str(path))}:{line}: {text}" for _, line, text in new)
+        return replace(output, content=(*output.content, Text(f"\nThe editor sees new errors:\n{lines}")))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
+
+
+def linked(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:
+    """The tools, those wrapped that change files."""
+    return [LinkedTool(tool, link) if tool.name in EDITS else tool for tool in tools]
+
+
+def reviewing(ask: Asker, link: EditorLink, cwd: Path) -> Asker:
+    """Put a change of a file to the person here and in the editor at the same time: the first answer counts."""
+
+    async def review(call: ToolCall, asked: Ask) -> str | None:
+        change = change_of(call, Workspace(cwd))
+        if change is None:
+            return await ask(call, asked)
+        here = asyncio.ensure_future(ask(call, asked))
+        there = asyncio.ensure_future(link.review(Path(change.path), change.new))
+        try:
+            await asyncio.wait([here, there], return_when=asyncio.FIRST_COMPLETED)
+            decision = there.result() if there.done() and not here.done() else None
+            if decision is None:
+                return await here
+            if not decision.accepted:
+                return "The person said no, in the editor."
+            if decision.text.replace("\r\n", "\n") == change.new:
+                return None
+            return f"The person wants another text in {change.path}, as they left it in the editor:\n{decision.text}"
+        finally:
+            for task in (here, there):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([here, there])
+
+    return review

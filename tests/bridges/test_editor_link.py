@@ -1,0 +1,242 @@
+"""The link of an editor with a lock file: a WebSocket server on loopback plays the extension."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp_peer import agent_for
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.http11 import Request, Response
+
+from sagent.bridges.editor.link import EditorLink, open_link
+from sagent.bridges.editor.lockfile import find_lock_file
+from sagent.bridges.editor.tool import reviewing
+from sagent.lib.json import json_freeze_object
+from sagent.messages import ToolCall
+from sagent.policy import Ask
+from sagent.testing.script import Call, Received, Turn
+from tests.waiting import until
+
+TOKEN = "a-token"
+
+
+@dataclass
+class Extension:
+    """An editor. It sees an error in each line with BUG; `decisions` are what the person says to diffs."""
+
+    home: Path
+    folder: Path
+    decisions: list[Any] = field(default_factory=list[Any])
+    called: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    sockets: list[ServerConnection] = field(default_factory=list[ServerConnection])
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncGenerator[Server]:
+        async with serve(self._serve, "127.0.0.1", 0, process_request=self._admit) as server:
+            place = self.home / ".claude" / "ide"
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{server.sockets[0].getsockname()[1]}.lock").write_text(json.dumps(self.lock()))
+            yield server
+
+    def lock(self, **other: object) -> dict[str, object]:
+        return {
+            "pid": os.getpid(), "workspaceFolders": [str(self.folder)], "ideName": "Fake", "transport": "ws",
+            "authToken": TOKEN, **other,
+        }  # fmt: skip
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.headers.get("x-claude-code-ide-authorization") != TOKEN:
+            return connection.respond(401, "no")
+        return None
+
+    async def _serve(self, socket: ServerConnection) -> None:
+        self.sockets.append(socket)
+        waiting: set[asyncio.Task[None]] = set()
+        async for text in socket:
+            message = json.loads(text)
+            if "id" in message:
+                waiting.add(task := asyncio.create_task(self._answer(socket, message)))
+                task.add_done_callback(waiting.discard)
+        for task in waiting:
+            task.cancel()
+
+    async def _answer(self, socket: ServerConnection, message: dict[str, Any]) -> None:
+        result: dict[str, Any] = {"protocolVersion": "2025-03-26", "capabilities": {"tools": {}}}
+        if message["method"] == "tools/call":
+            name, arguments = message["params"]["name"], message["params"]["arguments"]
+            self.called.append((name, arguments))
+            texts = await self._tool(name, arguments)
+            result = {"content": [{"type": "text", "text": text} for text in texts]}
+        await socket.send(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+
+    async def _tool(self, name: str, arguments: dict[str, Any]) -> list[str]:
+        match name:
+            case "getDiagnostics":
+                path = Path(arguments["uri"].removeprefix("file://"))
+                lines = path.read_text().splitlines() if path.exists() else []
+                seen = [
+                    {"message": f"bad: {line}", "severity": "Error", "range": {"start": {"line": at, "character": 0}}}
+                    for at, line in enumerate(lines)
+                    if "BUG" in line
+                ]
+                return [json.dumps([{"uri": arguments["uri"], "diagnostics": seen}])]
+            case "openDiff":
+                decision = self.decisions.pop(0)
+                if decision is None:
+                    await asyncio.Event().wait()
+                return decision
+            case _:
+                return ["TAB_CLOSED"]
+
+    async def select(self, path: Path, text: str, line: int = 2) -> None:
+        span = {"start": {"line": line, "character": 0}, "end": {"line": line + 1, "character": 0}, "isEmpty": not text}
+        params = {"text": text, "filePath": str(path), "fileUrl": path.as_uri(), "selection": span}
+        await self.sockets[-1].send(json.dumps({"jsonrpc": "2.0", "method": "selection_changed", "params": params}))
+        await (await self.sockets[-1].ping())  # what came before it has arrived
+
+
+@pytest.fixture
+def extension(tmp_path: Path) -> Extension:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return Extension(tmp_path / "home", folder)
+
+
+@asynccontextmanager
+async def link_to(extension: Extension) -> AsyncGenerator[EditorLink]:
+    async with extension.listening():
+        lock = find_lock_file(extension.folder, {"HOME": str(extension.home)})
+        assert lock is not None
+        async with open_link(lock) as link:
+            assert link is not None
+            yield link
+
+
+def test_only_a_lock_file_of_ones_own_living_editor_counts(extension: Extension) -> None:
+    place = extension.home / ".claude" / "ide"
+    place.mkdir(parents=True)
+    inner = extension.folder / "inner"
+    inner.mkdir()
+    home = {"HOME": str(extension.home)}
+    wrong: dict[str, object] = {
+        "1001": extension.lock(pid=2**22 + 1),
+        "1002": extension.lock(workspaceFolders=["/no/such/place"]),
+        "1003": extension.lock(transport="sse"),
+        "1004": extension.lock(authToken=""),
+        "1005": [],
+        "99999": extension.lock(),
+        "name": extension.lock(),
+    }
+    for name, said in wrong.items():
+        (place / f"{name}.lock").write_text(json.dumps(said))
+    (place / "1006.lock").write_text("{")
+    (place / "1007.lock").write_text(json.dumps(extension.lock()))
+    (place / "1007.lock").chmod(0o666)
+    (place / "1008.lock").symlink_to(place / "1009")
+    (place / "1009").write_text(json.dumps(extension.lock()))
+    os.mkfifo(place / "1010.lock")
+    assert find_lock_file(inner, home) is None
+    (place / "2000.lock").write_text(json.dumps(extension.lock()))
+    (place / "2001.lock").write_text(json.dumps(extension.lock(workspaceFolders=[str(inner)])))
+    for cwd, environ, port in (
+        (inner, {}, 2001), (extension.folder, {}, 2000), (inner, {"CLAUDE_CODE_SSE_PORT": "2000"}, 2000),
+    ):  # fmt: skip
+        found = find_lock_file(cwd, {**home, **environ})
+        assert found is not None
+        assert found.port == port
+        assert TOKEN not in repr(found)
+    assert find_lock_file(inner, {**home, "CLAUDE_CONFIG_DIR": str(extension.folder)}) is None
+
+
+async def test_a_wrong_token_and_an_editor_that_is_gone_are_no_link(extension: Extension) -> None:
+    async with extension.listening():
+        lock = find_lock_file(extension.folder, {"HOME": str(extension.home)})
+        assert lock is not None
+        async with open_link(replace(lock, token="wrong")) as link:
+            assert link is None
+    async with open_link(lock) as link:
+        assert link is None
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer"),
+    [
+        (["FILE_SAVED", "new\n"], None),
+        (["FILE_SAVED"], None),
+        (["DIFF_REJECTED"], "The person said no, in the editor."),
+        (["FILE_SAVED", "other\n"], "other\n"),
+        (["TAB_CLOSED"], "here"),
+        (["nonsense"], "here"),
+        (None, "here"),
+    ],
+)
+async def test_a_change_is_decided_on_here_or_in_the_editor(
+    extension: Extension, decision: list[str] | None, answer: str | None
+) -> None:
+    said = asyncio.Event()
+
+    async def ask(call: ToolCall, asked: Ask) -> str | None:
+        await said.wait()
+        return "here"
+
+    async with link_to(extension) as link:
+        extension.decisions.append(decision)
+        call = ToolCall("1", "Write", json_freeze_object({"file_path": "a.txt", "content": "new\n"}))
+        asking = asyncio.create_task(reviewing(ask, link, extension.folder)(call, Ask("why")))
+        await until(lambda: extension.called, "the diff")
+        if answer == "here":
+            said.set()
+        found = await asking
+        assert found == answer if answer in (None, "here") else found is not None and found.endswith(answer)
+        name, arguments = extension.called[0]
+        assert (name, arguments["new_file_contents"]) == ("openDiff", "new\n")
+        await until(lambda: any(name == "close_tab" for name, _ in extension.called), "the tab to close")
+
+
+async def test_selection_and_errors_reach_the_model(extension: Extension, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(extension.home))
+    work, requests = extension.folder, list[str]()
+
+    def reply(request: Received) -> Turn:
+        requests.append(request.body.decode())
+        wanted = ("x = BUG\n", "y = BUG\nx = BUG\n")
+        if len(requests) <= len(wanted):
+            return Turn("", calls=(Call("Write", {"file_path": "a.py", "content": wanted[len(requests) - 1]}),))
+        return Turn("done")
+
+    async with extension.listening(), agent_for(monkeypatch, reply, diagnostics="off") as peer:
+        session = await peer.new(work)
+        await extension.select(work / "b.py", "selected words")
+        assert await peer.prompt(session, "go") == "end_turn"
+        assert "selected words" in requests[0] and "lines 3-4" in requests[0]
+        first, second = (
+            each["content"] for each in peer.kinds("tool_call_update") if each.get("status") == "completed"
+        )
+        assert first and second
+        assert "bad: x = BUG" in requests[1] and "a.py:1" in requests[1]
+        assert "bad: y = BUG" in requests[2] and requests[2].count("bad: x = BUG") == 1
+        assert await peer.prompt(session, "again") == "end_turn"
+        assert requests[-1].count("selected words") == 1
+        await extension.sockets[-1].close()
+        assert await peer.prompt(session, "and again") == "end_turn"
+
+
+async def test_what_is_selected_elsewhere_or_switched_off_stays_there(
+    extension: Extension, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(extension.home))
+    async with link_to(extension) as link:
+        await extension.select(tmp_path / "secret.txt", "a secret")
+        await extension.select(extension.folder / "a.txt", "")
+        await extension.select(extension.folder / "a.txt", "mine")
+        await until(link.context, "the selection")
+        assert link.context() == ""
+        async with agent_for(monkeypatch, [Turn("x")], editor_link="false") as peer:
+            await peer.new(extension.folder)
+            assert len(extension.sockets) == 1
