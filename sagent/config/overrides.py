@@ -88,5 +88,6 @@ class Overrides(TypedDict, total=False):
     notify: Literal["bell", "osc9", "off"] | None
     status_line: str | None
     keys: Mapping[str, str] | str | None
+    editor_link: bool | str | None
     log_level: Literal["debug", "info", "warning", "error"] | None
     trust_project: bool | None  # whether what a project's file only sets with the person's trust is in force

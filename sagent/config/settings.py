@@ -147,7 +147,7 @@ class Settings:
     notify: Literal["bell", "osc9", "off"] = _setting("bell", choice("bell", "osc9", "off"))  # when long work ends
     status_line: str = _setting("", values.status_parts)  # below the input: parts in their order, or ! and a command
     keys: tuple[str, ...] = _setting((), values.keys_of, adds=True)  # each "action=key"
-    editor_link: bool = _setting(True, values.switch, "lower")  # noqa: FBT003 -- what an editor with a lock file offers
+    editor_link: bool = _setting(True, values.switch)  # noqa: FBT003 -- what an editor with a lock file offers
     log_level: Literal["debug", "info", "warning", "error"] = _setting("warning", choice(*LOG_LEVELS), "lower")
     trace: Path | None = _setting(None, values.path_of)  # a file that every event is added to, one a line
     telemetry: bool = _setting(False, values.switch)  # noqa: FBT003 -- spans and metrics, by OpenTelemetry
