@@ -54,6 +54,13 @@ def _has_native_typescript() -> bool:
     return bool(shutil.which("tsc")) and b"Version 7" in subprocess.run(argv, capture_output=True, check=False).stdout
 
 
+def _has_playwright() -> bool:
+    """Whether there are Playwright's server for browsers, which under CI=true is installed once, and a Chromium."""
+    from tests.bridges.playwright import installed
+
+    return has("chromium") and installed()
+
+
 FACILITIES: dict[str, Callable[[], bool]] = {
     "rg": lambda: bool(shutil.which("rg")),
     "git": lambda: bool(shutil.which("git")),
@@ -77,6 +84,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "codex": lambda: bool(shutil.which("codex")),
     "clangd": lambda: bool(shutil.which("clangd")),
     "tsc-7": _has_native_typescript,
+    "playwright": _has_playwright,
     "llama-server": lambda: bool(shutil.which("llama-server")),
 }
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
@@ -94,6 +102,7 @@ MAY_BE_MISSING = {
     "codex",
     "clangd",
     "tsc-7",
+    "playwright",
     "llama-server",
 }
 

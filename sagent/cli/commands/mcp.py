@@ -52,6 +52,8 @@ def run_mcp(argv: Sequence[str]) -> int:
         each.add_argument("name", metavar="NAME")
     for each in (listing, testing, adding, removing, entering, leaving):
         each.add_config()
+    browsing = operations.add_parser("browser", help="be a browser for agents, by playwright-mcp and Chromium")
+    browsing.add_argument("rest", nargs="*", metavar="-- ARG", help="arguments of playwright-mcp, after --")
     serving = operations.add_parser(
         "serve", help="be a server: tools sagent, sagent_reply, sagent_status", argument_default=argparse.SUPPRESS
     )
@@ -72,6 +74,10 @@ def run_mcp(argv: Sequence[str]) -> int:
             return _login(load_settings({"config": given["config"]}), given["name"])
         case "logout":
             return _logout(load_settings({"config": given["config"]}), given["name"])
+        case "browser":
+            from sagent.cli.browser import start_browser
+
+            return start_browser(given["rest"], os.environ)
         case "remove":
             from sagent.repl.settings_file import remove_server
 

@@ -1,0 +1,58 @@
+"""A real browser for agents: Playwright's MCP server with the Chromium of this machine, set up for the sandbox.
+
+In a sandbox the only way out is a proxy that wants a name, which `playwright-mcp` takes from a file; Chromium's own
+sandbox needs namespaces, which ours refuses; and both would write where nothing may be written.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sagent.errors import UsageError
+
+PROGRAM = "playwright-mcp"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
+
+def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Become the server, with more arguments of its own. Raises UsageError for what is not installed."""
+    path = environ.get("PATH")
+    program = shutil.which(PROGRAM, path=path)
+    if program is None:
+        raise UsageError(f"There is no {PROGRAM}. To install it: npm install -g @playwright/mcp")
+    browser = next(filter(None, (shutil.which(name, path=path) for name in BROWSERS)), None)
+    if browser is None:
+        raise UsageError("There is no Chromium. To install it on Debian or Ubuntu: apt install chromium")
+    folder = Path(tempfile.mkdtemp(prefix="sagent-browser-"))
+    file = folder / "config.json"
+    file.write_text(json.dumps(configuration(browser, folder, environ)), "utf-8")
+    own = {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_CONFIG_HOME": str(folder / "config")}
+    os.execve(program, [program, "--config", str(file), *arguments], {**environ, **own})  # noqa: S606 -- no shell is meant
+
+
+def configuration(browser: str, folder: Path, environ: Mapping[str, str]) -> Mapping[str, object]:
+    """What the server is told: no window, nothing kept, files below the folder, and the way out."""
+    proxy = urlsplit(environ.get("HTTP_PROXY", ""))
+    launch: dict[str, object] = {"headless": True, "executablePath": browser, "chromiumSandbox": _has_namespaces()}
+    if proxy.hostname:
+        way = {"server": f"http://{proxy.hostname}:{proxy.port or 80}"}
+        if proxy.username:
+            way |= {"username": proxy.username, "password": proxy.password or ""}
+        launch["proxy"] = way
+    return {
+        "browser": {"browserName": "chromium", "isolated": True, "launchOptions": launch},
+        "outputDir": str(folder / "out"),
+    }
+
+
+def _has_namespaces() -> bool:
+    """Whether Chromium can have its own sandbox: not as root, and not within ours."""
+    program = shutil.which("unshare")
+    if os.geteuid() == 0 or program is None:
+        return False
+    return not subprocess.run([program, "--user", "true"], check=False, capture_output=True, timeout=10).returncode
