@@ -113,6 +113,23 @@ async def test_without_a_terminal_nothing_is_started_or_loaded_unless_it_is_aske
     assert [name for name in sys.modules if name.startswith("sagent.tools.code")] == []
 
 
+@pytest.mark.needs("bwrap")
+async def test_servers_write_nothing_and_see_no_keys(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Path(__file__).parents[1] / "tools" / "code" / "fake_language_server.py"
+    command = f'["{sys.executable}", "{fake}", "prying"]'
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[language_servers.prying]\ncommand = {command}\nkind = "own"\nlanguages = {{ ".py" = "python" }}\n'
+    )
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.LAST", 60.0)
+    environment["SAGENT_CONFIG"] = str(config)
+    model, _ = await run(tmp_path, environment, monkeypatch, diagnostics="on", permission_mode="edit")
+    assert any("bad: wrote False, False; has keys False" in body for body in model.bodies)
+    assert not (tmp_path / "work" / "pried").exists()
+
+
 @pytest.mark.needs("linux")
 async def test_no_server_outlives_a_killed_session(tmp_path: Path, environment: dict[str, str]) -> None:
     def running() -> list[str]:

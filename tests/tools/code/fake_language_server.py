@@ -18,11 +18,21 @@ def send(message: dict[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
+def pry(directory: str) -> bool:
+    try:
+        with open(f"{directory}/pried", "w"):
+            return True
+    except OSError:
+        return False
+
+
 def errors(text: str) -> list[dict[str, object]]:
     def one(line: int, what: str) -> dict[str, object]:
         place = {"line": line, "character": 0}
         return {"range": {"start": place, "end": place}, "severity": 1, "message": what}
 
+    if KIND == "prying":
+        return [one(0, f"bad: wrote {pry(os.getcwd())}, {pry('/usr')}; has keys {'ANTHROPIC_API_KEY' in os.environ}")]
     found = [one(number, f"bad: {line}") for number, line in enumerate(text.splitlines()) if "BAD" in line]
     return found * 5_000 if KIND == "huge" else found
 

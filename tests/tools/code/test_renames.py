@@ -129,6 +129,13 @@ async def test_what_a_model_says_in_place_of_the_plan_is_not_shown(rename: Renam
         assert isinstance(judged, Ask)
 
 
+async def test_a_rename_in_a_file_that_may_not_be_read_is_refused(rename: Rename) -> None:
+    rename.edits(a=[edit(0, 0, 3)])
+    rename.bench.workspace.hidden = lambda tool, root: lambda name: name == "a.fake"
+    with pytest.raises(ToolError, match=r"a\.fake, which may not be read"):
+        await rename.make()
+
+
 async def test_other_calls_are_judged_as_ever(rename: Rename) -> None:
     policy = CodePolicy(AllowAll(), rename.bench.access, rename.tool)
     call = ToolCall("1", "Read", json_freeze_object({"file_path": "a.fake", "action": "rename"}))

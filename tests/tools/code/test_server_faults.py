@@ -47,6 +47,29 @@ async def test_a_silent_server_holds_nobody_up(bench: Bench, monkeypatch: pytest
             assert await bench.changed("a.fake", text) == ""
 
 
+async def test_one_that_never_answers_is_waited_for_three_times_in_a_row(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.use_fake("silent")
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.LAST", 0.05)
+    for number in range(4):
+        await bench.changed("a.fake", f"BAD {number}\n")
+        monkeypatch.setattr("sagent.tools.code.lsp.checks.BUDGET", 0.05)
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.BUDGET", 600.0)
+    monkeypatch.setattr("sagent.tools.code.lsp.checks.LAST", 600.0)
+    async with asyncio.timeout(20):
+        assert await bench.changed("a.fake", GOOD) == ""
+
+
+async def test_one_that_crashes_under_several_checks_is_started_once_for_all(bench: Bench) -> None:
+    bench.use_fake("crash")
+    names = [f"{number}.fake" for number in range(5)]
+    for text in (GOOD, BAD, GOOD, BAD):
+        await asyncio.gather(*(bench.change(name, text) for name in names))
+        await bench.later()
+    assert len(bench.launcher.started) <= 3
+
+
 async def test_of_a_change_that_was_changed_again_before_it_was_known_nothing_is_said(bench: Bench) -> None:
     bench.use_fake("versioned")
     await bench.change("a.fake", BAD)

@@ -1,6 +1,7 @@
 """What agents read of errors that their changes bring: with a call's result, or later, once servers know them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sagent.tools.textfile import Text, decode
 BUDGET = 1.5  # seconds that the result of a call waits for servers that run
 LAST = 3.0  # seconds that the end of a turn waits for checks that have not ended
 MOST_FILES = 5  # of which errors are shown at a time
+MOST_MISSED = 3
 LARGEST = 1_000_000  # bytes of a file that is checked
 
 
@@ -25,7 +27,8 @@ class Checks:
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
-        self._running: dict[asyncio.Task[None], str] = {}  # and which agent waits for it
+        self._running: dict[asyncio.Task[None], tuple[str, str]] = {}  # for which agent, by which kind of server
+        self._missed = Counter[str]()  # times in a row that a kind was waited for in vain
         self._readers: dict[Path, tuple[str, Workspace]] = {}  # who changed a file last, and is to read of it
         self._told: dict[Path, tuple[str | None, dict[tuple[int, int], str]]] = {}  # of a text, who of which place
         self._commands = 0
@@ -41,11 +44,10 @@ class Checks:
         for kind in self.servers.kinds(path):
             ready = self.servers.is_ready(kind, path, workspace.roots)
             task = asyncio.create_task(self._check(kind, path, before, workspace.roots))
-            self._running[task] = agent
+            self._running[task] = agent, kind
             task.add_done_callback(lambda task: self._running.pop(task, None))
             soon += [task] if ready else []
-        if soon:
-            await asyncio.wait(soon, timeout=BUDGET)
+        await self._wait(soon, BUDGET)
         return await self.news(agent)
 
     def command_ran(self) -> None:
@@ -54,8 +56,14 @@ class Checks:
 
     async def finish(self, agent: str) -> None:
         """Wait a little for what is being checked for an agent."""
-        if mine := [task for task, whose in self._running.items() if whose == agent]:
-            await asyncio.wait(mine, timeout=LAST)
+        await self._wait([task for task, (whose, _) in self._running.items() if whose == agent], LAST)
+
+    async def _wait(self, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
+        """Wait for checks, but not for servers that have often been waited for in vain."""
+        kinds = {task: self._running[task][1] for task in tasks if task in self._running}
+        if waited := [task for task, kind in kinds.items() if self._missed[kind] < MOST_MISSED]:
+            _, late = await asyncio.wait(waited, timeout=seconds)
+            self._missed.update({kinds[task] for task in late})
 
     async def news(self, agent: str) -> str:
         """What is new for an agent since it last heard, of files that are as they were checked; "" for nothing."""
@@ -97,6 +105,7 @@ class Checks:
                 after = await asyncio.to_thread(read_text, path)
                 if after is not None:
                     await _compare(server, path, before, after)
+                    self._missed[kind] = 0
         except (ServerError, OSError):  # a TimeoutError among these
             pass  # the change was made, whatever becomes of its check; of a server that is gone `servers` tells
 
@@ -110,7 +119,7 @@ class Checks:
             for path, _ in changes:
                 document = server.documents.get(path)
                 text = await asyncio.to_thread(read_text, path) if document is not None else None
-                if document is None or text == document.text:
+                if document is None or text == document.text or seat.lock(path).locked():
                     continue
                 document.base = None  # who knows what was changed besides, and by whom
                 if text is None:

@@ -75,9 +75,11 @@ class RenamePlan:
                 raise ToolError(f"{change.path}: {error.strerror or error}.{written}") from None
             done.append(short(change.path, workspace))
         text = f"Renamed in {len(done)} file{'s' if len(done) > 1 else ''}: {', '.join(done)}."
-        return ToolOutput.of(
-            f"{text}\n{self.note(workspace)}{self.diff(workspace)}", summary=text, diff=self.diff(workspace)
-        )
+        diff = self.diff(workspace)
+        lines = diff.splitlines(keepends=True)
+        cut = "... the rest of the diff is left out\n" if len(lines) > _MOST_SHOWN else ""
+        shown = "".join(lines[:_MOST_SHOWN]) + cut
+        return ToolOutput.of(f"{text}\n{self.note(workspace)}{shown}", summary=text, diff=diff)
 
     def _write(self, change: FileChange, workspace: Workspace) -> None:
         with workspace.changing(change.path):

@@ -56,6 +56,7 @@ class Seat:
         self.ends = 0
         self.watched = Watched(root, row)
         self.turn = asyncio.Lock()  # held while it is told of changed files
+        self._gate = asyncio.Lock()  # held while it begins or ends
         self._locks: dict[Path, asyncio.Lock] = {}
         self._finish: Callable[[], object] = lambda: None
         self._starting: asyncio.Task[None] | None = None
@@ -73,18 +74,18 @@ class Seat:
 
     async def get(self, start: Callable[[], Coroutine[None, None, None]], close: Callable[["Seat"], None]) -> None:
         """Have it run, if it may. Several may wait for it; who gives up waiting does not end it."""
-        if self.server is not None and self.server.fault and self._starting is not None and self._starting.done():
-            self.ends += 1
-            self.why = self.why or (self.server.fault if self.ends > RESTARTS else "")
-            await self.aclose()
-        if self.why:
-            return
-        if self._starting is None:
-            self._starting = asyncio.create_task(start())
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(IDLE, close, self)
-        await asyncio.shield(self._starting)
+        async with self._gate:
+            if self.server is not None and self.server.fault and self._starting is not None and self._starting.done():
+                self.ends += 1
+                self.why = self.why or (self.server.fault if self.ends > RESTARTS else "")
+                await self._end()
+            if self.why:
+                return
+            starting = self._starting = self._starting or asyncio.create_task(start())
+            if self._idle is not None:
+                self._idle.cancel()
+            self._idle = asyncio.get_running_loop().call_later(IDLE, close, self)
+        await asyncio.wait([starting])
 
     async def open(self, argv: Sequence[str], python: str, launcher: Launcher, group: ProcessGroup) -> None:
         """Start its program, which may run this interpreter. What keeps it from that is in `why`."""
@@ -102,6 +103,11 @@ class Seat:
             await server.aclose()
 
     async def aclose(self) -> None:
+        """End it. It may be started again."""
+        async with self._gate:
+            await self._end()
+
+    async def _end(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None

@@ -66,6 +66,7 @@ class Code:
     async def plan(self, arguments: Mapping[str, object], workspace: Workspace) -> str:
         """Find out what a rename does, for the call that makes it: its diff. Raises ToolError."""
         from sagent.tools.code.lsp.rename import read_plan
+        from sagent.tools.code.lsp.symbols import is_hidden
 
         new, path = as_str(arguments.get("new_name")).strip(), _named(arguments, workspace)
         if not new:
@@ -73,6 +74,8 @@ class Code:
         server, where = await self._place(arguments, path, workspace)
         answer = await _ask_twice(server, "textDocument/rename", {**where, "newName": new})
         plan = await asyncio.to_thread(read_plan, answer, server, as_str(arguments["symbol"]).strip())
+        if unread := [change.path for change in plan.changes if is_hidden(change.path, self.name, workspace)]:
+            raise ToolError(f"The rename would change {unread[0]}, which may not be read.")
         self._plans.pop(_key(arguments, workspace), None)
         self._plans[_key(arguments, workspace)] = plan
         while len(self._plans) > _MOST_PLANS:
