@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 
+def servers_of(settings: Settings) -> "Servers | None":
+    """What will hold the servers of a session, for whoever shows them to a person; None where there are none."""
+    if not settings.mcp:
+        return None
+    from sagent.bridges.mcp import Servers
+
+    return Servers()
+
+
 async def open_servers(
     settings: Settings,
     servers: "Servers | None",

@@ -21,6 +21,7 @@ from sagent.lib.text import printable
 from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:
+    from sagent.bridges.mcp import Servers
     from sagent.config import Settings
 
 T = TypeVar("T")
@@ -145,6 +146,7 @@ async def _answer_all(
     settings: "Settings", prompts: AsyncIterator[Prompt], renderer: Renderer, interrupter: Interrupter
 ) -> int:
     from sagent.app import open_agent
+    from sagent.app.servers import servers_of
 
     worst, over, schema = EXIT_DONE, False, _schema_of(settings)
 
@@ -155,10 +157,11 @@ async def _answer_all(
             sys.stderr.write(f"sagent: {printable(event.text)}\n")
 
     try:
-        async with open_agent(settings, emit) as agent:
+        servers = servers_of(settings)
+        async with open_agent(settings, emit, servers=servers) as agent:
             interrupter.agent = agent
             async for said in prompts:
-                text = await carry_out(said.text, settings, agent)
+                text = await carry_out(said.text, settings, agent, servers)
                 if not text and not said.parts:
                     continue
                 if settings.plan:
@@ -185,7 +188,7 @@ async def _answer_all(
     return worst
 
 
-async def carry_out(text: str, settings: "Settings", agent: Agent) -> str:
+async def carry_out(text: str, settings: "Settings", agent: Agent, servers: "Servers | None" = None) -> str:
     """A prompt without the slash command that its first line may be, which is carried out; what that says is the
     output, on stderr where the output is JSON. Raises UsageError."""
     if not text.startswith("/"):
@@ -195,7 +198,7 @@ async def carry_out(text: str, settings: "Settings", agent: Agent) -> str:
     from sagent.repl.opening import Opened
     from sagent.sandbox import Sandbox
 
-    opened = Opened(agent, policy_of(settings), Sandbox(settings.sandbox, cache=settings.state_dir))
+    opened = Opened(agent, policy_of(settings), Sandbox(settings.sandbox, cache=settings.state_dir), servers=servers)
     out = sys.stdout if settings.output_format == "text" else sys.stderr
     rest = await run_headless_command(text, settings, opened, out.write)
     out.flush()

@@ -83,6 +83,7 @@ async def open_session(
     """A session with a person; `private` as `policy_of` has it. Raises what `open_agent` raises."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent
+    from sagent.app.servers import servers_of
     from sagent.repl.opening import Opened
     from sagent.sandbox import Sandbox
     from sagent.tools.ask import AskUser
@@ -90,8 +91,9 @@ async def open_session(
 
     more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
-    async with open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt) as agent:
-        yield Opened(agent, policy, sandbox)
+    servers = servers_of(settings)
+    async with open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt, servers) as agent:
+        yield Opened(agent, policy, sandbox, servers=servers)
 
 
 def _load_policy(settings: "Settings", private: "Sequence[Path]") -> "PermissionPolicy":

@@ -17,13 +17,15 @@ async def run_headless_command(
 
     A prompt that begins with no command is returned as it is. Raises UsageError, also where the command needs a person.
     """
-    from sagent.repl.commands.registry import all_commands
+    from sagent.repl.commands.registry import all_commands, prompt_commands
 
     first, _, rest = text.partition("\n")
     if (found := split_command(first)) is None:
         return text
     context = _HeadlessContext(settings, opened, write)
     context.commands = all_commands(settings)
+    if found[0].startswith("mcp__"):
+        context.commands = {**context.commands, **await prompt_commands(opened)}
     await run_command(context, *found)
     return "\n\n".join(part for part in (*context.prompts, rest.strip()) if part)
 

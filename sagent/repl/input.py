@@ -17,7 +17,7 @@ from sagent.errors import SagentError
 from sagent.lib.process import stop_job
 from sagent.messages import Image, Part, user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
-from sagent.repl.project import add_note, attach, image_at, instructions_file
+from sagent.repl.project import add_note, attach, image_at, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.shell import run_shell
 from sagent.repl.status import HINT, StatusDisplay
@@ -30,6 +30,7 @@ from sagent.repl.view.blocks import Page, Report, Said, Shell
 from sagent.repl.view.view import NOTE, ROOT, SHELL
 
 if TYPE_CHECKING:
+    from sagent.bridges.mcp import Servers
     from sagent.policy.permissions import Mode
 
 LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
@@ -182,9 +183,30 @@ class InputActions:
         return True
 
     def send(self, text: str, typed: str = "", *, when_idle: bool = False) -> None:
-        """Send a message, with the files that it mentions and the images that were pasted."""
+        """Send a message, with the files and resources that it mentions and the images that were pasted."""
+        servers = self._session.opened.servers if self._session.ready else None
+        elsewhere = [name for name in mentioned(text) if servers is not None and servers.is_mention(name)]
+        if servers is not None and elsewhere:
+            self._tasks.spawn(self._send_with(servers, elsewhere, text, typed, when_idle=when_idle))
+        else:
+            self._send(text, typed, attach(text, self._session.cwd), when_idle=when_idle)
+
+    async def _send_with(
+        self, servers: "Servers", mentions: Sequence[str], text: str, typed: str, *, when_idle: bool
+    ) -> None:
+        """Send a message with the resources of MCP servers that it mentions, once they are read."""
+        files, wrong = attach(text, self._session.cwd, mentions)
+        parts = [*files]
+        for mention in mentions:
+            try:
+                parts += await servers.read(mention)
+            except SagentError as error:
+                wrong.append(str(error))
+        self._send(text, typed, (parts, wrong), when_idle=when_idle)
+
+    def _send(self, text: str, typed: str, attached: tuple[Sequence[Part], Sequence[str]], *, when_idle: bool) -> None:
         typed = typed or text
-        parts, wrong = attach(text, self._session.cwd)
+        parts, wrong = attached
         self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
         message, near = user(text, *parts, *self.pasted.images(typed)), self._painter.near
         if near == ROOT:

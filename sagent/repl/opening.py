@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from sagent.agent import Agent
+    from sagent.bridges.mcp import Servers
     from sagent.config import Settings
     from sagent.events import Event
     from sagent.messages import ToolCall
@@ -35,12 +36,13 @@ what its policy leaves to a person, and the answerer what its agents want to kno
 class Opened:
     """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed.
     `sandbox` is what holds their commands, where that is known; `selected` gives what the person has selected in their
-    editor, "" for nothing new."""
+    editor, "" for nothing new; `servers` are those of MCP, where there are any."""
 
     agent: "Agent"
     policy: "PermissionPolicy"
     sandbox: "Sandbox | None" = None
     selected: "Callable[[], str]" = str
+    servers: "Servers | None" = None
 
 
 @dataclass(frozen=True, slots=True)

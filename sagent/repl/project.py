@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -104,11 +104,14 @@ def mentioned(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def attach(text: str, directory: Path) -> tuple[tuple[Part, ...], list[str]]:
-    """The parts for the files that a message mentions, and sentences about those that cannot be attached."""
+def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tuple[Part, ...], list[str]]:
+    """The parts for the files that a message mentions, and sentences about those that cannot be attached; `others` are
+    mentions of what is no file."""
     parts: list[Part] = []
     wrong: list[str] = []
     for name in mentioned(text):
+        if name in others:
+            continue
         path = directory / Path(name).expanduser()
         try:
             if path.is_dir():

@@ -10,7 +10,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.text import printable
 from sagent.messages import user
 from sagent.repl.commands.command import CommandContext, DisplaySetting
-from sagent.repl.commands.registry import all_commands
+from sagent.repl.commands.registry import all_commands, prompt_commands
 from sagent.repl.commands.session import choose_session
 from sagent.repl.greeting import new_commands
 from sagent.repl.input import InputActions
@@ -64,6 +64,7 @@ class Repl(CommandContext):
         self.has_person = True
         self._screen, self._history, self._load, self._choosing = screen, history, load, choosing
         self._farewell = ""
+        self._loop = asyncio.get_running_loop()
         self.code = 0
         self._painter = painter = Painter(screen.surface, screen.redraw)
         self._tasks = tasks = Tasks(painter.write)
@@ -74,6 +75,7 @@ class Repl(CommandContext):
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
         self.turn = session.turn
+        session.on_opened = lambda opened: tasks.spawn(self._add_prompts(opened))
         session.on_answered = lambda answer: tasks.spawn(self._settle(answer))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         session.on_unread = self.input.give_back
@@ -81,7 +83,7 @@ class Repl(CommandContext):
         self.edit = self.input.edit_text
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
         session.on_changes = screen.on_focus = around.look_soon
-        screen.completer = InputCompleter(around.files, self.names, self.arguments, self._first_commands)
+        screen.completer = InputCompleter(self._mentionable, self.names, self.arguments, self._first_commands)
         screen.completable = is_completable
         screen.keys = bind_keys(screen, self.input)
         screen.on_resized = painter.paint
@@ -160,6 +162,22 @@ class Repl(CommandContext):
             return False
         self._session.use(replace(self.settings, session=path))
         return True
+
+    async def _add_prompts(self, opened: "Opened") -> None:
+        """Have the prompts of MCP servers among the commands, now and whenever they are others."""
+        if opened.servers is None:
+            return
+        opened.servers.on_prompts = lambda: self._session.on_opened(opened)
+        own = {name: one for name, one in self.commands.items() if not name.startswith("mcp__")}
+        self.commands = {**await prompt_commands(opened), **own}
+
+    def _mentionable(self) -> Sequence[str]:
+        """What may follow an @: the project's files, and resources of MCP servers. Blocks: for a thread."""
+        servers = self._session.opened.servers if self._session.ready else None
+        if servers is None:
+            return self._around.files()
+        listing = asyncio.run_coroutine_threadsafe(servers.resources(), self._loop)
+        return [*self._around.files(), *listing.result()]
 
     def _first_commands(self) -> Iterator[str]:
         """The commands that were used last, then what is new in this version, and what is the person's own."""

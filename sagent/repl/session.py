@@ -149,6 +149,7 @@ class SessionLoop(Current):
         self._choices: Choices | None = None  # that the person has made for it
         self._began_at: float | None = None
         self.turn = asyncio.Lock()  # one works on the conversation at a time
+        self.on_opened: Callable[[Opened], object] = lambda opened: None
         self.on_answered: Callable[[str], object] = lambda answer: None  # in plan mode
         self.on_unread: Callable[[list[str]], object] = lambda texts: None  # what a run that failed has left
         self._planning = False  # the model knows that it is to propose a plan
@@ -256,6 +257,7 @@ class SessionLoop(Current):
         wrong = await self._choices.make(opened) if self._choices else ()
         self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
         self._opened, self._planning = opened, False
+        self.on_opened(opened)
         self._resumable = agent if agent.messages else None
         if not self._greeted:
             self._greeted = True

@@ -109,9 +109,10 @@ class Teletype(CommandContext):
             self._end(128 + signal.SIGINT)
 
     async def _converse(self) -> None:
-        from sagent.repl.commands.registry import all_commands
+        from sagent.repl.commands.registry import all_commands, prompt_commands
 
-        self.commands = await asyncio.to_thread(all_commands, self.settings)
+        own = await asyncio.to_thread(all_commands, self.settings)
+        self.commands = {**await prompt_commands(self.opened), **own}
         while self._next is None and self._code is None:
             text = self.prompts.pop(0) if self.prompts else await self._read("> ")
             if text is None:

@@ -78,3 +78,17 @@ def test_a_server_is_tested(shell: Shell) -> None:
     failed = shell.run("mcp", "test", "gone", model="")
     assert failed.code == 1
     assert "/no/such/program" in failed.err
+
+
+def test_tools_that_have_changed_are_approved_by_hand(shell: Shell) -> None:
+    script = shell.cwd / "server.py"
+    script.write_text(SERVER)
+    assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0
+    first = shell.run("mcp", "approve", "things", model="")
+    assert first.out == "1 tool of things approved as defined now.\n"
+    script.write_text(SERVER.replace("two numbers", "three numbers"))
+    changed = shell.run("mcp", "approve", "things", model="")
+    assert "mcp__things__add" in changed.out
+    assert "Adds three numbers." in changed.out
+    assert "three" not in shell.run("mcp", "approve", "things", model="").out
+    assert shell.run("mcp", "approve", "other", model="").code == 2

@@ -62,7 +62,7 @@ class Link:
         """How the connection stands, in words."""
         if self._ready is not None and self._ready.done() and not self._stop.is_set():
             return "connected"
-        return "failed; the next call tries again" if self._failures else "not connected"
+        return "failed" if self._failures else "not connected"
 
     async def client(self) -> "Client":
         """A connection that is ready. Raises whatever keeps it from that."""

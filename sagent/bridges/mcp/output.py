@@ -9,7 +9,7 @@ from sagent.messages import Document, Image, Text
 from sagent.tool import Media, ToolOutput
 
 if TYPE_CHECKING:
-    from mcp.types import CallToolResult
+    from mcp.types import BlobResourceContents, CallToolResult, TextResourceContents
 
 MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
 
@@ -36,15 +36,32 @@ def parts_of(block: object) -> Sequence[Media]:
             return (Text(block.text),)
         case types.ImageContent():
             return (Image(block.mime_type, base64.b64decode(block.data)),)
-        case types.EmbeddedResource(resource=types.TextResourceContents() as held):
-            return (Text(f"{held.uri}:\n{held.text}"),)
-        case types.EmbeddedResource(resource=types.BlobResourceContents() as held):
-            media_type = held.mime_type or "application/octet-stream"
-            return (Document(media_type, base64.b64decode(held.blob), str(held.uri)),)
+        case types.EmbeddedResource():
+            return (_embedded(block.resource),)
         case types.ResourceLink():
             return (Text(f"{block.name}: {block.uri}"),)
         case _:
             return (Text(f"({type(block).__name__}, which cannot be shown)"),)
+
+
+def _embedded(held: "TextResourceContents | BlobResourceContents") -> Media:
+    from mcp import types
+
+    if isinstance(held, types.TextResourceContents):
+        return Text(f"{held.uri}:\n{held.text}")
+    return Document(held.mime_type or "application/octet-stream", base64.b64decode(held.blob), str(held.uri))
+
+
+def resource_part(held: "TextResourceContents | BlobResourceContents", most: int) -> Media:
+    """A resource that a person has mentioned, in at most so many characters."""
+    from mcp import types
+
+    if isinstance(held, types.TextResourceContents):
+        cut = f"\n[{len(held.text) - most} more characters]" if len(held.text) > most else ""
+        return Text(f'\n<resource uri="{held.uri}">\n{held.text[:most]}{cut}\n</resource>')
+    if (held.mime_type or "").startswith("image/"):
+        return Image(held.mime_type or "", base64.b64decode(held.blob))
+    return _embedded(held)
 
 
 def _bounded(part: Media, server: str) -> Media:

@@ -11,12 +11,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from sagent.bridges.mcp.catalog import Prompt, fill_prompt, list_prompts, list_resources, read_resource
 from sagent.bridges.mcp.changes import Offer
 from sagent.bridges.mcp.elicitation import Elicitor
 from sagent.bridges.mcp.host import Confine, Host, unconfined
 from sagent.bridges.mcp.link import Kind, Link
+from sagent.bridges.mcp.pages import every_page
 from sagent.bridges.mcp.pins import Pins
 from sagent.bridges.mcp.tool import McpTool, plain
 from sagent.config import McpServer
@@ -24,24 +26,18 @@ from sagent.lib.json import json_dump
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line
 from sagent.sandbox import Confined, Sandbox
+from sagent.tool import Media
 
 if TYPE_CHECKING:
     from mcp.types import Tool as McpToolInfo
 
     from sagent.sandbox.profile import Profile
 
+T = TypeVar("T")
+
 MOST_TOOLS = 128  # of one server
 MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
-MOST_PAGES = 100  # of one list
 _RELISTING = 1.0  # seconds at least between two looks at what has changed
-
-
-class _Page(Protocol):
-    @property
-    def next_cursor(self) -> str | None: ...
-
-
-Page = TypeVar("Page", bound=_Page)
 
 
 class Servers:
@@ -56,7 +52,9 @@ class Servers:
         self._offers: dict[str, Offer] = {}
         self._looking: dict[str, asyncio.Task[None]] = {}  # by server
         self._again: set[str] = set()  # servers that have changed while they were looked at
-        self.on_stale: Callable[[Kind], None] = lambda _: None  # lists of prompts and resources
+        self.on_prompts: Callable[[], object] = lambda: None  # are others than before
+        self._prompts: dict[str, Sequence[Prompt]] = {}  # by server, as they were last listed
+        self._resources: dict[str, Sequence[str]] = {}
 
     @asynccontextmanager
     async def opened(self, servers: Mapping[str, McpServer], notices: list[str], host: Host) -> AsyncGenerator[None]:
@@ -90,6 +88,43 @@ class Servers:
         """The tools by the names that the model calls them by."""
         return {tool.name: tool for tool in self.tools}
 
+    async def prompts(self) -> Sequence[Prompt]:
+        """The prompts of all servers that are there."""
+        return await self._listed(self._prompts, list_prompts)
+
+    async def resources(self) -> Sequence[str]:
+        """What can be mentioned, as "server:address"."""
+        await self._listed(self._resources, list_resources)
+        return [f"{name}:{uri}" for name, uris in self._resources.items() for uri in uris]
+
+    async def _listed(
+        self, known: dict[str, Sequence[T]], read: Callable[[Link], Awaitable[Sequence[T]]]
+    ) -> Sequence[T]:
+        """What all servers list, those asked that were not or have changed; one that fails has nothing for now."""
+
+        async def look(link: Link) -> None:
+            with suppress(Exception):  # nobody waits for this one list
+                async with asyncio.timeout(link.server.start_timeout):
+                    known[link.name] = await read(link)
+
+        there = [link for link in self.links.values() if link.name not in known and link.state == "connected"]
+        await asyncio.gather(*map(look, there))
+        return [one for name in self.links for one in known.get(name, ())]
+
+    async def fill(self, prompt: Prompt, typed: str) -> str:
+        """The text of a prompt, given what was typed after it. Raises UsageError."""
+        return await fill_prompt(self.links[prompt.server], prompt, typed)
+
+    def is_mention(self, name: str) -> bool:
+        """Whether "server:address" names a server of this session."""
+        server, colon, uri = name.partition(":")
+        return bool(colon and uri) and server in self.links
+
+    async def read(self, mention: str) -> Sequence[Media]:
+        """What a mentioned resource holds. Raises UsageError."""
+        server, _, uri = mention.partition(":")
+        return await read_resource(self.links[server], uri)
+
     async def _tools_of(self, link: Link, notices: list[str]) -> Sequence[McpTool]:
         """What a server offers, in time and in bounds."""
         patience = link.server.start_timeout
@@ -115,8 +150,11 @@ class Servers:
         """Hear of changes of a server's lists."""
 
         def on_changed(kind: Kind) -> None:
-            if kind != "tools":
-                self.on_stale(kind)
+            if kind == "resources":
+                self._resources.pop(link.name, None)
+            elif kind == "prompts":
+                self._prompts.pop(link.name, None)
+                self.on_prompts()
             elif (task := self._looking.get(link.name)) is None or task.done():
                 self._looking[link.name] = asyncio.create_task(self._look_again(link))
             else:
@@ -167,14 +205,6 @@ async def list_tools(link: Link) -> "list[McpToolInfo]":
         for info in page.tools:
             found.setdefault(info.name, info)
     return list(found.values())
-
-
-async def every_page(read: "Callable[[str | None], Awaitable[Page]]") -> "list[Page]":
-    """The pages of a list, of which a server that never ends has a bounded number."""
-    pages = [await read(None)]
-    while (cursor := pages[-1].next_cursor) is not None and len(pages) < MOST_PAGES:
-        pages.append(await read(cursor))
-    return pages
 
 
 async def _has_package(servers: Mapping[str, McpServer], notices: list[str]) -> bool:

@@ -18,11 +18,12 @@ from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.errors import SagentError, UsageError
-from sagent.lib.text import Table
+from sagent.lib.text import Table, count, one_line
 
 if TYPE_CHECKING:
     from sagent.agent import Agent, Asker
     from sagent.bridges.live import Wanted
+    from sagent.bridges.mcp import McpTool
     from sagent.bridges.mcp_server import Open, Sessions
     from sagent.config import McpServer, Settings
     from sagent.events import Event
@@ -47,10 +48,11 @@ def run_mcp(argv: Sequence[str]) -> int:
     removing = operations.add_parser("remove", help="remove a server from your settings")
     removing.add_argument("name", metavar="NAME")
     entering = operations.add_parser("login", help="log in at a server with a URL, in a browser")
+    approving = operations.add_parser("approve", help="approve the tools of a server as they are defined now")
     leaving = operations.add_parser("logout", help="forget the login at a server")
-    for each in (entering, leaving):
+    for each in (entering, leaving, approving):
         each.add_argument("name", metavar="NAME")
-    for each in (listing, testing, adding, removing, entering, leaving):
+    for each in (listing, testing, adding, removing, entering, leaving, approving):
         each.add_config()
     browsing = operations.add_parser("browser", help="be a browser for agents, by playwright-mcp and Chromium")
     browsing.add_argument("rest", nargs="*", metavar="-- ARG", help="arguments of playwright-mcp, after --")
@@ -70,6 +72,8 @@ def run_mcp(argv: Sequence[str]) -> int:
             return _test(load_settings({"config": given["config"]}), given["name"])
         case "add":
             return _add(given)
+        case "approve":
+            return _approve(load_settings({"config": given["config"]}), given["name"])
         case "login":
             return _login(load_settings({"config": given["config"]}), given["name"])
         case "logout":
@@ -108,7 +112,7 @@ def _test(settings: "Settings", name: str | None) -> int:
     """Start the servers and show what they offer; 1 where one cannot be used."""
     servers = settings.mcp if name is None else {name: _server(settings, name)}
     notices: list[str] = []
-    rows = asyncio.run(_offered(settings, servers, notices))
+    rows = [(tool.name, one_line(tool.description, 100)) for tool in asyncio.run(_offered(settings, servers, notices))]
     if not servers:
         return _list(settings)
     if rows:
@@ -117,12 +121,26 @@ def _test(settings: "Settings", name: str | None) -> int:
     return 1 if notices else 0
 
 
-async def _offered(
-    settings: "Settings", servers: "Mapping[str, McpServer]", notices: list[str]
-) -> list[tuple[str, str]]:
+def _approve(settings: "Settings", name: str) -> int:
+    """Keep what the tools of a server are now as what was approved, and show those that are other than before."""
+    server = {name: _server(settings, name)}
+    notices: list[str] = []
+    tools = asyncio.run(_offered(settings, server, notices))
+    write(binary_safe(sys.stderr), (f"sagent: {text}" for text in notices))
+    changed = [tool for tool in tools if tool.changed]
+    if changed:
+        rows = tuple((tool.name, one_line(tool.description, 300)) for tool in changed)
+        write(binary_safe(sys.stdout), [Table(rows, ("changed", "what it says now"))])
+    for tool in tools:
+        tool.approve()
+    if tools:
+        write(sys.stdout, [f"{count(len(tools), 'tool')} of {name} approved as defined now."])
+    return 0 if tools else 1
+
+
+async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", notices: list[str]) -> "Sequence[McpTool]":
     from sagent.app import policy_of
     from sagent.bridges.mcp import LOGINS, confining, open_servers
-    from sagent.lib.text import one_line
     from sagent.sandbox import Sandbox
     from sagent.tool import Workspace
 
@@ -131,7 +149,7 @@ async def _offered(
     confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
     try:
         async with open_servers(servers, notices, confine, settings.state_dir / LOGINS) as tools:
-            return [(tool.name, one_line(tool.description, 100)) for tool in tools]
+            return tools
     finally:
         await sandbox.aclose()
 

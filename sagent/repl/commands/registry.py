@@ -9,10 +9,14 @@ from sagent.context.places import Place, places
 from sagent.context.skills import Skill, find_skills, skill_text
 from sagent.errors import UsageError
 from sagent.lib.regular import read_regular
+from sagent.lib.text import printable
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
+    from sagent.bridges.mcp import Servers
+    from sagent.bridges.mcp.catalog import Prompt
     from sagent.config import Settings
+    from sagent.repl.opening import Opened
 
 MOST_BYTES = 200_000  # of a person's command
 _MOST = 200  # files of one directory
@@ -28,6 +32,20 @@ def all_commands(settings: "Settings") -> Mapping[str, Command]:
         for one in own_commands(place):
             theirs.setdefault(one.name, one)
     return {**theirs, **built_in_commands()}
+
+
+async def prompt_commands(opened: "Opened") -> Mapping[str, Command]:
+    """The prompts of the session's MCP servers, as commands."""
+    servers = opened.servers
+    return {} if servers is None else {one.name: _prompt_command(servers, one) for one in await servers.prompts()}
+
+
+def _prompt_command(servers: "Servers", prompt: "Prompt") -> Command:
+    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
+        context.send_filled(await servers.fill(prompt, given.get("text", "")))
+
+    about = f"{prompt.about} ({printable(prompt.usage)})" if prompt.arguments else prompt.about
+    return Command(prompt.name, about, (Argument("text", required=False, rest=True),), run)
 
 
 def built_in_commands() -> Mapping[str, Command]:

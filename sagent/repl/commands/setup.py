@@ -112,10 +112,13 @@ async def show_servers(context: CommandContext) -> None:
     for tool in context.opened.agent.tools:
         if (server := getattr(tool, "server", "")) in servers:
             tools.setdefault(server, []).append(tool.name.rpartition("__")[2])
+    there = context.opened.servers
     rows: list[list[Span]] = []
     for name, server in servers.items():
-        there = ", ".join(tools[name]) if name in tools else "not connected"
-        rows.append([("", name), ("class:dim", f"{server.url or server.command}: {there}")])
+        link = there.links.get(name) if there else None
+        state = link.state if link else "not connected"
+        offered = f"{state}: {', '.join(tools[name])}" if name in tools else state
+        rows.append([("", name), ("class:dim", f"{server.url or server.command}, {offered}")])
     context.write(table(rows))
 
 
