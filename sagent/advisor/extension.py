@@ -183,6 +183,15 @@ class AdvisorExtension(Advisors):
         self._for_person.add(task)
         task.add_done_callback(self._for_person.discard)
 
+    async def answered(self) -> None:
+        """Wait for what a person has asked; who is cancelled meanwhile cancels that too."""
+        try:
+            if self._for_person:
+                await asyncio.wait(self._for_person)
+        except asyncio.CancelledError:
+            _cancel(self._for_person)
+            raise
+
     async def _ask_for_person(self, question: str, advisor: str) -> None:
         try:
             answers = await self.consult(question, advisor, "person")

@@ -181,7 +181,7 @@ class Connection:
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late, timeout=seconds)
+                await asyncio.wait(late)
         await asyncio.sleep(0)  # for the responses of those that have ended just now
 
 

@@ -6,12 +6,16 @@ import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from acp_peer import Refused, agent_for, choosing
 
-from sagent.testing.script import Call, Fail, Received, Stall, Turn
+from sagent.bridges.acp.client import Client
+from sagent.bridges.acp.permissions import Person
+from sagent.bridges.jsonrpc import Connection
+from sagent.testing.script import Call, Fail, Received, Stall, Step, Turn
+from sagent.tools.ask import Question
 from tests.waiting import until
 
 PNG = base64.b64decode(
@@ -618,3 +622,81 @@ async def test_servers_of_the_client_are_connected(monkeypatch: pytest.MonkeyPat
         made = await peer.ask("session/new", cwd=str(work), mcpServers=[gone])
         assert await peer.prompt(made["sessionId"], "hello") == "end_turn"
         assert any("gone" in each["title"] for each in peer.kinds("notice"))
+
+
+async def test_nobody_is_asked_by_a_form_that_the_client_does_not_have() -> None:
+    sent: list[bytes] = []
+    client = Client(Connection({}, {}, sent.append))
+    person = Person(client, cast("Any", None), lambda: None)
+    assert await person.answer(Question("root", "Which?")) is None
+    assert not sent
+
+
+async def test_a_session_is_shown_again_while_it_runs(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    script = [calls(Call("List", {}), text="I look."), calls(bash("touch began; sleep 60")), Turn("never")]
+    async with agent_for(monkeypatch, script, ephemeral="true") as peer:
+        session = await peer.new(work)
+        running = peer.begin_prompt(session, "go")
+        await until(work.joinpath("began").exists, "the command")
+        (command,) = (each for each in peer.kinds("tool_call") if each["kind"] == "execute")
+        said = len(peer.kinds("agent_message_chunk"))
+        await peer.ask("session/load", sessionId=session, cwd=str(work), mcpServers=[])
+        assert len(peer.kinds("agent_message_chunk")) == 2 * said
+        assert peer.unfinished == {(session, command["toolCallId"]): "in_progress"}
+        peer.notify("session/cancel", sessionId=session)
+        assert (await running)["result"] == {"stopReason": "cancelled"}
+        assert (await peer.ask("session/list", cwd=str(work)))["sessions"] == []
+
+
+async def test_warnings_wait_for_a_turn_or_are_notices(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    commands = work / ".sagent"
+    commands.mkdir()
+    commands.joinpath("config.toml").write_text('permission_mode = "full"\n')
+    for able, kind in (({}, "agent_thought_chunk"), ({"session": {"notices": {}}}, "notice")):
+        async with agent_for(monkeypatch, [Turn("x")], able) as peer:
+            session = await peer.new(work)
+            await until(lambda: peer.kinds("available_commands_update"), "the commands")
+            assert bool(peer.kinds("notice")) == (kind == "notice")
+            assert not peer.kinds("agent_thought_chunk")
+            assert await peer.prompt(session, "go") == "end_turn"
+            assert "permission_mode" in json.dumps(peer.kinds(kind)[0])
+
+
+async def test_advice_is_shown_as_a_call_that_ends(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    def reply(request: Received) -> Step:
+        advises = "opus" in str(request.json["model"])
+        return Turn("Proceed." if advises else "said") if "hold it" not in request.body.decode() else Stall()
+
+    async with agent_for(monkeypatch, reply, advisor="anthropic/claude-opus-4-6") as peer:
+        session = await peer.new(work)
+        assert await peer.prompt(session, "go") == "end_turn"
+        peer.updates.clear()
+        assert await peer.prompt(session, "/ask-advisor is this right?") == "end_turn"
+        (advice,) = peer.kinds("tool_call")
+        assert advice["kind"] == "think"
+        assert "Proceed." in json.dumps(peer.kinds("tool_call_update")[-1])
+        asking = peer.begin_prompt(session, "/ask-advisor hold it")
+        await until(lambda: len(peer.kinds("tool_call")) == 2, "the question")
+        peer.notify("session/cancel", sessionId=session)
+        assert (await asking)["result"] == {"stopReason": "cancelled"}
+
+
+async def test_output_of_a_command_is_shown_as_it_comes(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    command = "for i in 1 2 3 4; do echo line $i; sleep 0.6; done"
+    async with agent_for(monkeypatch, [calls(bash(command)), Turn("done")]) as peer:
+        session = await peer.new(work)
+        assert await peer.prompt(session, "go") == "end_turn"
+        shown = [each["content"][0]["content"]["text"] for each in peer.kinds("tool_call_update") if "content" in each]
+        assert len(shown) >= 2
+        assert "line 1" in shown[0] and "line 4" not in shown[0] and "line 4" in shown[-1]
+
+
+async def test_a_command_that_goes_on_in_the_background_has_ended_for_the_editor(
+    monkeypatch: pytest.MonkeyPatch, work: Path
+) -> None:
+    background = Call("Bash", {"command": "echo one; sleep 0.5; echo two", "background": True})
+    async with agent_for(monkeypatch, [calls(background), Turn("it runs"), Turn("it is done")]) as peer:
+        session = await peer.new(work)
+        assert await peer.prompt(session, "go") == "end_turn"
+        assert peer.text() == "it runsit is done"
+        assert "two" in json.dumps(peer.kinds("tool_call_update")[-1])

@@ -7,7 +7,7 @@ from typing import Protocol
 from sagent.bridges.acp import calls
 from sagent.bridges.acp.client import Client
 from sagent.bridges.acp.version1 import Updates, content, text_block
-from sagent.lib.json import EMPTY, as_array, as_str, json_thaw
+from sagent.lib.json import as_array, as_str, json_thaw
 from sagent.lib.text import printable, spelled
 from sagent.messages import ToolCall
 from sagent.policy import Ask
@@ -52,7 +52,7 @@ class Person:
         for each in news:
             session.emit(each)
         rules = rules_for(ask)
-        chosen = await self._client.permit(session.id, _shown(call, ask, name, news), _options(rules))
+        chosen = await self._client.permit(session.id, _shown(call, ask, name, session.updates), _options(rules))
         if chosen == "allow_always" and rules:
             policy = session.policy
             policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
@@ -92,23 +92,22 @@ class Person:
         return Settled(None) if chosen == "no" else None
 
 
-def _shown(call: ToolCall, ask: Ask, name: str, news: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+def _shown(call: ToolCall, ask: Ask, name: str, updates: Updates) -> Mapping[str, object]:
     """The call as the person is to judge it: all of it, why it is asked about, and what it asks for in addition."""
     command = as_str(call.arguments.get("command"))
     wants = f"It also wants: {', '.join(map(spelled, ask.wants))}.\n\n" if ask.wants else ""
     words = calls.fenced(spelled(command)) if command else ""
-    reason = f"{wants}{spelled(ask.reason)}"
-    blocks = [content(text_block(f"{words}\n\n{reason}".strip()))]
-    announced = news[0] if news else EMPTY
-    return {
+    reason = content(text_block(f"{words}\n\n{wants}{spelled(ask.reason)}".strip()))
+    shown = {
         "toolCallId": name,
         "title": calls.title_of(call, ask.agent),
         "kind": calls.kind_of(call),
         "status": "pending",
         "rawInput": json_thaw(call.arguments),
-        "content": [*as_array(announced.get("content")), *blocks],
-        **({"locations": announced["locations"]} if "locations" in announced else {}),
+        "content": [*updates.changes(name), reason],
     }
+    place = updates.place(call)
+    return {**shown, "locations": place} if place else shown
 
 
 def _options(rules: Sequence[str]) -> list[Mapping[str, str]]:

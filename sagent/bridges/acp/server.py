@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 VERSION = 1
 PAGE = 100  # sessions of one answer of session/list
 KEY, LOGIN = "key", "login"  # ways to authenticate
-_PATIENCE = 1.0  # seconds for what is open when the client is gone
-_FOLLOWING = 0.7  # seconds for what is closed then
+_PATIENCE = 0.8  # seconds for what is open when the client is gone
+_LONGEST = 1.6  # seconds for all that, the end of its sessions included: commands and servers end with this process
 
 
 class Host(Protocol):
@@ -85,15 +86,16 @@ class Server:
         self._warming: asyncio.Task[None] | None = None
 
     async def aclose(self) -> None:
-        """The client is gone: give what is open a moment, cancel it, and close every session."""
-        for session in self._sessions.values():
-            session.cancel()
-        await self.connection.settle(_PATIENCE)
-        if self._sessions or self._opening:
-            from sagent.bridges.acp.session import closed
+        """The client is gone: give what is open a moment, cancel it, and close every session; two seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST):
+                for session in self._sessions.values():
+                    session.cancel()
+                await self.connection.settle(_PATIENCE)
+                if left := [*self._sessions.values(), *self._opening]:
+                    from sagent.bridges.acp.session import closed
 
-            left = [*self._sessions.values(), *self._opening]
-            await asyncio.wait([asyncio.ensure_future(closed(left))], timeout=_FOLLOWING)
+                    await closed(left)
 
     # -- the connection
 

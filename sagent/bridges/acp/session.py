@@ -88,7 +88,8 @@ class Session:
     def __init__(self, client: Client, opening: Opening, place: Place) -> None:
         self.id, self.cwd = "", place.cwd
         self._client = client
-        self._early: list[Update] | None = []  # what there is to tell before its client knows the session
+        self._early: list[Update] = []  # what there was to tell before its client knew the session
+        self._known = False
         self._planning = self._named = False
         self._cancelled: set[object] = set()  # turns
         self._turns: list[object] = []
@@ -155,9 +156,9 @@ class Session:
 
     def begin(self) -> None:
         """The client knows the session now: tell it what came before, and what can be typed."""
-        early, self._early = self._early or [], None
-        for update in early:
-            self.emit(update)
+        self._known = True
+        if self._client.shows_notices:
+            self._tell_early()  # else they are thoughts, which belong to a turn
         assert self._opened is not None
         commands = [
             {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}
@@ -168,10 +169,15 @@ class Session:
             self._show_usage()
 
     def emit(self, update: Update) -> None:
-        if self._early is not None:
-            self._early.append(update)
-        else:
+        if self._known:
             self._client.update(self.id, update)
+        else:
+            self._early.append(update)
+
+    def _tell_early(self) -> None:
+        early, self._early = self._early, []
+        for update in early:
+            self.emit(update)
 
     def replay(self) -> None:
         """Show the whole conversation, also what was summed up since."""
@@ -256,9 +262,11 @@ class Session:
     async def _take(self, message: Message, agent: "Agent") -> str:
         """A turn, from a prompt to the last word: what ended it."""
         before = self.policy.mode
+        self._tell_early()
         try:
             rest = await self._carried_out(message)
             if rest is None:
+                await self._advised(agent)
                 return "end"
             self._say_whether_planning(agent)
             assert self._opened is not None
@@ -275,6 +283,13 @@ class Session:
             if self.policy.mode != before:
                 self._show_mode()
             self._show_title(agent)
+
+    async def _advised(self, agent: "Agent") -> None:
+        """Wait for advice that a slash command has asked for."""
+        from sagent.advisor.extension import AdvisorExtension
+
+        if isinstance(agent.advisory, AdvisorExtension):
+            await agent.advisory.answered()
 
     def _reason(self, result: Result) -> str:
         if result.error is None or result.stop_reason in _STOPS:

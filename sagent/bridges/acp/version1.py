@@ -152,8 +152,8 @@ class Updates:
                 assert_never(event)
 
     def said(self, text: str) -> Update:
-        """A message of sagent's own, such as what a slash command has to say."""
-        return chunk("agent_message", new_id(), text_block(text))
+        """A message of sagent's own, such as what a slash command has to say; of several lines as they are."""
+        return chunk("agent_message", new_id(), text_block(calls.fenced(text) if "\n" in text else text))
 
     # -- tool calls
 
@@ -162,24 +162,34 @@ class Updates:
         name, new = self._ids.begin(agent, call.id)
         if not new:
             return name, []
-        change = calls.change_of(call, self._workspace)
-        if change is not None:
+        if (change := calls.change_of(call, self._workspace)) is not None:
             self._changes[name] = change
-        place = calls.place_of(call, self._workspace)
+        return name, [self._announcement(name, agent, call)]
+
+    def changes(self, name: str) -> list[Update]:
+        """What a call that is open would change, as a part of what it shows."""
+        change = self._changes.get(name)
+        return [] if change is None else [diff(change)]
+
+    def place(self, call: ToolCall, changed: str = "") -> list[Update]:
+        """Where a call reads, or has changed something as a unified diff says."""
+        if (path := calls.place_of(call, self._workspace)) is None:
+            return []
+        line = calls.line_of(call, changed)
+        return [{"path": str(path), **({"line": line} if line else {})}]
+
+    def _announcement(self, name: str, agent: str, call: ToolCall) -> Update:
         shown: dict[str, object] = {
             "sessionUpdate": "tool_call",
             "toolCallId": name,
+            "name": call.name,
             "title": calls.title_of(call, agent),
             "kind": calls.kind_of(call),
             "status": "pending",
             "rawInput": json_thaw(call.arguments) if call.malformed is None else call.malformed,
         }
-        if place is not None:
-            line = calls.line_of(call, "")
-            shown["locations"] = [{"path": str(place), **({"line": line} if line else {})}]
-        if change is not None:
-            shown["content"] = [diff(change)]
-        return name, [shown]
+        more = {"locations": self.place(call), "content": self.changes(name)}
+        return {**shown, **{key: value for key, value in more.items() if value}}
 
     def synthetic(self, title: str, kind: str, blocks: Sequence[Update]) -> tuple[str, Update]:
         """A call that no model has made: its id and its announcement."""
@@ -207,11 +217,11 @@ class Updates:
         name, news = self.announce(agent, call)
         yield from ({**each, "status": "in_progress"} for each in news)
         if not news and not self._ids.is_job(name):
-            change = calls.change_of(call, self._workspace)  # calls before it may have changed the file
-            moved = change is not None and change != self._changes.get(name)
-            if change is not None:
-                self._changes[name] = change
-            yield _update(name, status="in_progress", **({"content": [diff(change)]} if moved and change else {}))
+            before = self._changes.get(name)
+            if (change := calls.change_of(call, self._workspace)) is not None:
+                self._changes[name] = change  # calls before it may have changed the file
+            more = {"content": self.changes(name)} if change not in (None, before) else {}
+            yield _update(name, status="in_progress", **more)
 
     def _progress(self, event: ToolProgress) -> Iterator[Update]:
         name = self._ids.find(event.agent, event.call_id)
@@ -232,9 +242,8 @@ class Updates:
         change = self._changes.pop(name, None)
         self._ids.end(name, job=bool(event.job))
         shown = _outcome(call, result, change)
-        place = calls.place_of(call, self._workspace)
-        if event.diff and place is not None:
-            shown["locations"] = [{"path": str(place), "line": calls.line_of(call, event.diff)}]
+        if event.diff and (place := self.place(call, event.diff)):
+            shown["locations"] = place
         yield _update(name, **shown)
 
     # -- advisors
@@ -257,37 +266,35 @@ class Updates:
 
     def replay(self, said: Iterable[Message | Past]) -> Iterator[Update]:
         """A conversation as it was; what others than the person have put into it is left out, as it was then."""
-        asked: dict[str, ToolCall] = {}
+        asked: dict[str, tuple[str, ToolCall]] = {}
         for each in said:
             if isinstance(each, Past):
                 if (call := asked.pop(each.result.call_id, None)) is not None:
-                    yield from self._replayed_end(call, each)
+                    yield self._replayed_end(*call, each)
                 continue
-            name = new_id()
+            message = new_id()
             for part in each.parts:
                 if isinstance(part, ToolCall):
-                    asked[part.id] = part
-                    yield from self._replayed(part)
+                    name, new = self._ids.begin(ROOT, part.id) if part.name != TODO else ("", True)
+                    if new:  # else it is in progress, and goes on
+                        asked[part.id] = name, part
+                    if new and name:
+                        yield self._announcement(name, ROOT, part)
                 elif not each.sender:
-                    yield from _said(part, _SAYERS[each.role], name)
-        yield from self.close()
+                    yield from _said(part, _SAYERS[each.role], message)
+        for name, _ in asked.values():
+            if name:
+                self._ids.end(name, job=False)
+                yield _update(name, status="failed")
 
-    def _replayed(self, call: ToolCall) -> Iterator[Update]:
-        if call.name != TODO:
-            _, news = self.announce(ROOT, call)
-            for each in news:
-                yield {name: value for name, value in each.items() if name != "content"}
-        self._changes.clear()  # files are others by now
-
-    def _replayed_end(self, call: ToolCall, past: Past) -> Iterator[Update]:
+    def _replayed_end(self, name: str, call: ToolCall, past: Past) -> Update:
         if call.name == TODO:
-            yield plan(call)
-        elif (name := self._ids.find(ROOT, call.id)) is not None:
-            self._ids.end(name, job=False)
-            shown = _outcome(call, past.result, None)
-            if past.diff:
-                shown["content"] = [content(text_block(calls.fenced(past.diff, "diff")))]
-            yield _update(name, **shown)
+            return plan(call)
+        self._ids.end(name, job=False)
+        shown = _outcome(call, past.result, None)
+        if past.diff:
+            shown["content"] = [content(text_block(calls.fenced(past.diff, "diff")))]
+        return _update(name, **shown)
 
 
 def _said(part: Part, sayer: str, message: str) -> Iterator[Update]:
