@@ -1,0 +1,61 @@
+"""The REPL in a directory that is open in an editor with a link: its selection, and changes decided on there."""
+
+import asyncio
+import json
+
+import pytest
+from console import Console, last_text
+
+from sagent.testing.script import Call, Received, Turn
+from tests.editor import Extension
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.needs("tmux")
+
+
+def test_a_change_is_accepted_in_the_editor_and_what_is_selected_is_read(console: Console) -> None:
+    extension = Extension(console.cwd.parent / "home", console.cwd, decisions=[["FILE_SAVED"], None, ["DIFF_REJECTED"]])
+    requests: list[str] = []
+
+    def reply(request: Received) -> Turn:
+        requests.append(json.dumps(request.json["messages"]))
+        if "please" in last_text(request):
+            name = f"file{len(requests)}.txt"
+            return Turn("", calls=(Call("Write", {"file_path": name, "content": "new\n"}),))
+        return Turn(f"done {len(requests)}")
+
+    console.serve(reply)
+    with extension.in_thread() as loop:
+        console.start("--permission-mode", "ask")
+        wait_until(lambda: extension.sockets, "the link")
+        selecting = extension.select(console.cwd / "b.txt", "some selected words")
+        asyncio.run_coroutine_threadsafe(selecting, loop).result(10)
+        console.type("write one please")
+        console.until("done 2")  # the editor has said yes
+        assert (console.cwd / "file1.txt").read_text() == "new\n"
+        assert "some selected words" in requests[0]
+        console.type("write another please")
+        console.until("Yes, once", "file3.txt")
+        console.keys("y")
+        console.until("done 4")
+        assert (console.cwd / "file3.txt").exists()
+        console.type("write a third please")
+        console.until("done 6")
+        assert not (console.cwd / "file5.txt").exists()
+        assert "in the editor" in requests[-1]
+        wait_until(lambda: [name for name, _ in extension.called].count("close_tab") == 3, "the tabs to close")
+
+
+def test_the_login_of_editors_keeps_a_key_that_works_and_ends(console: Console) -> None:
+    console.serve([])
+    console.program = [*console.program, "acp", "--login"]
+    console.start(ready="number:")
+    number = next(line.split()[0] for line in console.screen.splitlines() if line.split()[1:2] == ["anthropic"])
+    console.type(number)
+    console.until("Key for anthropic (not shown):")
+    console.type("secret-key")
+    screen = console.until("The key works", "ended 0")
+    assert "secret-key" not in screen
+    config = console.cwd.parent / "home" / ".config" / "sagent" / "config.toml"
+    assert "secret-key" in config.read_text()
+    assert config.stat().st_mode & 0o777 == 0o600
