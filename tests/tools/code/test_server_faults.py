@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from sagent.lib.json import json_freeze_object
+from sagent.messages import Message
+from sagent.peer import Inject
+from sagent.policy import AllowAll, Turn
 from sagent.tool import RunContext, ToolOutput
 from sagent.tools.code.lsp.checked import checked
+from sagent.tools.code.lsp.policy import CodePolicy
 from sagent.tools.write import Write
 from tests.tools.code.conftest import Bench
 from tests.tools.conftest import Folder
@@ -17,7 +21,11 @@ GOOD, BAD, WORSE = "one\n", "one\nBAD two\n", "one\nBAD two\nBAD three\n"
 
 
 @pytest.mark.parametrize("kind", ["versioned", "unversioned", "stale", "old-version", "late", "asks"])
-async def test_what_is_new_is_said_once_and_of_the_text_as_it_is(bench: Bench, kind: str) -> None:
+async def test_what_is_new_is_said_once_and_of_the_text_as_it_is(
+    bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "unversioned":
+        monkeypatch.setattr("sagent.tools.code.lsp.documents.UNSURE", 0.1)
     bench.use_fake(kind)
     assert await bench.changed("a.fake", GOOD) == ""
     assert await bench.changed("a.fake", BAD) == f"New error in a.fake:\n2:1 bad: BAD two ({kind})"
@@ -130,6 +138,19 @@ async def test_there_is_one_for_each_directory_with_a_mark_and_few_at_a_time(ben
     await until(lambda: len(bench.checks.servers.running()) == 4, "the end of the oldest")
     assert await bench.changed("../outside.fake", BAD) == ""
     assert len(bench.launcher.started) == 6
+
+
+async def test_what_is_found_late_is_read_when_a_turn_would_end_and_ends_none_that_was_cut(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    assert bench.access.checks is bench.checks
+    policy = CodePolicy(AllowAll(), bench.access, None)
+    assert await bench.change("a.fake", BAD) == ""
+    cut, ended = (Turn("root", Message("assistant", stop=stop), None) for stop in ("max_tokens", "end"))
+    assert list(await policy.after_turn(cut)) == []
+    [action] = await policy.after_turn(ended)
+    assert isinstance(action, Inject)
+    assert action.message.content == "New error in a.fake:\n2:1 bad: BAD two (versioned)"
+    assert list(await policy.after_turn(ended)) == []
 
 
 async def test_a_change_that_was_made_is_not_said_to_be_interrupted(

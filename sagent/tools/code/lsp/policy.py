@@ -38,7 +38,9 @@ class CodePolicy(Policy):
         actions = await self._inner.after_turn(turn)
         if self._access is None or (checks := self._access.begun) is None:
             return actions
-        if not turn.reply.calls and turn.reply.stop != "pause":
+        if not turn.reply.calls:
+            if turn.reply.stop != "end":  # a turn that ends for another reason is not gone on with for this
+                return actions
             await checks.finish(turn.agent)
         news = await checks.news(turn.agent)
         return [*actions, Inject(user(news, sender=SENDER))] if news else actions
