@@ -348,9 +348,10 @@ def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None, web: "too
         from sagent.context.agents import find_agents
 
         return tools.AgentSpawn(find_agents(settings.cwd, settings.config_dir))
-    if name != "Bash":
+    if name not in ("Bash", "Notebook"):
         return getattr(tools, name)()
-    return tools.Bash(keep_keys=settings.env_pass, withheld=_withheld(settings), sandbox=sandbox)
+    runner = tools.Bash if name == "Bash" else tools.Notebook
+    return runner(keep_keys=settings.env_pass, withheld=_withheld(settings), sandbox=sandbox)
 
 
 def _searchable(offered: list[Tool]) -> list[Tool]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sagent.tools.edit import Edit
     from sagent.tools.glob import Glob
     from sagent.tools.grep import Grep
+    from sagent.tools.kernel.tool import Notebook
     from sagent.tools.list import List
     from sagent.tools.papers.author import PaperAuthor
     from sagent.tools.papers.details import PaperDetails
@@ -34,6 +35,7 @@ __all__ = [
     "CODE",
     "EVERY",
     "GROUPS",
+    "NOTEBOOK",
     "PAPERS",
     "WEB",
     "AgentSelf",
@@ -47,6 +49,7 @@ __all__ = [
     "Glob",
     "Grep",
     "List",
+    "Notebook",
     "PaperAuthor",
     "PaperDetails",
     "PaperFetch",
@@ -74,14 +77,23 @@ PAPERS = ("PaperSearch", "PaperDetails", "PaperAuthor", "PaperFetch")
 """Names of the tools for scientific papers, which are off as well."""
 CODE = ("Code", "RepoMap")
 """Names of the tools that ask language servers and read code by its grammar, which are off as well."""
-EVERY = (*BUILTIN, "TodoWrite", *WEB, *PAPERS, *CODE)
-GROUPS: "Mapping[str, tuple[str, ...]]" = {"default": BUILTIN, "web": WEB, "papers": PAPERS, "code": CODE}
+NOTEBOOK = ("Notebook",)
+"""Names of the tool that runs code in a kernel, which is off as well."""
+EVERY = (*BUILTIN, "TodoWrite", *WEB, *PAPERS, *CODE, *NOTEBOOK)
+GROUPS: "Mapping[str, tuple[str, ...]]" = {
+    "default": BUILTIN,
+    "web": WEB,
+    "papers": PAPERS,
+    "code": CODE,
+    "notebook": NOTEBOOK,
+}
 """What stands for several names where tools are chosen."""
 _HOMES = {
     **dict.fromkeys(("AgentSelf", "AgentSend", "AgentSpawn"), "agents"),
     **dict.fromkeys(("FunctionTool", "tool"), "decorator"),
     "BackgroundTask": "background",
     "Code": "code.lsp.tool",
+    "Notebook": "kernel.tool",
     "PaperAuthor": "papers.author",
     "PaperDetails": "papers.details",
     "PaperFetch": "papers.fetch",

@@ -1,0 +1,222 @@
+"""The process that starts a kernel and speaks to it (jupyter.org, messaging): questions come in as lines of JSON, and
+answers go out as such. It runs where the kernel does, in the sandbox, and the kernel ends with it.
+
+A question is {"id", "code", "seconds"}, or {"interrupt": true}; an answer {"id", "progress": text}, and in the end
+{"id", "parts": [{"text"} or {"type", "data"}], "error": bool, "state"}, where the state is "done", "late",
+"interrupted", "ended" or why there is no kernel.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Protocol, cast
+
+from sagent.lib.json import as_array, as_int, as_object, as_str
+
+STARTING = 60.0  # seconds that a kernel may take to start
+GRACE = 5.0  # seconds to end after an interruption
+MOST_TEXT = 200_000  # characters of a call: of more the beginning and the end
+MOST_IMAGES, MOST_BYTES = 10, 8_000_000  # of a call; characters of base64
+_IMAGES = ("image/png", "image/jpeg", "image/webp")
+_LONGEST_SOCKET = 80  # characters of a path: the system takes about 100
+
+
+class Client(Protocol):
+    """What is used of jupyter_client's AsyncKernelClient, whose types are partly unknown."""
+
+    def start_channels(self) -> None: ...
+    def stop_channels(self) -> None: ...
+    def wait_for_ready(self, *, timeout: float) -> Awaitable[None]: ...
+    def execute(self, code: str, *, store_history: bool, allow_stdin: bool, stop_on_error: bool) -> str: ...
+    def get_iopub_msg(self, *, timeout: float) -> Awaitable[object]: ...
+
+
+class Spec(Protocol):
+    argv: list[str]
+
+
+class Manager(Protocol):
+    """And of its AsyncKernelManager."""
+
+    transport: str
+    ip: str
+    connection_file: str
+    kernel_spec: Spec
+
+    def start_kernel(self, *, cwd: str) -> Awaitable[None]: ...
+    def interrupt_kernel(self) -> Awaitable[None]: ...
+    def shutdown_kernel(self, *, now: bool) -> Awaitable[None]: ...
+    def is_alive(self) -> Awaitable[bool]: ...
+    def client(self) -> Client: ...
+
+
+class Outputs:
+    """What a call has shown so far."""
+
+    def __init__(self) -> None:
+        self._parts: list[dict[str, str]] = []
+        self._images = 0
+        self.failed = False
+
+    def take(self, kind: str, content: Mapping[str, object]) -> str:
+        """One message; what is worth showing as progress."""
+        match kind:
+            case "stream":
+                return self._write(as_str(content.get("text")))
+            case "error":
+                self.failed = True
+                trace = "\n".join(map(as_str, as_array(content.get("traceback"))))
+                return self._write(f"{trace or as_str(content.get('evalue'))}\n")
+            case "display_data" | "execute_result" | "update_display_data":
+                return self._show(as_object(content.get("data")))
+            case "clear_output":
+                self._parts = []
+            case _:
+                pass  # its state, and what widgets say to each other
+        return ""
+
+    def _show(self, data: Mapping[str, object]) -> str:
+        for kind in _IMAGES:
+            if image := as_str(data.get(kind)):
+                self._images += 1
+                if self._images <= MOST_IMAGES and len(image) <= MOST_BYTES:
+                    self._parts.append({"type": kind, "data": "".join(image.split())})
+                    return ""
+                return self._write("(an image that is left out: there are too many, or it is too large)\n")
+        return self._write(f"{as_str(data.get('text/plain')) or ', '.join(data)}\n")
+
+    def _write(self, text: str) -> str:
+        if self._parts and "text" in self._parts[-1]:
+            self._parts[-1]["text"] = _bounded(self._parts[-1]["text"] + text)
+        else:
+            self._parts.append({"text": _bounded(text)})
+        return self._parts[-1]["text"][-2_000:]
+
+    def parts(self) -> list[dict[str, str]]:
+        return self._parts[-200:]
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= 2 * MOST_TEXT:
+        return text
+    return f"{text[:MOST_TEXT]}\n(... {len(text) - 2 * MOST_TEXT:,} characters are left out ...)\n{text[-MOST_TEXT:]}"
+
+
+class Driver:
+    """One kernel, and the call that it works on."""
+
+    def __init__(self, python: str) -> None:
+        self._python = python
+        self._manager: Manager | None = None
+        self._client: Client | None = None
+        self.interrupted = False
+
+    async def run(self, number: int, code: str, seconds: float) -> None:
+        """Run code, and write what comes of it."""
+        outputs = Outputs()
+        try:
+            state = await self._run(number, code, seconds, outputs)
+        except Exception as error:
+            state = f"{type(error).__name__}: {error}"
+        failed = outputs.failed or state != "done"
+        say({"id": number, "parts": outputs.parts(), "error": failed, "state": state})
+
+    async def interrupt(self) -> None:
+        self.interrupted = True
+        if self._manager is not None:
+            with suppress(Exception):  # it may have ended
+                await self._manager.interrupt_kernel()
+
+    async def close(self) -> None:
+        if self._client is not None:
+            self._client.stop_channels()
+        if self._manager is not None:
+            with suppress(Exception):
+                await self._manager.shutdown_kernel(now=True)
+        self._client = self._manager = None
+
+    async def _start(self) -> Client:
+        made: object = import_module("jupyter_client.manager").AsyncKernelManager(kernel_name="python3")
+        manager = self._manager = cast("Manager", made)
+        folder = tempfile.mkdtemp(prefix="kernel-")
+        if len(folder) < _LONGEST_SOCKET:
+            manager.transport, manager.ip = "ipc", f"{folder}/kernel"
+        manager.connection_file = f"{folder}/connection.json"
+        manager.kernel_spec.argv = [self._python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        await manager.start_kernel(cwd=os.getcwd())  # noqa: PTH109 -- as jupyter wants it
+        client = self._client = manager.client()
+        client.start_channels()
+        await client.wait_for_ready(timeout=STARTING)
+        return client
+
+    async def _run(self, number: int, code: str, seconds: float, outputs: Outputs) -> str:
+        client = self._client or await self._start()
+        manager = self._manager
+        assert manager is not None
+        self.interrupted = False
+        asked = client.execute(code, store_history=True, allow_stdin=False, stop_on_error=True)
+        clock = asyncio.get_running_loop().time
+        end, late = clock() + seconds, False
+        message: Mapping[str, object]
+        while True:
+            try:
+                message = as_object(await client.get_iopub_msg(timeout=0.5))
+            except Exception:  # nothing has come, which its own class says
+                if not await manager.is_alive():
+                    await self.close()
+                    return "ended"
+                message = {}
+            if clock() > end:
+                if late:
+                    await self.close()
+                    return "late"
+                late, end = True, clock() + GRACE
+                await manager.interrupt_kernel()
+            if as_object(message.get("parent_header")).get("msg_id") != asked:
+                continue
+            content, kind = as_object(message.get("content")), as_str(message.get("msg_type"))
+            if kind == "status" and content.get("execution_state") == "idle":
+                return "late" if late else "interrupted" if self.interrupted else "done"
+            if shown := outputs.take(kind, content):
+                say({"id": number, "progress": shown})
+
+
+def say(answer: Mapping[str, object]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+async def _serve() -> None:
+    from sagent.lib.process import open_reader
+
+    reader, _ = await open_reader(os.dup(0), limit=1 << 26)
+    driver = Driver(sys.argv[-1])
+    running: asyncio.Task[None] | None = None
+    try:
+        while line := await reader.readline():
+            question = as_object(json.loads(line))
+            if question.get("interrupt"):
+                await driver.interrupt()
+            else:
+                if running is not None:
+                    await running
+                seconds = question.get("seconds")
+                limit = float(seconds) if isinstance(seconds, int | float) else STARTING
+                running = asyncio.create_task(
+                    driver.run(as_int(question.get("id")), as_str(question.get("code")), limit)
+                )
+    finally:
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await driver.close()
+
+
+def main() -> None:
+    """The process: until its standard input ends."""
+    asyncio.run(_serve())

@@ -1,0 +1,210 @@
+"""The Notebook tool: code, or a cell of a notebook, run by a kernel that is kept for the session."""
+
+import asyncio
+import json
+import os
+from base64 import b64decode
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.lib.process import ProcessGroup
+from sagent.messages import Image, Text
+from sagent.sandbox import Confined, Sandbox
+from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Profile
+    from sagent.tools.kernel.link import Kernel
+
+DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 120.0, 3600.0  # seconds
+MOST_BYTES = 50_000_000  # of a notebook
+_STATES = {
+    "late": "it took longer than {seconds:g} s and was interrupted, or its kernel was ended",
+    "interrupted": "it was interrupted",
+    "ended": "the kernel has ended: its variables are gone, and the next call starts another",
+}
+
+
+class Notebook:
+    """Runs Python in a Jupyter kernel, one for each agent; `aclose` ends them. The parameters are those of Bash."""
+
+    name = "Notebook"
+    deferrable = True
+    description = (
+        "Run Python in a Jupyter kernel that keeps its variables: `code`, or the `cell` (from 1) of the notebook"
+        " `file_path`, which is not changed. Images are shown."
+    )
+    parameters = arguments_schema(
+        code={"type": "string"},
+        file_path={"type": "string"},
+        cell={"type": "integer", "minimum": 1},
+        timeout={"type": "number", "description": "Seconds, default 120, max 3600"},
+        restart={"type": "boolean", "description": "with a new kernel"},
+        closed=True,
+    )
+
+    def __init__(
+        self, *, keep_keys: Collection[str] = (), withheld: Collection[str] = (), sandbox: Sandbox | None = None
+    ) -> None:
+        self._keep, self._withheld, self._sandbox = tuple(keep_keys), tuple(withheld), sandbox
+        self._processes = ProcessGroup()
+        self._turns: dict[str, asyncio.Lock] = {}  # by agent
+        self._kernels: dict[str, tuple[Kernel, Profile | None]] = {}  # by agent, with what they run within
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """It runs what it is given, as `python -c` would."""
+        import shlex
+
+        command = f"python3 -c {shlex.quote(_code(arguments, workspace))}"
+        sandbox = self._sandbox
+        holds = sandbox is not None and sandbox.stands and sandbox.holds(_profile(workspace))
+        return Effect("execute", command=command, confined=holds)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Run it. Raises ToolError where there is no kernel, and without the extra `notebook`."""
+        _check_installed()
+        code = _judged(run.effect) or _code(arguments, run.workspace)
+        seconds = arguments.get("timeout", DEFAULT_TIMEOUT)
+        limit = min(float(seconds) if isinstance(seconds, int | float) else DEFAULT_TIMEOUT, LONGEST_TIMEOUT)
+        if limit <= 0:
+            raise ToolError("timeout: a number of seconds above 0 is needed")
+        async with self._turns.setdefault(run.agent, asyncio.Lock()):
+            kernel, notes = await self._kernel(run, anew=arguments.get("restart") is True)
+            finish = kernel.confined.attend()
+            try:
+                answer = await kernel.run(code, limit, lambda text: run.progress(_plain(text)))
+            finally:
+                notes += finish()
+            if as_str(answer.get("state")) not in ("done", *_STATES):
+                await kernel.close()
+        return _output(answer, notes, limit)
+
+    async def aclose(self) -> None:
+        """End all kernels. The tool may be used again afterwards."""
+        kernels, self._kernels = self._kernels, {}
+        await asyncio.gather(*(kernel.close() for kernel, _ in kernels.values()), return_exceptions=True)
+        await self._processes.aclose()
+
+    def close(self) -> None:
+        self._processes.close()
+
+    async def _kernel(self, run: RunContext, *, anew: bool) -> "tuple[Kernel, list[str]]":
+        """The agent's kernel, started where there is none that runs within what holds now; and notes on that."""
+        from sagent.lib.secrets import without_keys
+        from sagent.tools.kernel.link import Kernel, command, python_of
+
+        workspace, sandbox = run.workspace, self._sandbox
+        held = sandbox is not None and sandbox.stands
+        profile = _profile(workspace) if held else None
+        known = self._kernels.get(run.agent)
+        notes: list[str] = []
+        if known is not None:
+            kernel, before = known
+            if kernel.alive and before == profile and not anew:
+                return kernel, notes
+            if kernel.alive and not anew:
+                notes.append(
+                    "what commands may do has changed: this ran in a new kernel, and earlier variables are gone"
+                )
+            await kernel.close()
+        argv = command(python_of(workspace.cwd))
+        confined = Confined(argv)
+        if held and sandbox is not None and profile is not None:
+            confined = await sandbox.confine(argv, profile, workspace.cwd, lasting=True)
+        kernel = Kernel(self._processes, confined)
+        environment = without_keys(os.environ, self._keep, self._withheld)
+        quiet = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "NO_COLOR": "1"}
+        await kernel.start({**environment, **quiet}, workspace.cwd)
+        self._kernels[run.agent] = kernel, profile
+        return kernel, notes
+
+
+def _profile(workspace: Workspace) -> "Profile":
+    if workspace.profile is not None:
+        return workspace.profile(workspace)
+    from sagent.policy.permissions import PermissionPolicy
+
+    return PermissionPolicy("edit").profile(workspace)
+
+
+def _judged(effect: Effect | None) -> str:
+    """The code that was judged, whatever the notebook holds by now."""
+    import shlex
+
+    return shlex.split(effect.command)[2] if effect is not None and effect.command else ""
+
+
+def _code(arguments: JsonObject, workspace: Workspace) -> str:
+    """What is to be run. Raises ToolError."""
+    code, path, cell = as_str(arguments.get("code")), as_str(arguments.get("file_path")), arguments.get("cell")
+    if bool(code.strip()) == bool(path):
+        raise ToolError("Give either code, or file_path and cell.")
+    if not path:
+        return code
+    cells = _cells(workspace.resolve(path), workspace)
+    if not isinstance(cell, int) or cell > len(cells):
+        raise ToolError(f"{path} has {len(cells)} cells: give one of them as cell.")
+    found = as_object(cells[cell - 1])
+    source = found.get("source")
+    text = source if isinstance(source, str) else "".join(map(as_str, as_array(source)))
+    if found.get("cell_type") != "code" or not text.strip():
+        raise ToolError(f"Cell {cell} of {path} holds no code: it is {as_str(found.get('cell_type')) or 'empty'}.")
+    return text
+
+
+def _cells(path: Path, workspace: Workspace) -> Sequence[object]:
+    """The cells of a notebook that may be read. Raises ToolError."""
+    from sagent.lib.regular import read_regular
+    from sagent.tools.paths import explained
+
+    real = path.resolve()
+    if workspace.hidden is not None and any(workspace.hidden("Read", each.parent)(each.name) for each in (path, real)):
+        raise ToolError(f"{path} may not be read.")
+    with explained(path, workspace):
+        data = read_regular(real, most=MOST_BYTES)
+    try:
+        return as_array(as_object(json.loads(data)).get("cells"))
+    except (ValueError, RecursionError):
+        raise ToolError(f"{path} is no notebook.") from None
+
+
+def _output(answer: Mapping[str, object], notes: list[str], seconds: float) -> ToolOutput:
+    from sagent.tools.media import media_in
+
+    parts: list[Media] = []
+    for part in map(as_object, as_array(answer.get("parts"))):
+        if "text" in part:
+            parts.append(Text(_plain(as_str(part["text"]))))
+            continue
+        with suppress(ValueError):
+            if isinstance(image := media_in(b64decode(as_str(part.get("data"))), "output"), Image):
+                parts.append(image)
+                continue
+        parts.append(Text("(an image that cannot be shown)\n"))
+    state = as_str(answer.get("state"))
+    if state != "done":
+        notes = [_STATES.get(state, f"there is no kernel: {state}").format(seconds=seconds), *notes]
+    parts += [Text(f"[{note}]\n") for note in notes]
+    shown = sum(isinstance(part, Image) for part in parts)
+    failed = answer.get("error") is True
+    summary = "error" if failed else f"{shown} images" if shown else "done"
+    return ToolOutput(tuple(parts) or (Text("(no output)"),), is_error=failed, summary=summary)
+
+
+def _plain(text: str) -> str:
+    import re
+
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    if not all(map(find_spec, ("jupyter_client", "ipykernel"))):
+        from sagent.lib.installed import install_command
+
+        raise ToolError(f"Notebook needs packages that are not installed: {install_command('notebook')}. Use Bash.")
