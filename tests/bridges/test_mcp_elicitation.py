@@ -180,6 +180,15 @@ async def do_die(servers: object) -> None:
     await do(servers, "import os; os._exit(1)")
 
 
+def test_a_choice_of_several_can_be_left_out_where_it_is_not_required() -> None:
+    several = {"type": "array", "items": {"type": "string", "enum": ["p", "q"]}, "minItems": 1}
+    fields = read_fields({"properties": {"a": several}})
+    assert fields is not None
+    assert fields[0].options() == ("p", "q", LEAVE_OUT)
+    assert fields[0].read(LEAVE_OUT) == (None, "")
+    assert fields[0].read("q\np") == (["q", "p"], "")
+
+
 def test_a_pattern_of_a_strangers_form_is_not_matched() -> None:
     fields = read_fields({"properties": {"a": {"type": "string", "pattern": "(a+)+$"}}, "required": ["a"]})
     assert fields is not None

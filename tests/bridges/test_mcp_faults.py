@@ -2,11 +2,16 @@
 
 import asyncio
 import json
+import threading
+import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from sagent.config import McpServer
 from tests.bridges.odd import Odd, do, tool
 from tests.waiting import until
 
@@ -148,3 +153,69 @@ async def test_odd_schemas_become_objects(tmp_path: Path) -> None:
     assert all(schema["type"] == "object" for schema in schemas.values())
     assert len(schemas) == 2
     assert "NaN" not in json.dumps([repr(schema) for schema in schemas.values()])
+
+
+class Forgetful(BaseHTTPRequestHandler):
+    """A server of the earlier protocol over HTTP, whose sessions can be forgotten; it counts the calls that it made."""
+
+    sessions: ClassVar[list[str]] = []
+    calls: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, known = message.get("method"), self.headers.get("mcp-session-id") in self.sessions
+        if method == "initialize":
+            self.sessions.append(f"s{len(self.calls)}-{time.monotonic_ns()}")
+            about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+            self.reply(200, message, result={**about, "serverInfo": {"name": "f", "version": "1"}})
+        elif method == "server/discover":
+            self.reply(400, message, error={"code": -32601, "message": "no such method"})
+        elif not known:
+            self.reply(404)
+        elif "id" not in message:
+            self.reply(202)
+        elif method == "tools/list":
+            self.reply(200, message, result={"tools": [tool("do")]})
+        else:
+            self.calls.append(method)
+            self.reply(200, message, result={"content": [{"type": "text", "text": f"call {len(self.calls)}"}]})
+
+    def do_GET(self) -> None:
+        self.reply(405)
+
+    def do_DELETE(self) -> None:
+        self.reply(405)
+
+    def reply(self, status: int, message: dict[str, object] | None = None, **said: object) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}).encode() if message else b""
+        self.send_response(status)
+        self.send_header("content-type", "application/json" if body else "text/plain")
+        self.send_header("content-length", str(len(body)))
+        if self.sessions:
+            self.send_header("mcp-session-id", self.sessions[-1])
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, *args: object) -> None:
+        """Say nothing."""
+
+
+async def test_a_session_that_a_server_has_forgotten_is_begun_again_for_the_same_call(tmp_path: Path) -> None:
+    site = ThreadingHTTPServer(("127.0.0.1", 0), Forgetful)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    odd = Odd(tmp_path)
+    try:
+        async with odd.opened(config=McpServer(url=f"http://127.0.0.1:{site.server_address[1]}/")) as servers:
+            assert odd.notices == []
+            assert await do(servers) == "call 1"
+            Forgetful.sessions.clear()
+            assert await do(servers) == "call 2"
+    finally:
+        await asyncio.to_thread(site.shutdown)
+        site.server_close()
+
+
+async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered(tmp_path: Path) -> None:
+    odd = Odd(tmp_path, tools=[tool("do"), {**tool("long"), "execution": {"taskSupport": "required"}}])
+    async with odd.opened() as servers:
+        assert [one.own for one in servers.tools] == ["do"]

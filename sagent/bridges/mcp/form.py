@@ -43,7 +43,7 @@ class Field:
     def options(self) -> tuple[str, ...]:
         """What a person can choose from: the default first, where it is not among the choices."""
         first = () if self.choices or self.default is None else (self.shown(self.default),)
-        return (*first, *self.choices, *(() if self.required or self.multiple else (LEAVE_OUT,)))
+        return (*first, *self.choices, *(() if self.required else (LEAVE_OUT,)))
 
     def shown(self, value: object) -> str:
         """A value in the words that stand for it."""
@@ -53,7 +53,7 @@ class Field:
 
     def read(self, said: str) -> tuple[object, str]:
         """The value that an answer means, None where the field is left out; and what is wrong with it, in words."""
-        if said == LEAVE_OUT and not self.required:
+        if LEAVE_OUT in said.split("\n") and not self.required:
             return None, ""
         if self.default is not None and said == self.shown(self.default) and not self.multiple:
             return self.default, ""

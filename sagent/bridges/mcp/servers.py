@@ -195,7 +195,7 @@ async def open_servers(
 
 
 async def list_tools(link: Link) -> "list[McpToolInfo]":
-    """All tools that a server offers, each name once."""
+    """All tools that a server offers and that can be called without its extension for tasks, each name once."""
     client = await link.client()
     if client.server_capabilities.tools is None:
         return []
@@ -203,7 +203,8 @@ async def list_tools(link: Link) -> "list[McpToolInfo]":
     found: dict[str, McpToolInfo] = {}
     for page in pages:
         for info in page.tools:
-            found.setdefault(info.name, info)
+            if info.execution is None or info.execution.task_support != "required":
+                found.setdefault(info.name, info)
     return list(found.values())
 
 
