@@ -11,6 +11,7 @@ import pytest
 from sagent.app import open_agent
 from sagent.config import load
 from sagent.events import Event, Notice
+from sagent.repl.doctor import examine
 from sagent.session.touches import Touched
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn
 from tests.waiting import wait_until
@@ -169,3 +170,11 @@ async def test_no_server_outlives_a_killed_session(tmp_path: Path, environment: 
         finally:
             child.kill()
             child.communicate()
+
+
+async def test_the_doctor_lists_them(tmp_path: Path, environment: dict[str, str]) -> None:
+    settings = load({}, environment, tmp_path / "work")
+    said = {each.what: each.detail for each in await examine(settings)}["language servers"]
+    assert {"pyright", "ruff"} <= set(said.split(", "))
+    off = load({"diagnostics": "off"}, environment, tmp_path / "work")
+    assert "off" in {each.what: each.detail for each in await examine(off)}["language servers"]

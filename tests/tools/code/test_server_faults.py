@@ -171,6 +171,40 @@ async def test_a_change_that_was_made_is_not_said_to_be_interrupted(
     assert output.summary == "Wrote a.fake (2 lines, before 1)."
 
 
+async def test_one_that_nobody_asks_is_ended_and_started_again_when_it_is_needed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.use_fake("versioned")
+    monkeypatch.setattr("sagent.tools.code.lsp.servers.IDLE", 0.0)
+    for text in (GOOD, BAD, WORSE, BAD, WORSE):
+        await bench.changed("a.fake", text)
+        await until(lambda: not bench.checks.servers.running(), "its end")
+    monkeypatch.setattr("sagent.tools.code.lsp.servers.IDLE", 600.0)
+    assert "BAD four" in await bench.changed("a.fake", WORSE + "BAD four\n")
+    assert bench.warned == []
+
+
+@pytest.mark.needs("linux")
+async def test_one_that_wants_too_much_memory_does_not_get_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("hungry")
+    assert "BAD two" in await bench.changed("a.fake", BAD)
+    await bench.checks.aclose()
+    bench.use_fake("hungry")
+    monkeypatch.setattr("sagent.tools.code.lsp.servers.MOST_MEMORY", 200 << 20)
+    assert await bench.changed("a.fake", WORSE) == ""
+
+
+async def test_a_whole_home_is_no_project(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("versioned")
+    for home in (bench.root, bench.root / "me"):
+        monkeypatch.setenv("HOME", str(home))
+        assert await bench.changed("a.fake", BAD) == ""
+        (bench.root / "a.fake").unlink()
+    (bench.root / "project").mkdir()
+    (bench.root / "project" / "marker").touch()
+    assert "BAD two" in await bench.changed("project/a.fake", BAD)
+
+
 async def test_without_a_wall_programs_of_the_project_are_not_run(bench: Bench) -> None:
     bench.use_fake("versioned")
     bench.launcher.rule = "none"

@@ -45,13 +45,14 @@ class ServerRow:
 
     def root_of(self, path: Path, roots: Iterable[Path]) -> Path | None:
         """The directory that a server is started for, by a file's path without links, within one of the roots; None for
-        a file outside."""
+        a file outside. All of a home directory is no project: a server would read it through."""
         real = (Path(os.path.realpath(root)) for root in roots)
         top = max((root for root in real if path.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
         if top is None:
             return None
         between = (place for place in path.parents if place.is_relative_to(top))
-        return next((place for place in between if any((place / name).exists() for name in self.roots)), top)
+        root = next((place for place in between if any((place / name).exists() for name in self.roots)), top)
+        return None if Path(os.path.realpath(Path("~").expanduser())).is_relative_to(root) else root
 
 
 @cache

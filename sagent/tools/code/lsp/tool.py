@@ -172,7 +172,8 @@ class Code:
             raise ToolError(f"{path} is no text, or too large for a language server.")
         seat = await servers.get("types", path, workspace.roots)
         if seat is None or (server := seat.ready) is None:
-            raise ToolError(f"No language server for {path.name} is installed here: {servers.hint(path)}. Use Grep.")
+            hint = f"none is installed or may run ({servers.hint(path)}), or it lies in no project"
+            raise ToolError(f"There is no language server for {path.name}: {hint}. Use Grep.")
         await self._all.refresh(seat, server)
         if (known := server.documents.get(path)) is None or known.text != text:
             server.give(path, text)
