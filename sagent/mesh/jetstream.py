@@ -126,13 +126,26 @@ def _options(url: str) -> tuple[str, dict[str, object]]:
     return parts._replace(query="").geturl(), options
 
 
+def _user(options: Mapping[str, object]) -> str:
+    from sagent.mesh.security import public_key
+
+    path = options.get("nkeys_seed")
+    try:
+        return public_key(Path(path).read_text().strip()) if isinstance(path, str) else names.ANYBODY
+    except ValueError as error:
+        raise UsageError(f"{path} does not hold the key of a user: {error}") from None
+
+
 class JetStream:
     """A connection to the bus. Open it with `connected`."""
 
-    def __init__(self, client: "Client", link: asyncio.Event) -> None:
+    def __init__(self, client: "Client", link: asyncio.Event, user: str) -> None:
         self._client = client
         self._context: JetStreamContext = client.jetstream(timeout=PATIENCE / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
         self._link = link
+        self._refusals: set[asyncio.Future[str]] = set()
+        self.user = user
+        """The user's public key, or "_" for one that is known by something else."""
         self.on_reconnect: set[Callable[[], None]] = set()
         """Called when the connection is there again; what was published in between and is not kept was missed."""
 
@@ -144,6 +157,12 @@ class JetStream:
     async def up(self) -> None:
         """Return when the bus can be reached."""
         await self._link.wait()
+
+    def on_violation(self, text: str) -> None:
+        """The server refuses something: end the calls that may have been meant."""
+        for refusal in self._refusals:
+            if not refusal.done():
+                refusal.set_result(text)
 
     async def aclose(self) -> None:
         with suppress(Exception):  # of a connection that is lost there is nothing to end
@@ -172,7 +191,7 @@ class JetStream:
         """Requests and messages on a subject, from now on."""
         subscribe = self._client.subscribe  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its future
         found = await self.call(lambda: subscribe(subject), PATIENCE)
-        await self.call(self._client.flush, PATIENCE)
+        await self.call(self._client.flush, PATIENCE)  # what the server refuses of it is known by then
 
         async def requests() -> AsyncIterator[Request]:
             async for message in found.messages:
@@ -346,7 +365,7 @@ class JetStream:
             try:
                 async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, end - time.monotonic())):
                     await self._link.wait()
-                    return await call()
+                    return await self._unless_refused(call)
             except errors.MaxPayloadError:
                 limit = self._client.max_payload
                 raise TooLarge(f"A message is larger than the {limit:,} bytes that the bus takes.") from None
@@ -359,6 +378,23 @@ class JetStream:
                 if not tries or time.monotonic() >= end:
                     raise Unavailable(lost) from error
                 await asyncio.sleep(0.05)
+
+    async def _unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the call returns. Raises Refused when the server says meanwhile that something is not allowed: for that
+        it sends no other answer, nor does it say to which call."""
+        refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._refusals.add(refusal)
+        task = asyncio.ensure_future(call())
+        try:
+            await asyncio.wait([task, refusal], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Refused(f"The bus does not allow this user to do that: {refusal.result()}")
+            return task.result()
+        finally:
+            self._refusals.discard(refusal)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
 
 
 def _is_an_answer(error: Exception) -> bool:
@@ -694,7 +730,8 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
         raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh')}") from None
     address, options = _options(url)
     link, client, problem = asyncio.Event(), Client(), list[Exception]()
-    bus = JetStream(client, link)
+    user = _user(options)
+    bus = JetStream(client, link, user)
     where = address.rpartition("@")[2]
 
     async def lost() -> None:
@@ -707,6 +744,8 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
 
     async def failed(error: Exception) -> None:
         problem[:] = [error]
+        if "permissions violation" in str(error).lower():
+            bus.on_violation(str(error))
         if client.is_connecting and _is_refusal(error):
             raise error  # it would be tried again for ever
 
@@ -722,6 +761,7 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
                 reconnect_time_wait=1,
                 ping_interval=5,
                 pending_size=0,
+                inbox_prefix=names.private_inbox(user),
                 **options,  # pyright: ignore[reportArgumentType] -- of its own parameters, by their names
             )
     except TimeoutError:

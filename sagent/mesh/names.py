@@ -13,6 +13,9 @@ LEASES, CARDS, SESSIONS, FATES = "sagent-leases", "sagent-cards", "sagent-sessio
 BLOBS, PARCELS = "sagent-blobs", "sagent-parcels"
 """Blobs of sessions are kept; parcels are bodies of messages that were too large for one, for a week at most."""
 
+ANYBODY = "_"
+"""The user in subjects where there is no public key."""
+
 SYNCED = "sagent-synced"
 """With what the name of a server begins that syncs what it acknowledges."""
 
@@ -67,8 +70,14 @@ def cancel_subject(name: str) -> str:
 
 
 def reply_subject(client: str, request: str = "*") -> str:
-    """Of the answers to one request of one client of the bus."""
-    return f"sagent.replies.{token(client)}.{request if request == '*' else token(request)}"
+    """Of the answers to one request of one client of the bus, or to all; a client is "USER.ID"."""
+    user, _, own = client.partition(".")
+    return f"sagent.replies.{token(user)}.{token(own)}.{request if request == '*' else token(request)}"
+
+
+def private_inbox(user: str) -> str:
+    """With what the subjects begin on which the server answers a user, which nobody else may listen to."""
+    return "_INBOX" if user == ANYBODY else f"_INBOX_{user}"
 
 
 def stream_of(subject: str) -> str:

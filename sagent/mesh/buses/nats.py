@@ -63,7 +63,7 @@ class NatsBus:
     """A bus over JetStream. Made by `nats_bus`."""
 
     def __init__(self, jetstream: JetStream) -> None:
-        self.jetstream, self.client = jetstream, new_id()
+        self.jetstream, self.client = jetstream, f"{jetstream.user}.{new_id()}"
         self._asked: dict[str, _Asked] = {}
         self._parcels, self._fates = jetstream.store(names.PARCELS), jetstream.bucket(names.FATES)
         self._cards = jetstream.bucket(names.CARDS)
