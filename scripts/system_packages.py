@@ -16,6 +16,7 @@ PROGRAMS = {
     "fish": "fish",
     "ssh-keygen": "openssh-client",
     "bwrap": "bubblewrap",
+    "openssl": "openssl",
 }
 
 

@@ -35,11 +35,6 @@ Reply = Callable[[Question], Awaitable[str | None]]
 """What a person says to a question: None allows, a text denies and says why."""
 
 
-def asking_subject(session: str) -> str:
-    """Where those listen who answer questions of a session."""
-    return names.control_subject(f"{session}-ask")
-
-
 class Approvals:
     """Puts what a policy leaves to a person to those who are attached to a session; the first one to answer decides."""
 
@@ -61,7 +56,7 @@ class Approvals:
         while True:
             try:
                 data = await self._bus.request(
-                    asking_subject(self._session), json.dumps(question).encode(), timeout=_AGAIN
+                    names.asking_subject(self._session), json.dumps(question).encode(), timeout=_AGAIN
                 )
             except NobodyThere:
                 return f"{ask.reason} Nobody is attached to this session who could be asked. {ask.remedy}".rstrip()

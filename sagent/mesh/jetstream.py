@@ -9,8 +9,10 @@ import asyncio
 import os
 import ssl
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -165,8 +167,11 @@ class JetStream:
                 refusal.set_result(text)
 
     async def aclose(self) -> None:
-        with suppress(Exception):  # of a connection that is lost there is nothing to end
-            await self._client.close()
+        with suppress(
+            Exception
+        ):  # of a connection that is lost there is nothing to end, though nats-py may wait for it
+            async with asyncio.timeout(1.0):
+                await self._client.close()
 
     # What is not kept
 
@@ -365,7 +370,7 @@ class JetStream:
             try:
                 async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, end - time.monotonic())):
                     await self._link.wait()
-                    return await self._unless_refused(call)
+                    return await self.unless_refused(call)
             except errors.MaxPayloadError:
                 limit = self._client.max_payload
                 raise TooLarge(f"A message is larger than the {limit:,} bytes that the bus takes.") from None
@@ -379,7 +384,7 @@ class JetStream:
                     raise Unavailable(lost) from error
                 await asyncio.sleep(0.05)
 
-    async def _unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
         """What the call returns. Raises Refused when the server says meanwhile that something is not allowed: for that
         it sends no other answer, nor does it say to which call."""
         refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -463,7 +468,8 @@ class Reader:
         await self._opened()
         assert self._pull is not None
         try:
-            found = await self._pull.fetch(_BATCH, _ROUND)
+            pull = self._pull
+            found = await self._bus.unless_refused(lambda: pull.fetch(_BATCH, _ROUND))
         except (TimeoutError, Error):
             found = list["Msg"]()
             if not await self._bus.is_there(self._pull):
@@ -518,7 +524,8 @@ class Intake:
             )
             self._pull = await self._bus.pull(self._stream, self._subject, self._name, config)
         try:
-            found = await self._pull.fetch(1, timeout)
+            pull = self._pull
+            found = await self._bus.unless_refused(lambda: pull.fetch(1, timeout))
         except (TimeoutError, Error):
             if not self._bus.is_up or not await self._bus.is_there(self._pull):
                 await self.aclose()
@@ -636,15 +643,21 @@ class Store:
         found = await self._there()
         await self._bus.call(lambda: found.put(name, data), timeout)
 
-    async def get(self, name: str, *, timeout: float = 6 * PATIENCE) -> bytes | None:
+    async def get(self, name: str) -> bytes | None:
         """A value; None where there is none. Raises Unavailable, also where it is damaged."""
         from nats.js.errors import NotFoundError
 
         found = await self._there()
-        try:
-            return (await self._bus.call(lambda: found.get(name), timeout)).data or b""
-        except NotFoundError:
-            return None
+        for _ in range(2):  # it may be put anew while it is read
+            try:
+                info = await self._bus.call(lambda: found.get_info(name), PATIENCE)
+            except NotFoundError:
+                return None
+            chunks = self._bus.read(f"OBJ_{self._name}", f"$O.{self._name}.C.{info.nuid}")
+            data = b"".join([chunk.data async for chunk in chunks]) if info.size else b""
+            if info.digest == f"SHA-256={urlsafe_b64encode(sha256(data).digest()).decode()}":
+                return data
+        raise Unavailable(f"What the bus keeps as {name} in {self._name} is damaged.")
 
     async def delete(self, name: str) -> None:
         from nats.js.errors import NotFoundError
@@ -765,11 +778,11 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
                 **options,  # pyright: ignore[reportArgumentType] -- of its own parameters, by their names
             )
     except TimeoutError:
-        await client.close()
+        await bus.aclose()
         said = str(problem[0]) if problem else "no answer"
         raise Unavailable(f"There is no bus at {where}: {said}. To start one: sagent bus") from None
-    except Error as error:
-        await client.close()
+    except (Error, ssl.SSLError) as error:
+        await bus.aclose()
         raise Refused(f"The bus at {where} does not admit this user: {error}") from None
     link.set()
     try:

@@ -64,6 +64,11 @@ def control_subject(target: str) -> str:
     return f"sagent.control.{token(target)}"
 
 
+def asking_subject(session: str) -> str:
+    """Where those listen who answer questions of a session."""
+    return f"sagent.asking.{token(session)}"
+
+
 def cancel_subject(name: str) -> str:
     """Where who receives at an address learns that an answer is not wanted any more."""
     return f"sagent.cancel.{'.'.join(map(token, name.split('.')))}"

@@ -12,7 +12,7 @@ from sagent.events import Event, ReplyFinished, Result, SessionOpened
 from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object
 from sagent.mesh import names
 from sagent.mesh.broadcast import END, read_lines
-from sagent.mesh.control import ACTIONS, Question, Reply, asking_subject, read_question
+from sagent.mesh.control import ACTIONS, Question, Reply, read_question
 from sagent.mesh.errors import Failed, MeshError, NobodyThere
 from sagent.mesh.jetstream import JetStream, Request, connected
 from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, decode_record
@@ -46,7 +46,7 @@ class RemotePeer:
         async with (
             bus.listening(names.events_subject(record.id)) as events,
             bus.bucket(names.SESSIONS).watching(names.token(record.id)) as changes,
-            bus.listening(asking_subject(record.id) if reply else names.control_subject(f"{record.id}-none")) as asked,
+            bus.listening(names.asking_subject(record.id if reply else "")) as asked,
         ):
 
             async def follow() -> None:

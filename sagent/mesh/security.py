@@ -104,7 +104,7 @@ def permissions(user: User) -> Permissions:
         case "person":
             files = [f"$O.{names.BLOBS}.>", f"$JS.API.STREAM.PURGE.OBJ_{names.BLOBS}"]
             work = ["sagent.work.>", f"$KV.{names.SESSIONS}.>", *files]
-            return Permissions((*reading, *logs, *sending, *work), (*listening, *events))
+            return Permissions((*reading, *logs, *sending, *work), (*listening, *events, "sagent.asking.>"))
         case "agent":
             receiving, cancels = _receiving(user.addresses)
             return Permissions((*reading, *sending, *receiving), (*listening, *cancels))
@@ -148,7 +148,7 @@ def configuration(users: Sequence[User]) -> str:
             if user.tenant == tenant:
                 allowed = permissions(user)
                 may = f"publish: {json.dumps(allowed.publish)}, subscribe: {json.dumps(allowed.subscribe)}"
-                answers = ', allow_responses: { max: 1000, expires: "1h" }' if user.role in ("node", "agent") else ""
+                answers = ', allow_responses: { max: 1000, expires: "1h" }' if user.role != "observer" else ""
                 lines.append(f"    # {user.role} {user.name}")
                 lines.append(f"    {{ nkey: {user.key}, permissions: {{ {may}{answers} }} }}")
         lines.append("  ] }")

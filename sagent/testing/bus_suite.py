@@ -344,7 +344,9 @@ async def answering(bus: Bus, to: Address, handle: Callable[[Delivery], Awaitabl
         yield
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()):
+        raise error
     assert not failures, failures
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
+from sagent.cli.permissions import add_permissions, run_permissions
 from sagent.cli.render import binary_safe
 from sagent.cli.tables import write
 from sagent.errors import UsageError
@@ -26,7 +27,10 @@ def run_nodes(argv: Sequence[str]) -> int:
     operations = parser.add_subparsers(dest="operation", metavar="OPERATION")
     draining = operations.add_parser("drain", help="have a node take no more, and others go on with what it has")
     draining.add_argument("name", metavar="NODE")
+    add_permissions(operations.add_parser("permissions", help="who may connect to a bus, and what each may do there"))
     given = vars(parser.parse_args(argv))
+    if given["operation"] == "permissions":
+        return run_permissions(given)
     return asyncio.run(_carry_out(bus_url(given["bus"]), given))
 
 

@@ -1,0 +1,293 @@
+"""What each user of a bus may do is held by the server: whoever tries more is refused there."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buses import Broker, options
+
+from sagent.errors import UsageError
+from sagent.mesh import names
+from sagent.mesh.bus import Address, Envelope, message, request
+from sagent.mesh.buses.nats import NatsBus, nats_bus
+from sagent.mesh.cards import Card
+from sagent.mesh.errors import Refused, Unavailable
+from sagent.mesh.jetstream import JetStream, connected
+from sagent.mesh.security import Users, configuration, permissions
+from sagent.mesh.server import Tls
+from sagent.testing.bus_suite import answering
+from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.mesh.places import Place, by_results
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Users:
+    found = Users(tmp_path_factory.mktemp("users"))
+    agents = ("agent", "reviewer", ("team.review", "team.help")), ("agent", "other", ("team.other",))
+    found.change("acme", [("node", "n", ()), ("person", "ann", ()), ("observer", "wall", ()), *agents], [])
+    found.change("rival", [("node", "n", ()), ("person", "ann", ())], [])
+    return found
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, users: Users) -> Iterator[Broker]:
+    with Broker(replace(options(tmp_path_factory.mktemp("bus")), users=users.configuration)) as found:
+        yield found
+
+
+def _url(broker: Broker, users: Users, name: str, tenant: str = "acme") -> str:
+    return f"{broker.url}?key={users.folder / f'{tenant}.{name}.nk'}"
+
+
+@pytest.fixture
+async def buses(broker: Broker, users: Users) -> AsyncIterator[dict[str, NatsBus]]:
+    """Of each user of acme, after a node has made the streams."""
+    async with AsyncExitStack() as stack:
+        yield {
+            name: await stack.enter_async_context(nats_bus(_url(broker, users, name)))
+            for name in ("n", "ann", "reviewer", "other")
+        }
+
+
+@pytest.fixture
+async def wall(buses: dict[str, NatsBus], broker: Broker, users: Users) -> AsyncIterator[JetStream]:
+    async with connected(_url(broker, users, "wall")) as found:
+        yield found
+
+
+async def test_an_agent_answers_at_its_own_addresses(buses: dict[str, NatsBus]) -> None:
+    to = Address("team.review")
+    body = "x" * (1 << 20)
+    for asker in ("ann", "n", "other"):
+        async with answering(buses["reviewer"], to, lambda delivery: delivery.reply(delivery.envelope.body)):
+            assert await request(buses[asker], Envelope(to, body), timeout=30) == body
+
+
+async def test_an_agent_does_not_take_what_is_for_others(buses: dict[str, NatsBus]) -> None:
+    sent = await buses["ann"].send(message("team.review", "a secret"))
+    with pytest.raises(Refused, match="does not allow"):
+        async with buses["other"].receiving("team.review") as deliveries:
+            await anext(deliveries)
+    jetstream = buses["other"].jetstream
+    for subject in ("sagent.inbox.>", names.inbox_subject("team.review")):
+        with pytest.raises(Refused):
+            async with jetstream.listening(subject):
+                pass
+    with pytest.raises(Refused):
+        await anext(aiter(jetstream.read(names.INBOX, names.inbox_subject("team.review"))))
+    async with buses["reviewer"].receiving("team.review") as deliveries:
+        delivery = await anext(deliveries)
+        assert delivery.envelope.id == sent.id
+        await delivery.ack()
+
+
+async def test_an_agent_shows_its_own_card_and_no_other(buses: dict[str, NatsBus]) -> None:
+    await buses["reviewer"].put_card(card := Card("team.review"))
+    with pytest.raises(Refused):
+        await buses["other"].put_card(card)
+    assert await buses["other"].cards() == [card]
+    await buses["reviewer"].remove_card("team.review")
+
+
+async def test_logs_leases_and_work_are_for_nodes(buses: dict[str, NatsBus]) -> None:
+    subject = names.log_subject("s1", "root")
+    await buses["n"].jetstream.append(subject, b"{}", expected=0)
+    for name in ("ann", "reviewer"):
+        jetstream = buses[name].jetstream
+        with pytest.raises(Refused):
+            await jetstream.append(subject, b"forged")
+        with pytest.raises(Refused):
+            await jetstream.bucket(names.LEASES).put("s1", b"mine")
+        with pytest.raises(Refused):
+            async with jetstream.taking(names.WORK, names.work_subject(), "x", ack_wait=5) as intake:
+                await intake.next()
+    assert [found.data async for found in buses["ann"].jetstream.read(names.LOG, subject)] == [b"{}"]
+    with pytest.raises(Refused):
+        await anext(aiter(buses["reviewer"].jetstream.read(names.LOG, subject)))
+
+
+async def test_nobody_rewrites_what_is_written(buses: dict[str, NatsBus]) -> None:
+    for bus in buses.values():
+        with pytest.raises(Refused):
+            await bus.jetstream.request(f"$JS.API.STREAM.DELETE.{names.LOG}", b"")
+        with pytest.raises(Refused):
+            await bus.jetstream.request(f"$JS.API.STREAM.PURGE.{names.LOG}", b"")
+        with pytest.raises(Refused):
+            await bus.jetstream.request(f"$JS.API.STREAM.UPDATE.{names.LOG}", b"{}")
+        with pytest.raises(Refused):
+            await bus.jetstream.request(f"$JS.API.STREAM.MSG.DELETE.{names.LOG}", b'{"seq":1}')
+
+
+async def test_an_observer_sees_and_does_nothing(buses: dict[str, NatsBus], wall: JetStream) -> None:
+    subject = names.log_subject("s2", "root")
+    await buses["n"].jetstream.append(subject, b"seen")
+    assert [found.data async for found in wall.read(names.LOG, subject)] == [b"seen"]
+    assert await wall.bucket(names.CARDS).entries() == []
+    async with wall.listening(names.events_subject("s2")) as events:
+        await buses["n"].jetstream.publish(names.events_subject("s2"), b"said")
+        assert (await anext(events)).message.data == b"said"
+    with pytest.raises(Refused):
+        await wall.append(names.inbox_subject("team.review"), b"no")
+    with pytest.raises(Refused):
+        await wall.request(names.control_subject("s2"), b"interrupt")
+
+
+async def test_answers_are_for_who_has_asked(buses: dict[str, NatsBus], wall: JetStream) -> None:
+    own = buses["ann"].client
+    for jetstream in (buses["reviewer"].jetstream, wall):
+        for subject in (names.reply_subject(own), "sagent.replies.>", "_INBOX.>", f"_INBOX_{own.partition('.')[0]}.>"):
+            with pytest.raises(Refused):
+                async with jetstream.listening(subject):
+                    pass
+
+
+async def test_a_control_request_is_answered(buses: dict[str, NatsBus]) -> None:
+    subject = names.control_subject("s3")
+    async with buses["n"].jetstream.listening(subject) as requests:
+        asked = asyncio.create_task(buses["ann"].jetstream.request(subject, b"?"))
+        await (await anext(requests)).respond(b"!")
+        assert await asked == b"!"
+
+
+async def test_tenants_see_nothing_of_each_other(buses: dict[str, NatsBus], broker: Broker, users: Users) -> None:
+    async with nats_bus(_url(broker, users, "n", "rival")) as rival:
+        await buses["n"].put_card(card := Card("team.review"))
+        await buses["ann"].send(message("team.secret", "for acme"))
+        assert await rival.cards() == []
+        assert await buses["n"].cards() == [card]
+        assert await rival.jetstream.last(names.INBOX, names.inbox_subject("team.secret")) is None
+        await rival.jetstream.append(names.log_subject("s1", "root"), b"its own", expected=0)
+        await buses["n"].remove_card("team.review")
+
+
+async def test_nodes_and_persons_have_all_that_sessions_need(
+    buses: dict[str, NatsBus], broker: Broker, users: Users, tmp_path: Path
+) -> None:
+    """A prompt with its files, worked on, with a call that is asked about, and seen from elsewhere."""
+    turns = [Turn("One.", calls=(Call("Write", {"file_path": "a.txt", "content": "one\n"}),)), Turn("Done.")]
+    repository = tmp_path / "repository"
+    for command in (
+        ["git", "init", "-q", str(repository)],
+        [
+            "git",
+            "-C",
+            str(repository),
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "m",
+        ],
+    ):
+        subprocess.run(command, check=True)
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(FakeProviderServer(by_results(turns)))
+        here = Place(tmp_path, _url(broker, users, "n"), buses["n"].jetstream, server, stack)
+        await here.node("n1")
+        here.url = _url(broker, users, "ann")
+        code, out, err = await here.ask("--json", "work", cwd=repository)
+        assert (code, json.loads(out)["result"]) == (0, "Done."), err
+
+
+async def test_a_key_that_was_removed_is_refused(tmp_path: Path, users: Users) -> None:
+    mine = Users(tmp_path / "users")
+    mine.change("acme", [("node", "a", ()), ("node", "b", ())], [])
+    key = mine.key_file(mine.all()[0]).read_text()
+    mine.change("acme", [], ["a"])
+    with Broker(replace(options(tmp_path), users=mine.configuration)) as broker:
+        (tmp_path / "old.nk").write_text(key)
+        with pytest.raises(Refused, match="does not admit"):
+            async with connected(f"{broker.url}?key={tmp_path / 'old.nk'}"):
+                pass
+        async with connected(_url(broker, mine, "b")) as bus:
+            await bus.ensure()
+
+
+@pytest.mark.needs("openssl")
+async def test_tls_is_checked_on_both_sides(tmp_path: Path) -> None:
+    _make_certificates(tmp_path)
+    tls = Tls(tmp_path / "bus.pem", tmp_path / "bus.key", tmp_path / "ca.pem")
+    with Broker(replace(options(tmp_path), tls=tls)) as broker:
+        assert broker.url.startswith("tls://127.0.0.1:")
+        own = f"&cert={tmp_path / 'client.pem'}&cert_key={tmp_path / 'client.key'}"
+        async with nats_bus(broker.url + own) as bus:
+            await bus.send(message("a", "over TLS"))
+        for wrong in ("", f"&cert={tmp_path / 'stranger.pem'}&cert_key={tmp_path / 'stranger.key'}"):
+            with pytest.raises((Refused, Unavailable)):
+                async with connected(broker.url + wrong, timeout=1.0):
+                    pass
+        key = broker.url.partition("key=")[2].partition("&")[0]
+        for without in (f"tls://127.0.0.1:{broker.port}?key={key}", f"nats://127.0.0.1:{broker.port}?key={key}"):
+            with pytest.raises((Refused, Unavailable)):
+                async with connected(without, timeout=1.0):
+                    pass
+
+
+def _make_certificates(folder: Path) -> None:
+    """An authority, a server and a client that it has signed, and a client that nobody knows."""
+
+    def openssl(*argv: str) -> None:
+        subprocess.run(["openssl", *argv], cwd=folder, check=True, capture_output=True)
+
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2")
+    for name, more in (("bus", ["-addext", "subjectAltName=IP:127.0.0.1"]), ("client", [])):
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2")
+        openssl(
+            "req",
+            "-x509",
+            *curve,
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+            "-subj",
+            f"/CN={name}",
+            *signed,
+            *more,
+        )
+    openssl("req", "-x509", *curve, "-keyout", "stranger.key", "-out", "stranger.pem", "-subj", "/CN=who", "-days", "2")
+
+
+# The list of users
+
+
+def test_users_are_kept_without_their_secrets(tmp_path: Path) -> None:
+    users = Users(tmp_path / "users")
+    users.change("acme", [("node", "a", ()), ("agent", "b", ("x.y",))], [])
+    seeds = [users.key_file(user).read_text().strip() for user in users.all()]
+    kept = users.configuration.read_text() + (users.folder / "users.json").read_text()
+    assert not [seed for seed in seeds if seed in kept]
+    assert all(user.key in kept for user in users.all())
+    assert {path.stat().st_mode & 0o777 for path in users.folder.iterdir()} == {0o600}
+    with pytest.raises(UsageError, match="There is a user a of acme"):
+        users.change("acme", [("node", "a", ())], [])
+    with pytest.raises(UsageError, match=r"There is no user c of acme\. There are: a, b"):
+        users.change("acme", [], ["c"])
+    with pytest.raises(UsageError, match="not an address"):
+        users.change("acme", [("node", "*", ())], [])
+    assert [user.name for user in users.all()] == ["a", "b"]
+    (users.folder / "users.json").write_text("[1]")
+    with pytest.raises(UsageError, match="cannot be read"):
+        users.all()
+
+
+def test_no_role_but_a_node_has_a_wildcard_over_everything(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    users.change("a", [("person", "p", ()), ("observer", "o", ()), ("agent", "g", ("x",)), ("node", "n", ())], [])
+    for user in users.all():
+        allowed = permissions(user)
+        subjects = [*allowed.publish, *allowed.subscribe]
+        assert not {">", "*", "$JS.>", "$JS.API.>", "_INBOX.>", "$SYS.>"} & set(subjects)
+        if user.role != "node":
+            assert not {"sagent.>", "$KV.>", "$O.>"} & set(subjects)
+    assert configuration(users.all()).count("nkey: U") == 4
