@@ -691,6 +691,32 @@ async def test_output_of_a_command_is_shown_as_it_comes(monkeypatch: pytest.Monk
         assert "line 1" in shown[0] and "line 4" not in shown[0] and "line 4" in shown[-1]
 
 
+async def test_commands_have_terminals_where_the_client_shows_an_agents_own(
+    monkeypatch: pytest.MonkeyPatch, work: Path
+) -> None:
+    loud = "for i in 1 2 3 4; do seq -f line-$i-%g 2000; sleep 0.6; done; exit 3"
+    script = [calls(bash(loud)), calls(bash("echo quick; pwd")), Turn("done")]
+    async with agent_for(monkeypatch, script, {"_meta": {"terminal_output": True}, "terminal": True}) as peer:
+        session = await peer.new(work)
+        assert await peer.prompt(session, "go") == "end_turn"
+        first, second = peer.kinds("tool_call")
+        assert first["content"] == [{"type": "terminal", "terminalId": first["toolCallId"]}]
+        assert first["_meta"] == {"terminal_info": {"terminal_id": first["toolCallId"], "cwd": str(work)}}
+        data = {first["toolCallId"]: "", second["toolCallId"]: ""}
+        codes: list[int] = []
+        for update in peer.kinds("tool_call_update"):
+            assert "content" not in update
+            if "terminal_output" in update["_meta"]:
+                data[update["toolCallId"]] += update["_meta"]["terminal_output"]["data"]
+            if "terminal_exit" in update["_meta"]:
+                codes.append(update["_meta"]["terminal_exit"]["exit_code"])
+        assert codes == [1, 0]
+        assert data[second["toolCallId"]].startswith(f"quick\n{work}")
+        lines = data[first["toolCallId"]].split("\n")
+        assert lines.count("line-4-2000") == 1
+        assert not peer.asked
+
+
 async def test_a_command_that_goes_on_in_the_background_has_ended_for_the_editor(
     monkeypatch: pytest.MonkeyPatch, work: Path
 ) -> None:

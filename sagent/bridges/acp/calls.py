@@ -15,6 +15,7 @@ from sagent.tool import Workspace
 MOST_COMPARED = 400_000  # characters of a file that is shown before and after
 MOST_SHOWN = 30_000  # characters of a result
 _TITLE = 300
+_OVERLAP = 400  # characters by which two ends of one output are put together
 _KINDS: Mapping[str, str] = {
     "Read": "read",
     "List": "read",
@@ -126,6 +127,15 @@ def shortened(text: str) -> str:
         return text
     half = MOST_SHOWN // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters are left out here ...]\n{text[-half:]}"
+
+
+def fresh(before: str, now: str) -> str:
+    """What an output has by now that it had not before: both may be no more than its end."""
+    if now.startswith(before):
+        return now[len(before) :]
+    tail = before[-_OVERLAP:]
+    at = now.rfind(tail)
+    return now[at + len(tail) :] if tail and at >= 0 else f"\n[...]\n{now}"
 
 
 class CallIds:

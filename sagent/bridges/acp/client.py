@@ -38,6 +38,11 @@ class Client:
         return self._offers("elicitation", "form")
 
     @property
+    def shows_terminals(self) -> bool:
+        """Whether it shows terminals that are the agent's own, as Zed does and others after it."""
+        return self._offers("_meta", "terminal_output")
+
+    @property
     def has_login_terminal(self) -> bool:
         return self._offers("auth", "terminal")
 

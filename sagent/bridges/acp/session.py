@@ -120,7 +120,8 @@ class Session:
         try:
             await self._live.opened()
             agent = self.agent
-            self._updates = Updates(agent.state.workspace, notices=self._client.shows_notices)
+            notices, terminals = self._client.shows_notices, self._client.shows_terminals
+            self._updates = Updates(agent.state.workspace, notices=notices, terminals=terminals)
             models = models_of(await asyncio.to_thread(agent.catalog))
             self._options = Options(agent, self.policy, models)
         except SessionNotFound as error:

@@ -108,10 +108,12 @@ class Past:
 
 
 class Updates:
-    """The updates of one session. `notices`: the client shows them; else they are thoughts of the agent."""
+    """The updates of one session. Where the client knows no `notices` they are thoughts of the agent; with `terminals`
+    commands are shown in terminals of ours, by the members of `_meta` that Zed and its agents use for that."""
 
-    def __init__(self, workspace: Workspace, *, notices: bool) -> None:
-        self._workspace, self._notices = workspace, notices
+    def __init__(self, workspace: Workspace, *, notices: bool, terminals: bool = False) -> None:
+        self._workspace, self._notices, self._terminals = workspace, notices, terminals
+        self._output: dict[str, str] = {}  # of commands that run, as far as it was shown
         self._message = self._thought = new_id()
         self._ids = CallIds()
         self._changes: dict[str, Change] = {}  # of calls that have begun
@@ -208,6 +210,7 @@ class Updates:
         """The ends of all calls that have none yet: no turn ends before its calls."""
         left = self._ids.take_open()
         self._changes.clear()
+        self._output.clear()
         self._advice.clear()
         return [_update(name, status="failed") for name in left]
 
@@ -215,6 +218,12 @@ class Updates:
         if call.name == TODO:
             return
         name, news = self.announce(agent, call)
+        if self._terminals and call.name == "Bash" and not self._ids.is_job(name):
+            self._output[name] = ""
+            terminal = {"terminal_info": {"terminal_id": name, "cwd": str(self._workspace.cwd)}}
+            more = {"content": [{"type": "terminal", "terminalId": name}], "_meta": terminal}
+            yield {**(news[0] if news else _update(name)), "status": "in_progress", **more}
+            return
         yield from ({**each, "status": "in_progress"} for each in news)
         if not news and not self._ids.is_job(name):
             before = self._changes.get(name)
@@ -225,7 +234,11 @@ class Updates:
 
     def _progress(self, event: ToolProgress) -> Iterator[Update]:
         name = self._ids.find(event.agent, event.call_id)
-        if name is not None and event.text:
+        if name in self._output:
+            data, self._output[name] = calls.fresh(self._output[name], event.text), event.text
+            if data:
+                yield _update(name, _meta={"terminal_output": {"terminal_id": name, "data": printable(data)}})
+        elif name is not None and event.text:
             shown = calls.fenced(calls.shortened(printable(event.text)))
             yield _update(name, content=[content(text_block(shown))])
 
@@ -242,6 +255,11 @@ class Updates:
         change = self._changes.pop(name, None)
         self._ids.end(name, job=bool(event.job))
         shown = _outcome(call, result, change)
+        if name in self._output:
+            data = printable(calls.fresh(self._output.pop(name), calls.shortened(result.text)))
+            code = {"terminal_id": name, "exit_code": 1 if result.is_error else 0, "signal": None}
+            shown["_meta"] = {"terminal_output": {"terminal_id": name, "data": data}, "terminal_exit": code}
+            del shown["content"]
         if event.diff and (place := self.place(call, event.diff)):
             shown["locations"] = place
         yield _update(name, **shown)
