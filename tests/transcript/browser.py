@@ -87,13 +87,13 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, page: Path) -> None:
-        """Load a page from a file, to its end, and forget what was said of the one before."""
+    def open(self, page: Path | str) -> None:
+        """Load a page, from a file or an address, to its end, and forget what was said of the one before."""
         self.call("Emulation.setEmulatedMedia", features=[])
         self.call("Emulation.clearDeviceMetricsOverride")
         self.call("Page.navigate", url="about:blank")
         self.events.clear()
-        loader = self.call("Page.navigate", url=page.as_uri())["loaderId"]
+        loader = self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())["loaderId"]
         while not any(_has_loaded(event, loader) for event in self.events):  # this one, not the one before
             self.events.append(self._read())
         if self._script:
@@ -114,6 +114,11 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **kind)
         self.call("Input.dispatchKeyEvent", type="keyUp", **kind)
 
+    def size(self, width: int, height: int = 900) -> None:
+        """Show it as wide and high."""
+        given = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **given)
+
     def scheme(self, name: str) -> None:
         """Light or dark."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
@@ -123,8 +128,7 @@ class Browser:
         found = find_spec("axe_core_python")
         assert found is not None
         axe = Path(str(found.origin)).with_name("axe.min.js").read_text("utf-8")
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.size(width)
         self.scheme(scheme)
         self.run("document.querySelectorAll('details').forEach((part) => (part.open = true))")
         self.run(f"{axe}; 0")

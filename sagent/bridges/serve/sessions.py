@@ -111,7 +111,10 @@ class Hosted:
             return {**shown, "questions": [], "agents": []}
         live = self.require_live()
         agent, root = live.agent, live.agent.status()
-        cap = agent.ledger.cap
+        cap, cost = agent.ledger.cap, agent.cost()
+        living = {each.path: _show_agent(each.status()) for each in agent.tree.living}
+        ended = {path: {"path": path, "state": "ended", "model": "", "turns": 0, "usd": float(usd), "jobs": []}
+                 for path, usd in cost.by_agent.items() if path not in living}  # fmt: skip
         return {
             **shown,
             "state": "asking" if live.questions else "working" if live.busy else "idle",
@@ -119,8 +122,8 @@ class Hosted:
             "effort": root.effort,
             "permission_mode": live.policy.mode,
             "max_budget_usd": None if cap is None else float(cap),
-            "cost_usd": encode_cost(agent.cost()),
-            "agents": [_show_agent(each.status()) for each in agent.tree.living],
+            "cost_usd": encode_cost(cost),
+            "agents": [each for _, each in sorted({**ended, **living}.items())],
             "questions": [show_question(each) for each in live.questions.values()],
         }
 

@@ -1,0 +1,166 @@
+"""The page of `sagent serve` in a real browser: what it shows, what keys do, and that nothing of theirs runs."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from page_story import Story, told
+
+from tests.transcript.browser import Browser
+
+pytestmark = pytest.mark.needs("chromium")
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with told(tmp_path_factory.mktemp("story")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with Browser() as opened:
+        yield opened
+
+
+def until(browser: Browser, code: str, seconds: float = 30) -> object:
+    """What an expression comes to, once it is true."""
+    limit = time.monotonic() + seconds
+    while not (found := browser.run(code)):
+        assert time.monotonic() < limit, (code, browser.run("document.body.innerText"), browser.complaints())
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def page(chrome: Browser, story: Story) -> Callable[[str], Browser]:
+    """The page with a session that was begun with a text."""
+
+    def opened(text: str, **wanted: object) -> Browser:
+        chrome.open(f"{story.url}/#token={story.token}")
+        made = story.http.post("/v1/sessions", json={"text": text, **wanted}).json()
+        until(chrome, "status !== null || sessions.length === 0")
+        chrome.run(f"show({made['id']!r}); 0")
+        until(chrome, "live && status.title")
+        return chrome
+
+    return opened
+
+
+SHOWN = "at('transcript').innerText"
+
+
+def lines_of(browser: Browser) -> list[str]:
+    """What is shown, in no order: agents that work at a time may be shown in another than it was heard of."""
+    return sorted(line for line in str(browser.run(SHOWN)).splitlines() if not line.startswith("style"))
+
+
+def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(
+    page: Callable[[str], Browser], story: Story
+) -> None:
+    browser = page("Fix the division by zero")
+    assert browser.run("location.hash.includes('token')") is False
+    until(browser, f"{SHOWN}.includes('two of three')")
+    until(browser, "status.state === 'idle'")
+    assert browser.run("document.querySelectorAll('#transcript strong').length > 0")
+    assert browser.run("document.querySelectorAll('#transcript details.child').length") == 1
+    until(
+        browser, "[...document.querySelectorAll('#agents .name')].map((each) => each.innerText).join() === 'root,style'"
+    )
+    assert browser.run("at('total').innerText.startsWith('$0.0')")
+    browser.run("at('files').querySelector('summary').click(); 0")
+    until(browser, "at('files').innerText.includes('calc.py')")
+    browser.run("at('files').querySelector('button').click(); 0")
+    until(browser, "at('files').querySelectorAll('ins').length === 1")
+    before = lines_of(browser)
+    browser.open(f"{story.url}/#{browser.run('current')}")  # by the cookie, from the log
+    until(browser, f"{SHOWN}.includes('two of three')")
+    assert lines_of(browser) == before
+    assert browser.complaints() == []
+    assert not [each for each in browser.requests() if not each.startswith((story.url, "data:"))]
+
+
+def test_nothing_that_a_model_says_runs(page: Callable[[str], Browser], story: Story) -> None:
+    browser = page("evil <img src=x onerror=document.title='owned'>")
+    until(browser, f"{SHOWN}.includes('alert(2)')")
+    assert browser.run("document.querySelectorAll('#transcript :is(img, script, a)').length") == 0
+    assert browser.run("document.title.includes('owned')") is not True or "<img" in str(browser.run("document.title"))
+    assert browser.complaints() == []
+    wall = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'set'; } catch (e) { return e.name; } })()"
+    assert browser.run(wall) == "TypeError"  # raw text cannot become markup, not even by a mistake of ours
+
+
+def test_a_key_meant_for_something_else_answers_nothing(page: Callable[[str], Browser], story: Story) -> None:
+    browser = page("Ask me", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+    until(browser, "document.querySelector('.question') !== null")
+    assert browser.run("document.querySelector('.question pre').innerText").startswith("curl")  # pyright: ignore[reportAttributeAccessIssue]
+    browser.run("document.activeElement.blur(); 0")
+    for key in ("y", "n", "Enter", " "):
+        browser.press(key)
+    browser.run("words.focus(); 0")
+    for key in ("y", "n"):
+        browser.press(key)
+    assert browser.run("words.value") == "yn"
+    browser.run("document.querySelector('.question input').focus(); 0")
+    browser.press("n")
+    time.sleep(0.2)
+    name = browser.run("current")
+    assert len(story.http.get(f"/v1/sessions/{name}/questions").json()) == 1
+    browser.run("words.value = ''; document.activeElement.blur(); 0")
+    browser.press("q")
+    assert browser.run("document.activeElement.className") == "question"
+    browser.press("n")
+    until(browser, "document.querySelector('.question') === null")
+    events = story.http.get(f"/v1/sessions/{name}/transcript").json()["events"]
+    assert [each["reason"] for each in events if each["type"] == "denied"] == ["n"]
+
+
+def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(
+    page: Callable[[str], Browser], story: Story
+) -> None:
+    browser = page("Good morning")
+    until(browser, f"{SHOWN}.includes('Good.')")
+    browser.run("words.focus(); 0")
+    for letter in "Stream":
+        browser.press(letter)
+    browser.press("Enter")
+    until(browser, f"{SHOWN}.includes('still being written')")
+    assert browser.run("words.value") == ""
+    browser.press("Escape")
+    until(browser, "status.state === 'idle'")
+    until(browser, f"{SHOWN}.includes('interrupted')")
+    first = browser.run("document.activeElement.blur(); current")
+    browser.press("k")
+    assert browser.run("current") != first
+    assert browser.run("document.activeElement.dataset.session === current")
+    browser.press("j")
+    until(browser, f"current === {first!r}")
+    browser.press("/")
+    assert browser.run("document.activeElement.id") == "words"
+
+
+@pytest.mark.needs("axe")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_it(page: Callable[[str], Browser], scheme: str) -> None:
+    browser = page("Fix the division by zero")
+    until(browser, f"{SHOWN}.includes('two of three')")
+    for width in (1280, 360):
+        assert browser.findings(width, scheme) == []
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        for view in ("sessions", "details"):
+            browser.run(f"view({view!r}); 0")
+            assert browser.findings(width, scheme) == []
+        browser.run("view('talk'); 0")
+    browser = page("Ask me", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+    until(browser, "document.querySelector('.question') !== null")
+    assert browser.findings(360, scheme) == []
+
+
+def test_without_a_token_it_asks_for_one_and_takes_no_wrong_one(chrome: Browser, story: Story) -> None:
+    chrome.call("Network.clearBrowserCookies")
+    chrome.open(f"{story.url}/#token=wrong")
+    until(chrome, "at('login').open && at('refused').innerText.includes('not a token')")
+    field = "at('login').querySelector('input')"
+    chrome.run(f"{field}.value = {story.token!r}; at('login').querySelector('button').click(); 0")
+    until(chrome, "!at('login').open && sessions.length > 0")
+    assert chrome.run("document.cookie") == ""  # no script reads it
