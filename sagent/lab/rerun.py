@@ -199,6 +199,7 @@ async def _ask(
     if scratch is None:
         own, more = replace(own, tools=(), mcp={}), answers.tools
     else:
+        names = [name for name in names if name not in ("find_tools", "call_tool")]  # they come by themselves
         builtin, more = tuple(name for name in names if name in EVERY), ()
         own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
         policy = _Fenced(own, asked.cwd)
@@ -294,7 +295,7 @@ class Answers:
     def tools(self) -> tuple[Tool, ...]:
         """The tools of the prompt, answered from here; advisors are asked anew."""
         return tuple(
-            AnsweredTool(self, spec.name, spec.description, spec.parameters)
+            AnsweredTool(self, spec.name, spec.description, spec.parameters, deferrable=spec.deferred)
             for spec in self._specs.values()
             if spec.name != "advisor"
         )
@@ -318,6 +319,7 @@ class AnsweredTool(Harmless):
     description: str
     parameters: JsonObject
     quick: bool = True
+    deferrable: bool = False
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """The recorded result, or an error that says there is none."""

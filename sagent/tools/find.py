@@ -19,7 +19,9 @@ _K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The P
 
 def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
     """The tools, with two more by which those that are `deferrable` are found and called, where these are too large to
-    be sent with every request."""
+    be sent with every request and nothing else finds them."""
+    if any(tool.name == CallTool.name for tool in tools):
+        return tools
     apart = [tool for tool in tools if getattr(tool, "deferrable", False)]
     size = sum(len(wire_bytes([tool.name, tool.description, tool.parameters])) for tool in apart)
     return (*tools, FindTools(apart), CallTool(apart)) if size > FREE else tools

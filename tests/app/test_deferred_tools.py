@@ -14,6 +14,7 @@ from sagent.engine.prompts import specs_of
 from sagent.events import Denied, Event, ToolFinished, ToolStarted
 from sagent.lab.rebuild import Unplugged
 from sagent.lab.replay import replay
+from sagent.lab.rerun import rerun
 from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.messages import Message, Opaque, Private, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, ToolSpec
@@ -316,3 +317,49 @@ async def test_a_provider_that_refuses_to_search_is_asked_without(model: str) ->
     assert [(call.name, dict(call.arguments)) for call in reply.message.calls] == [(Deploy.name, {"stage": "test"})]
     assert [len(json.loads(request.body)["tools"]) for request in server.requests] == [3, 3]
     assert b"defer_loading" not in server.requests[-1].body
+
+
+# -- what else has tools ----------------------------------------------------------------------------------------------
+
+
+async def test_a_recorded_session_is_asked_again_with_tools_that_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy = Deploy()
+    meant = {"name": deploy.name, "arguments": {"stage": "test"}}
+    steps = [Turn(calls=(Call("find_tools", {"query": "deploy"}),)), Turn(calls=(Call("call_tool", meant),)), Turn("x")]
+    async with FakeProviderServer(steps * 2) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        settings = load({"model": "moonshot/kimi-k2.6", "permission_mode": "full"}, where, tmp_path / "work")
+        async with open_agent(settings, lambda _: None, more=[deploy]) as agent:
+            await agent.run("deploy it")
+            session = Path(agent.log.path)
+        done = await rerun(session, settings)
+    assert (done.answered, done.missing) == (2, 0)
+    assert deploy.calls == [{"stage": "test"}], "the second time the recording answers"
+    assert names_sent(server.requests[3]) == names_sent(server.requests[0])
+
+
+async def test_an_agent_that_is_spawned_with_some_tools_is_sent_those_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy = Deploy()
+
+    def answer(request: Received) -> Step:
+        names = names_sent(request)
+        if names == [deploy.name]:
+            done = b"deployed to test" in request.body
+            return Turn("below") if done else Turn(calls=(Call(deploy.name, {"stage": "test"}),))
+        if b"below" in request.body:
+            return Turn("above")
+        order = {"prompt": "deploy to test", "tools": [deploy.name]}
+        return Turn("wait") if b'"role":"tool"' in request.body else Turn(calls=(Call("AgentSpawn", order),))
+
+    async with FakeProviderServer(answer) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        settings = load({"model": "moonshot/kimi-k2.6", "permission_mode": "full"}, where, tmp_path / "work")
+        async with open_agent(settings, lambda _: None, more=[deploy]) as agent:
+            await agent.run("go")
+    assert deploy.calls == [{"stage": "test"}]

@@ -193,7 +193,7 @@ async def test_in_the_sandbox_it_writes_what_commands_may_and_a_change_of_that_i
     outside.mkdir()
     try:
         made = await call(tool, code=f"x = 1; open('made', 'w').write('x'); open({str(outside / 'made')!r}, 'w')")
-        assert "OSError" in text_of(made) or "PermissionError" in text_of(made)
+        assert made.is_error
         assert (workspace.cwd / "made").exists()
         assert not list(outside.iterdir())
         policy.mode = "plan"
