@@ -16,7 +16,7 @@ from sagent.lib.text import one_line, printable
 
 LARGEST = 1 << 26  # bytes of one message, and of what waits to be read by the server
 _MOST_HEADER = 1 << 13
-_LAST_WORDS = 2_000  # bytes of its standard error that are kept
+_LAST_WORDS = 4_000  # bytes of its standard error that are kept
 _IN_A_THREAD = 1 << 20  # bytes of a message that is parsed outside of the loop
 _GRACE = 1.0  # seconds to end by itself
 METHOD_NOT_FOUND = -32601
@@ -46,7 +46,7 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._pipes: list[asyncio.BaseTransport] = []
         self._count = 0
-        self._last_words = b""
+        self._words = b""
         self.ended = asyncio.Event()
         self._broken = ""  # why it is not listened to any more
 
@@ -57,8 +57,9 @@ class Connection:
             return self._broken
         if self._process is None or self._process.alive:
             return ""
-        lines = printable(self._last_words.decode("utf-8", "replace")).split("\n")
-        said = next((f": {one_line(line, 200)}" for line in reversed(lines) if line.strip()), "")
+        lines = [line for line in printable(self._words.decode("utf-8", "replace")).split("\n") if line.strip()]
+        line = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+        said = f": {one_line(line, 200)}" if line else ""
         code = self._process.code
         return f"it {f'was ended by signal {-code}' if code < 0 else f'ended with exit code {code}'}{said}"
 
@@ -152,7 +153,7 @@ class Connection:
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while chunk := await reader.read(1 << 16):
-            self._last_words = (self._last_words + chunk)[-_LAST_WORDS:]
+            self._words = (self._words + chunk)[-_LAST_WORDS:]
 
     def _break(self, why: str) -> None:
         """Nothing is asked or heard any more."""
