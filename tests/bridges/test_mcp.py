@@ -199,7 +199,7 @@ async def test_tools_that_map_to_one_name_are_numbered_and_said(odd: Path) -> No
     notices: list[str] = []
     async with open_servers({"my odd": oddly(odd, ""), "my_odd": oddly(odd, "")}, notices) as tools:
         own = [tool.name for tool in tools if "find" in tool.name]
-        assert own == [f"mcp__my_odd__find_it{tail}" for tail in ("", "_2", "_3", "_4")]
+        assert own == [f"mcp__my_odd__find_it{tail}" for tail in ("_2", "_3", "_4", "")]
         Agent(ScriptedModel(), tools=tools)
         assert tools[0].description == "\ufffd[2Jfinds"
     assert "my_odd's find_it is offered as mcp__my_odd__find_it_4" in " ".join(notices)

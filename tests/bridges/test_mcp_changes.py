@@ -15,6 +15,7 @@ from sagent.policy import Ask
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
+from sagent.tool import Effect, Workspace
 from tests.bridges.odd import Odd, do, tool
 from tests.waiting import until
 
@@ -130,6 +131,33 @@ async def test_a_change_within_a_session_is_asked_about_too_and_mode_full_asks_n
         assert asked == []
         assert "no" in await run(servers, asked, answer="no", allow="mcp__odd__do")
         assert len(asked) == 1
+
+
+async def test_what_changes_while_the_person_reads_is_not_what_was_approved(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        await do(servers)
+        (one,) = servers.tools
+        policy = PinPolicy(PermissionPolicy("ask", Rules.parse(["mcp__odd__do"])), servers.by_name, lambda: False)
+        wanted = ToolCall("c", "mcp__odd__do", json_freeze_object({}))
+        for about in ("Harmless.", "Not so harmless."):
+            odd.offer(tools=[tool("do", about)])
+            await do(servers, CHANGED) if about == "Harmless." else servers.links["odd"].on_changed("tools")
+            await until(lambda about=about: one.now is not None and one.now.description == about, "the change")
+            if about == "Harmless.":
+                verdict = await policy.before_tool(wanted, Effect("execute"), Workspace(tmp_path))
+                assert isinstance(verdict, Ask)
+        assert "has just changed do again" in await do(servers)
+        assert one.changed
+
+
+async def test_a_name_that_a_rule_allows_is_not_taken_by_a_tool_that_comes_to_be_called_alike(tmp_path: Path) -> None:
+    odd = Odd(tmp_path, tools=[tool("a b"), tool("a_b"), tool("a-b"), tool("a!b")])
+    async with odd.opened() as servers:
+        names = {one.own: one.name for one in servers.tools}
+    assert names == {
+        "a_b": "mcp__odd__a_b", "a-b": "mcp__odd__a-b", "a b": "mcp__odd__a_b_2", "a!b": "mcp__odd__a_b_3",
+    }  # fmt: skip
 
 
 async def test_two_sessions_keep_what_each_approves(tmp_path: Path) -> None:

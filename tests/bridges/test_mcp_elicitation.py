@@ -98,6 +98,16 @@ async def test_what_is_no_form_for_a_person_is_declined_and_control_characters_a
     assert "\u202e" not in shown
 
 
+async def test_a_server_that_asks_without_end_is_told_no(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    one = {"type": "object", "properties": {"a": {"type": "string"}}}
+    code = f"said = [ask('elicitation/create', n, message='m', requestedSchema={one!r})['result'] for n in range(40)]"
+    odd.answers = [None] * 30
+    async with odd.opened() as servers:
+        said = await do(servers, f"{code}\ntext = ' '.join(one['action'] for one in said)")
+    assert said.split() == ["cancel"] * 30 + ["decline"] * 10
+
+
 async def test_two_questions_at_once_are_asked_one_after_the_other(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     one = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 
 MOST_MESSAGE = 2_000  # characters of what a server says with a question
+MOST_ASKED = 30  # questions of a server from one call to the next
 _TRIES = 3  # for an answer that is accepted
 _ANSWER, _SUGGESTED, _DECLINE = "Answer", "Use the suggested values", "Decline"
 _OPEN, _OPENED = "Open it in the browser", "I have opened it myself"
@@ -44,12 +45,18 @@ class Elicitor:
     def __init__(self, answer: Answerer | None, open_page: Callable[[str], object] | None = None) -> None:
         self._answer, self._open_page = answer, open_page
         self._floor = asyncio.Lock()
+        self._asked: dict[str, int] = {}  # by server, since its last call began
+
+    def begin(self, server: str) -> None:
+        """A call of a server begins, which may have questions of its own."""
+        self._asked[server] = 0
 
     async def ask(self, server: str, params: "ElicitRequestParams") -> "ElicitResult":
         """What the person says to a server's question."""
         from mcp.types import ElicitRequestURLParams, ElicitResult
 
-        if self._answer is None:
+        self._asked[server] = asked = self._asked.get(server, 0) + 1
+        if self._answer is None or asked > MOST_ASKED:
             return ElicitResult(action="decline")
         async with self._floor:
             if isinstance(params, ElicitRequestURLParams):

@@ -28,7 +28,7 @@ class PinPolicy(Policy):
             return verdict
         match verdict:
             case Ask() | Allow(None):
-                tool.asked.add(call.id)
+                tool.note_question(call.id)
                 assert tool.now is not None
                 says = one_line(printable(tool.now.description), 600)
                 reason = (

@@ -69,7 +69,7 @@ class Servers:
         with _unsaid("mcp", "client"):
             try:
                 found = await asyncio.gather(*(self._tools_of(link, notices) for link in self.links.values()))
-                self.tools = tuple(tool for tools in found for tool in tools)
+                self.tools = tuple(tool for tools in found for tool in sorted(tools, key=lambda tool: tool.own))
                 _number(self.tools, notices)
                 for link in self.links.values():
                     self._watch(link)
@@ -264,9 +264,10 @@ def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Seque
 
 
 def _number(tools: Sequence["McpTool"], notices: list[str]) -> None:
-    """Gives each tool a name of its own, for characters that a model cannot be shown make some alike."""
+    """Gives each tool a name of its own, for characters that a model cannot be shown make some alike. What has its name
+    by the letter keeps it: a rule that allows it is about no other, whatever its server adds."""
     names: set[str] = set()
-    for tool in tools:
+    for tool in sorted(tools, key=lambda tool: tool.name != f"mcp__{tool.server}__{tool.own}"):
         first, number = tool.name, 1
         while tool.name in names:
             number += 1

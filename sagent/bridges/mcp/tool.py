@@ -50,7 +50,7 @@ class McpTool:
         self.now: Definition | None = (given := Definition(info))
         self._first = given.fingerprint
         self.description, self.parameters = given.description, given.parameters
-        self.asked: set[str] = set()  # ids of calls that a person was asked about because of a change
+        self._asked: dict[str, str] = {}  # what it was by the ids of calls that a person was asked about
 
     @property
     def lenient(self) -> bool:
@@ -68,13 +68,28 @@ class McpTool:
         if self.now is not None:
             self._pins.approve(self._link.server, self.own, self.now.fingerprint)
 
+    def note_question(self, call: str) -> None:
+        """A person is asked about a call, because of what the tool is by now."""
+        if self.now is not None:
+            self._asked[call] = self.now.fingerprint
+
+    def _settle(self, call: str) -> None:
+        """The call may be made. Raises ToolError where the person has seen another definition than there is now."""
+        assert self.now is not None
+        seen = self._asked.pop(call, None)
+        if seen not in (None, self.now.fingerprint):
+            raise ToolError(
+                f"The MCP server {self.server} has just changed {printable(self.own)} again. Call it again."
+            )
+        if seen is not None or self._pins.of(self._link.server, self.own) is None:
+            self.approve()
+
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Call it. Raises ToolError where there is no result; of a call that was sent it may be unknown what it did."""
         if self.now is None:
             raise ToolError(f"The MCP server {self.server} does not offer {printable(self.own)} any more.")
-        if run.call_id in self.asked or self._pins.of(self._link.server, self.own) is None:
-            self.approve()
-        self.asked.discard(run.call_id)
+        self._settle(run.call_id)
+        self._link.elicitor.begin(self.server)
         thawed = json_thaw(arguments)
         assert isinstance(thawed, dict)
         client = await self._client()
