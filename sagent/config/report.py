@@ -48,6 +48,7 @@ def _rows(settings: Settings) -> Iterator[Row]:
                 value: object = getattr(provider.row if hasattr(provider.row, key) else provider.row.quirks, key)
                 yield Row(f"providers.{name}.{key}", _text(value), origin)
     yield from hook_rows(settings)
+    yield from _server_rows(settings)
     for name, model in settings.aliases.items():
         yield Row(f"aliases.{name}", model, settings.origins.get("aliases", "default"))
     for name, prices in settings.prices.items():
@@ -59,11 +60,24 @@ def hook_rows(settings: Settings) -> Iterator[Row]:
     """The hooks in force, and those of a project that are not."""
     for number, hook in enumerate(settings.hooks, 1):
         yield Row(f"hooks.{number}", str(hook), f"{hook.source}: {hook.place}")
+    yield from _waiting(settings, "hooks")
+
+
+def _server_rows(settings: Settings) -> Iterator[Row]:
+    """The language servers that are set, and those of a project that are not."""
+    origin = settings.origins.get("language_servers", "default")
+    for name, server in settings.language_servers.items():
+        yield Row(f"language_servers.{name}", "off" if server.off else " ".join(server.command), origin)
+    yield from _waiting(settings, "language_servers")
+
+
+def _waiting(settings: Settings, name: str) -> Iterator[Row]:
+    """What of a table a project's file wants that the person has not trusted it with."""
     if (wish := settings.wish) is not None:
         why = "you said no" if wish.refused else "waits for your trust"
-        for wanted in (each for each in wish.wanted if each.name == "hooks"):
+        for wanted in (each for each in wish.wanted if each.name == name):
             for text in wanted.value:
-                yield Row("hooks", "none", f"{wish.file}:{wanted.line} wants {text}: {why}")
+                yield Row(name, "none", f"{wish.file}:{wanted.line} wants {text}: {why}")
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sagent.config import Settings
+from sagent.config.report import show
 from sagent.errors import ConfigError
 from sagent.tools.code.lsp.rows import built_in, every_row
 
@@ -31,6 +32,8 @@ def test_ones_own_come_first_and_change_what_they_name(config: Path, settings: C
     assert [*rows][:3] == ["zls", "pyright", "gopls"]
     assert set(built_in()) < set(rows)
     assert rows["pyright"].off
+    shown = {row.name: row.value for row in show(settings())}
+    assert (shown["language_servers.zls"], shown["language_servers.pyright"]) == ("zls", "off")
     assert rows["pyright"].command == built_in()["pyright"].command
     assert rows["gopls"].settings == {"gopls": {"staticcheck": True, "limit": 1.5}}
     assert rows["zls"].language(Path("a.ZIG")) == "zig"
@@ -63,6 +66,7 @@ def test_a_projects_servers_wait_for_trust(settings: Callable[..., Settings]) ->
     assert found.language_servers == {}
     assert found.wish is not None
     assert any("./server" in text and "--trust-project" in text for text in found.warnings)
+    assert any("waits for your trust" in row.origin for row in show(found) if row.name == "language_servers")
     trusted = settings(project=PROJECT, trust_project=True).language_servers
     assert trusted["mine"].command == ("./server",)
     reads = settings(project=PROJECT + 'env = { A = "${HOME}" }\n', trust_project=True)
