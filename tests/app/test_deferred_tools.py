@@ -351,8 +351,8 @@ async def test_an_agent_that_is_spawned_with_some_tools_is_sent_those_as_they_ar
         names = names_sent(request)
         if names == [deploy.name]:
             done = b"deployed to test" in request.body
-            return Turn("below") if done else Turn(calls=(Call(deploy.name, {"stage": "test"}),))
-        if b"below" in request.body:
+            return Turn("said by the child") if done else Turn(calls=(Call(deploy.name, {"stage": "test"}),))
+        if b"said by the child" in request.body:
             return Turn("above")
         order = {"prompt": "deploy to test", "tools": [deploy.name]}
         return Turn("wait") if b'"role":"tool"' in request.body else Turn(calls=(Call("AgentSpawn", order),))
