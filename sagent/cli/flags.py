@@ -33,6 +33,7 @@ COMMANDS = {
     "nodes": "the nodes of a bus: list or drain them",
     "attach": "follow a session that runs on a bus, write to it and answer its questions",
     "bus": "a bus for agents on several machines, on this one: start it and print its URL",
+    "slack": "threads of Slack as sessions, with buttons, files and budgets",
     "config": "show every setting and where it comes from",
     "doctor": "check keys, providers, programs, the terminal and directories",
     "demo": "fix a failing test in a small repository, by default offline and without a key",

@@ -11,6 +11,8 @@ from pathlib import Path
 NAME = "sagent"
 _PACKAGES = {  # extras that are not named as what they need
     "bedrock": "boto3",
+    "otel": "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http",
+    "slack": "slack-sdk aiohttp",
     "selfhosted": "torch transformers",
     "web": "html-to-markdown selectolax ddgs",
 }

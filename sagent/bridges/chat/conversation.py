@@ -1,0 +1,291 @@
+"""A thread as a session: prompts in, an answer that is written as it comes, questions to those who may answer."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import TypeAlias
+
+from sagent.agent import Agent, Asker
+from sagent.bridges.chat.budget import DayBudget
+from sagent.bridges.chat.files import SendFile, parts_of
+from sagent.bridges.chat.reply import Reply, outgoing
+from sagent.bridges.chat.rules import PlaceRules
+from sagent.bridges.chat.surface import Button, ChatError, ChatSurface, Person, Pressed, Said, Thread
+from sagent.errors import SagentError, UsageError
+from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, TextDelta, ToolFinished, ToolStarted
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, json_dump
+from sagent.lib.money import ZERO, show
+from sagent.lib.text import one_line, printable
+from sagent.messages import Part, ToolCall, user
+from sagent.peer import Switch
+from sagent.policy import Ask
+from sagent.tool import Tool
+from sagent.tools.ask import Answerer, Question
+
+PATIENCE = 900.0  # seconds in which a question is answered; after that the answer is no
+MOST_SHOWN = 2_500  # characters of a call that is asked about
+LEAST = Decimal("0.01")  # USD that have to be left for a run
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the agent of a thread is opened with. `session` is where its log lies, or will."""
+
+    rules: PlaceRules
+    session: Path
+    listener: Callable[[Event], None]
+    ask: Asker
+    answer: Answerer
+    tools: Sequence[Tool] = ()
+
+
+OpenThread: TypeAlias = Callable[[Opening], AbstractAsyncContextManager[Agent]]
+"""Opens it, with `rules.usd_per_thread` as its cap. Raises SagentError."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A question in the thread; the choices of its buttons, each with its answer."""
+
+    answers: Mapping[str, str]
+    future: "asyncio.Future[tuple[str, Person]]"
+    is_approval: bool
+
+
+class ThreadSession:
+    """One thread. Its agent is open while it works; between two prompts the session is on the disk."""
+
+    def __init__(
+        self,
+        surface: ChatSurface,
+        thread: Thread,
+        rules: PlaceRules,
+        budget: DayBudget,
+        session: Path,
+        open_agent: OpenThread,
+    ) -> None:
+        self._surface, self._thread, self._rules, self._budget = surface, thread, rules, budget
+        self._session, self._open = session, open_agent
+        self._waiting: list[Said] = []
+        self._task: asyncio.Task[None] | None = None
+        self._agent: Agent | None = None
+        self._reply: Reply | None = None
+        self._pending: list[Pending] = []
+        self._allowed: set[str] = set()  # calls that may be made again in this thread, word for word
+        self._model = ""
+        self.spent = ZERO
+
+    @property
+    def working(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def say(self, said: Said) -> None:
+        """Take a message: the answer to a question, more for the work in progress, or the next prompt."""
+        question = next((each for each in self._pending if not each.is_approval), None)
+        if question is not None and not question.future.done():
+            question.future.set_result((said.text, said.person))
+            return
+        self._waiting.append(said)
+        if not self.working:
+            self._task = asyncio.create_task(self._work())
+        elif self._agent is not None and self._agent.running and not said.attachments:
+            self._waiting.remove(said)
+            self._agent.send(user(said.text), "now")
+
+    def press(self, pressed: Pressed) -> bool:
+        """Take the press of a button; whether it was one of this thread's. Of those who may not, it does nothing."""
+        for each in self._pending:
+            if (answer := each.answers.get(pressed.choice)) is None or each.future.done():
+                continue
+            may = self._rules.may_approve if each.is_approval else self._rules.may_write
+            if may(pressed.person):
+                each.future.set_result((answer, pressed.person))
+            return True
+        return False
+
+    def stop(self) -> bool:
+        """Interrupt what is done; whether there was anything."""
+        self._waiting.clear()
+        if self._agent is None or not self._agent.running:
+            return False
+        self._agent.interrupt()
+        return True
+
+    def use_model(self, name: str) -> None:
+        """Go on with another model from the next prompt on."""
+        self._model = name
+
+    async def aclose(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    # -- the work ------------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        try:
+            tools = (SendFile(self._surface, self._thread),)
+            opening = Opening(self._rules, self._session, self._on_event, self._ask, self._answer, tools)
+            async with self._open(opening) as agent:
+                self._agent = agent
+                while self._waiting:
+                    await self._take(agent, self._waiting.pop(0))
+        except Exception as error:  # a defect is told, and the other threads go on
+            self._waiting.clear()
+            expected = isinstance(error, SagentError | OSError)
+            await self._tell(f"It cannot be done: {error if expected else f'{type(error).__name__}: {error}'}")
+        finally:
+            self._agent = None
+
+    async def _take(self, agent: Agent, said: Said) -> None:
+        """Answer one prompt, within what is left of the thread's and the day's budget."""
+        room = min(self._budget.room(said.thread.place), self._rules.usd_per_thread - agent.ledger.cost().total)
+        if room < LEAST:
+            await self._tell("The budget of this thread, or of today, is used up.")
+            return
+        if self._model:
+            with suppress(UsageError):
+                agent.apply(Switch(model=self._model))
+            self._model = ""
+        agent.ledger.cap = agent.ledger.cost().total + room
+        parts, problems = await parts_of(self._surface, said.attachments)
+        settle = self._budget.hold(said.thread.place, room)
+        spent, unbilled = room, agent.ledger.cost().unbilled  # what is not known counts as all of it
+        self._reply = Reply(self._surface, self._thread)
+        self._reply.show("thinking")
+        try:
+            result = await _result(agent, said.text, parts)
+            spent = result.run_usd + result.cost.unbilled - unbilled
+            await self._reply.finish(_footer(result, problems))
+        finally:
+            self._reply = None
+            self.spent = agent.ledger.cost().total
+            settle(min(spent, room))
+
+    def _on_event(self, event: Event) -> None:
+        reply = self._reply
+        if reply is None:
+            return
+        match event:
+            case TextDelta("root", text):
+                reply.write(text)
+            case ReplyFinished("root"):
+                reply.settle()
+            case Retrying("root") if event.discarded:
+                reply.discard()
+            case ToolStarted(agent, call):
+                who = "" if agent == "root" else f"{agent}: "
+                reply.show(outgoing(printable(f"{who}{call.name} {one_line(_brief(call), 80)}")))
+            case ToolFinished("root"):
+                reply.show("thinking")
+            case Finished("root"):
+                reply.show("")
+            case _:
+                pass
+
+    async def _tell(self, text: str) -> None:
+        with suppress(ChatError):
+            await self._surface.post(self._thread, outgoing(printable(text)))
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, call: ToolCall, ask: Ask) -> str | None:
+        """Put a call to those who may approve; None allows it. What is allowed for the thread is this very call."""
+        exact = f"{call.name} {json_dump(call.arguments)}"
+        if exact in self._allowed:
+            return None
+        text = _question(call, ask)
+        choices = (("Once", "once"), ("Again in this thread", "thread"), ("No", "no"))
+        said = await self._put(text, choices, is_approval=True)
+        if said is None:
+            return f"nobody answered within {PATIENCE:g} s"
+        answer, person = said
+        if answer == "thread":
+            self._allowed.add(exact)
+        return None if answer in ("once", "thread") else f"{person.id} said no"
+
+    async def _answer(self, question: Question) -> str | None:
+        """Put a question to those who may write; buttons are its options, and words in the thread an answer too."""
+        options = tuple((option[:70], option) for option in question.options)
+        said = await self._put(f"**{question.text}**\n{question.plan}".strip(), options, is_approval=False)
+        return None if said is None else said[0]
+
+    async def _put(
+        self, text: str, options: Sequence[tuple[str, str]], *, is_approval: bool
+    ) -> tuple[str, Person] | None:
+        """Post a question, and wait for who answers; None when nobody does. Then the message has no buttons more."""
+        choices = {secrets.token_urlsafe(12): each for each in options}
+        answers = {choice: answer for choice, (_, answer) in choices.items()}
+        pending = Pending(answers, asyncio.get_running_loop().create_future(), is_approval)
+        buttons = [
+            Button(choice, label, "danger" if answer == "no" else "plain")
+            for choice, (label, answer) in choices.items()
+        ]
+        shown = outgoing(text)[: self._surface.most_text - 200]
+        self._pending.append(pending)
+        try:
+            message = await self._surface.post(self._thread, shown, buttons)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    said: tuple[str, Person] | None = await pending.future
+            except TimeoutError:
+                said = None
+            finally:
+                what = _outcome(pending)
+                await _quietly(self._surface.edit(self._thread, message, f"{shown}\n_{what}_"))
+        finally:
+            self._pending.remove(pending)
+        return said
+
+
+async def _result(agent: Agent, text: str, parts: Sequence[Part]) -> Result:
+    try:
+        return await agent.run(user(text, *parts))
+    except SagentError:
+        return await agent.wait()
+
+
+async def _quietly(call: Awaitable[None]) -> None:
+    with suppress(ChatError):
+        await call
+
+
+def _outcome(pending: Pending) -> str:
+    if not pending.future.done() or pending.future.cancelled():
+        return "not answered"
+    answer, person = pending.future.result()
+    return printable(f"{person.id}: {one_line(answer, 100)}")
+
+
+def _footer(result: Result, problems: Sequence[str]) -> str:
+    """What a run came to, in a line."""
+    error = f"{result.error.message}; " if result.error is not None else ""
+    least = "at least " if result.cost.unpriced else ""
+    notes = "".join(f"; {each}" for each in problems)
+    return outgoing(
+        printable(f"{one_line(error, 500)}{least}{show(result.run_usd)}, thread {show(result.cost.total)}{notes}")
+    )
+
+
+def _question(call: ToolCall, ask: Ask) -> str:
+    """What a call is, whole where it is not too long, and why it is asked about."""
+    shown = printable(_words(call.arguments))
+    cut = f"\n({len(shown) - MOST_SHOWN} more characters)" if len(shown) > MOST_SHOWN else ""
+    wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+    who = f"**{ask.agent or 'sagent'} wants to call {call.name}**"
+    return f"{who}\n{fence}\n{shown[:MOST_SHOWN]}\n{fence}{cut}{wants}\n{ask.reason}"
+
+
+def _brief(call: ToolCall) -> str:
+    return next((value for value in call.arguments.values() if isinstance(value, str)), "")
+
+
+def _words(arguments: JsonObject) -> str:
+    command = arguments.get("command")
+    return command if isinstance(command, str) and len(arguments) == 1 else json_dump(arguments)

@@ -1,0 +1,61 @@
+"""Files of a chat: what comes with a message, and the tool that sends one."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from sagent.bridges.chat.surface import Attachment, ChatError, ChatSurface, Thread
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_str
+from sagent.lib.regular import read_regular
+from sagent.messages import Part, Text
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.media import media_in
+from sagent.transcript.export_redaction import Redaction
+
+MOST_BYTES = 10_000_000  # of a file, in either direction
+MOST_TEXT = 100_000  # characters of a text that comes with a message
+MOST_FILES = 10  # of a message
+
+
+async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[list[Part], list[str]]:
+    """The files of a message as a model is shown them, and what could not be."""
+    parts: list[Part] = []
+    problems = [f"only {MOST_FILES} of {len(files)} files were taken"] if len(files) > MOST_FILES else []
+    for file in files[:MOST_FILES]:
+        try:
+            data = await surface.download(file, MOST_BYTES)
+            shown = media_in(data, file.name)
+            parts.append(shown or Text(f'\n\n<file name="{file.name}">\n{data.decode()[:MOST_TEXT]}\n</file>'))
+        except (ChatError, ValueError) as error:
+            why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+            problems.append(f"{file.name} was not read: {why}")
+    return parts, problems
+
+
+class SendFile:
+    """Sends a file of the workspace to the thread. What looks like a secret is taken out of texts."""
+
+    name = "SendFile"
+    description = "Send a file of the workspace to the people in this chat thread."
+    parameters = arguments_schema("file_path", file_path={"type": "string"})
+
+    def __init__(self, surface: ChatSurface, thread: Thread) -> None:
+        self._surface, self._thread = surface, thread
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        return Effect("read", (workspace.resolve(as_str(arguments.get("file_path"))),))
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        path = run.workspace.resolve(as_str(arguments.get("file_path")))
+        try:
+            data = await asyncio.to_thread(read_regular, path, path.parent, most=MOST_BYTES)
+        except OSError as error:
+            raise ToolError(f"{path} was not read: {error.strerror or error}") from error
+        with suppress(UnicodeDecodeError):  # a picture, say
+            data = Redaction().text(data.decode()).encode()
+        try:
+            await self._surface.upload(self._thread, path.name, data)
+        except ChatError as error:
+            raise ToolError(f"{path.name} was not sent: {error}") from error
+        return ToolOutput.of(f"{path.name} was sent, {len(data)} bytes.", summary="sent")

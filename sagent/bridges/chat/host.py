@@ -1,0 +1,131 @@
+"""What comes from a chat, brought to its thread: what was there already, from whom it may come, what it asks for."""
+
+import asyncio
+import re
+from collections.abc import Awaitable
+from contextlib import suppress
+from pathlib import Path
+
+from sagent.bridges.chat.budget import DayBudget
+from sagent.bridges.chat.conversation import OpenThread, ThreadSession
+from sagent.bridges.chat.reply import outgoing
+from sagent.bridges.chat.rules import ChatRules
+from sagent.bridges.chat.seen import SeenMessages
+from sagent.bridges.chat.surface import ChatError, ChatSurface, Commanded, Incoming, Pressed, Said, Thread
+from sagent.lib.money import ZERO, show
+
+HELP = (
+    "Address me in a channel to begin; every message in the thread goes on. In a thread: `!stop`, `!status`, `!cost`, "
+    "`!model NAME`, `!help`. Anywhere: `/sagent status`, `/sagent cost`, `/sagent stop`."
+)
+
+
+class ChatHost:
+    """All threads of one service. `folder` has a session for each, and what was seen and spent."""
+
+    def __init__(self, surface: ChatSurface, rules: ChatRules, folder: Path, open_agent: OpenThread) -> None:
+        self._surface, self._rules, self._folder, self._open = surface, rules, folder, open_agent
+        self._seen = SeenMessages(folder / "seen")
+        self._budget = DayBudget(folder / "spent.json", rules)
+        self._threads: dict[Thread, ThreadSession] = {}
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serve until the surface ends. Raises ChatError."""
+        try:
+            async for incoming in self._surface.incoming():
+                self._take(incoming)
+        finally:
+            await asyncio.gather(*(each.aclose() for each in self._threads.values()), return_exceptions=True)
+            for task in self._answers:
+                task.cancel()
+            await asyncio.gather(*self._answers, return_exceptions=True)
+
+    def _take(self, incoming: Incoming) -> None:
+        match incoming:
+            case Said():
+                self._said(incoming)
+            case Pressed():
+                for session in self._threads.values():
+                    if session.press(incoming):
+                        return
+            case Commanded():
+                self._later(self._surface.answer(incoming, self._command(incoming)))
+
+    def _said(self, said: Said) -> None:
+        rules = self._rules.places.get(said.thread.place)
+        if rules is None or not (said.addressed or self._knows(said.thread)):
+            return
+        if not self._seen.take(f"{said.thread.place} {said.message}"):
+            return
+        if not rules.may_write(said.person):
+            if said.addressed:
+                self._post(said.thread, "You are not among those who may use this here.")
+            return
+        session = self._session(said.thread)
+        if not said.text.startswith("!"):
+            session.say(said)
+            return
+        self._post(said.thread, self._control(session, said))
+
+    def _control(self, session: ThreadSession, said: Said) -> str:
+        """What a word with an exclamation mark asks for, and what came of it."""
+        word, _, rest = said.text[1:].strip().partition(" ")
+        match word.lower():
+            case "stop":
+                return "Stopped." if session.stop() else "Nothing is being done here."
+            case "status":
+                return "At work." if session.working else "Nothing is being done here."
+            case "cost":
+                return f"This thread: {show(session.spent)}. {self._today(said.thread.place)}"
+            case "model" if rest.strip():
+                session.use_model(rest.strip())
+                return f"{rest.strip()} answers from the next prompt on, if it can be had."
+            case _:
+                return HELP
+
+    def _command(self, command: Commanded) -> str:
+        rules = self._rules.places.get(command.place)
+        if rules is None or not rules.may_write(command.person):
+            return "You are not among those who may use this here."
+        here = [each for thread, each in self._threads.items() if thread.place == command.place]
+        working = [each for each in here if each.working]
+        match command.words[:1]:
+            case ("status",):
+                return f"Threads at work here: {len(working)}."
+            case ("cost",):
+                return self._today(command.place)
+            case ("stop",):
+                return f"Threads that were stopped: {sum(each.stop() for each in working)}."
+            case _:
+                return HELP
+
+    def _today(self, place: str) -> str:
+        return f"Today here: {show(self._budget.spent(place))}, {show(max(self._budget.room(place), ZERO))} left."
+
+    def _session(self, thread: Thread) -> ThreadSession:
+        if thread not in self._threads:
+            rules = self._rules.places[thread.place]
+            path = self._path(thread)
+            self._threads[thread] = ThreadSession(self._surface, thread, rules, self._budget, path, self._open)
+        return self._threads[thread]
+
+    def _knows(self, thread: Thread) -> bool:
+        return thread in self._threads or self._path(thread).exists()
+
+    def _path(self, thread: Thread) -> Path:
+        return self._folder / "threads" / "-".join(re.sub(r"[^\w.]", "_", each) for each in (thread.place, thread.name))
+
+    def _post(self, thread: Thread, text: str) -> None:
+        self._later(self._surface.post(thread, outgoing(text)))
+
+    def _later(self, call: Awaitable[object]) -> None:
+        """Make a call without waiting for it: the next event is not to wait either."""
+
+        async def make() -> None:
+            with suppress(ChatError):
+                await call
+
+        task = asyncio.create_task(make())
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)

@@ -1,0 +1,107 @@
+"""An answer as it is written: messages that are edited as it grows, no more often than the service allows."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+from sagent.bridges.chat.surface import ChatError, ChatSurface, Thread
+from sagent.transcript.export_redaction import Redaction
+
+TRIES = 5  # for the end of an answer
+_CALLED = re.compile(r"@(?=channel\b|here\b|everyone\b)|(?<=<)(?=[!@#])")  # what would call people
+
+
+class Reply:
+    """One answer in a thread. Only this writes its messages, so that nothing of it is there twice."""
+
+    def __init__(self, surface: ChatSurface, thread: Thread) -> None:
+        self._surface, self._thread = surface, thread
+        self._text, self._certain, self._doing = "", 0, ""
+        self._shown: list[tuple[str, str]] = []  # messages by their names, and what they say
+        self._changed = asyncio.Event()
+        self._task = asyncio.create_task(self._keep_up())
+
+    def write(self, text: str) -> None:
+        self._text += text
+        self._changed.set()
+
+    def settle(self) -> None:
+        """What was written so far stays."""
+        self._text = f"{self._text.rstrip()}\n\n" if self._text.strip() else ""
+        self._certain = len(self._text)
+
+    def discard(self) -> None:
+        """What was written since then does not count."""
+        self._text = self._text[: self._certain]
+        self._changed.set()
+
+    def show(self, doing: str) -> None:
+        """What is being done, in a line below the text."""
+        self._doing = doing
+        self._changed.set()
+
+    async def finish(self, footer: str) -> None:
+        """Have all of it there, and a line below. Raises ChatError."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._doing = footer
+        for left in reversed(range(TRIES)):
+            try:
+                await self._bring(self._text)
+            except ChatError:
+                if not left:
+                    raise
+                await asyncio.sleep(self._surface.pause)
+            else:
+                return
+
+    async def _keep_up(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            with suppress(ChatError):  # it is tried again with the next change
+                await self._bring(_whole_words(self._text))
+            await asyncio.sleep(self._surface.pause)
+
+    async def _bring(self, text: str) -> None:
+        """Have the messages say a text."""
+        below = f"\n\n_{self._doing}_" if self._doing else ""
+        pieces = split(outgoing(text.strip()) + below, self._surface.most_text)
+        for place, piece in enumerate(pieces):
+            if place == len(self._shown):
+                self._shown.append((await self._surface.post(self._thread, piece), piece))
+            elif self._shown[place][1] != piece:
+                message = self._shown[place][0]
+                await self._surface.edit(self._thread, message, piece)
+                self._shown[place] = message, piece
+        for place in range(len(pieces), len(self._shown)):  # of an answer that began anew and is shorter
+            message, said = self._shown[place]
+            if said != "…":
+                await self._surface.edit(self._thread, message, "…")
+                self._shown[place] = message, "…"
+
+
+def _whole_words(text: str) -> str:
+    """Without a word that may go on: a secret is known by the whole of it."""
+    return text[: max(text.rfind(" "), text.rfind("\n")) + 1]
+
+
+def outgoing(text: str) -> str:
+    """What may leave for a chat: no secret, and nobody is called by it."""
+    return _CALLED.sub(lambda found: f"{found[0]}\u200b", Redaction().text(text))
+
+
+def split(text: str, most: int) -> Sequence[str]:
+    """A text in pieces that fit into a message, parted between lines where that goes; a block of code goes on in the
+    next one."""
+    pieces: list[str] = []
+    room = most - 16  # for what ends and begins a block
+    while len(text) > most:
+        cut = text.rfind("\n", room // 2, room)
+        cut = room if cut < 0 else cut
+        piece, text = text[:cut], text[cut:].lstrip("\n")
+        if len(re.findall(r"^```", piece, re.MULTILINE)) % 2:
+            piece, text = f"{piece}\n```", f"```\n{text}"
+        pieces.append(piece)
+    return [*pieces, *([text] if text.strip() else [])]

@@ -1,0 +1,103 @@
+"""Who may do what where, and for how much: a TOML file. What it does not name is not served."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sagent.bridges.chat.surface import Person
+from sagent.errors import ConfigError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.text import nearest
+
+ChatMode: TypeAlias = Literal["plan", "ask", "edit"]
+MODES: tuple[ChatMode, ...] = ("plan", "ask", "edit")  # not "full": whoever may write would have a shell
+MEMBERS = "members"
+DIRECT = "direct"  # the name of direct messages, among channels
+_KEYS = ("users", "approvers", "mode", "cwd", "model", "usd_per_thread", "usd_per_day")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRules:
+    """`users` may write; None is every member of the workspace. `approvers` may answer what the policy asks; who that
+    is has to be said. Sums are USD."""
+
+    cwd: Path
+    users: frozenset[str] | None = None
+    approvers: frozenset[str] = frozenset()
+    mode: ChatMode = "plan"
+    model: str = ""
+    usd_per_thread: Decimal = Decimal(1)
+    usd_per_day: Decimal = Decimal(5)
+
+    def may_write(self, person: Person) -> bool:
+        return person.is_member and (self.users is None or person.id in self.users)
+
+    def may_approve(self, person: Person) -> bool:
+        return person.is_member and person.id in self.approvers
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRules:
+    places: Mapping[str, PlaceRules] = field(default_factory=dict[str, PlaceRules])
+    usd_per_day: Decimal = Decimal(20)
+
+
+def read_rules(file: Path) -> ChatRules:
+    """The rules in a file. Raises ConfigError."""
+    try:
+        value = as_object(tomllib.loads(file.read_text("utf-8")))
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from error
+    for name in value:
+        if name not in ("usd_per_day", "channels"):
+            raise ConfigError(f"{file}: there is no setting {name!r}{nearest(name, ('usd_per_day', 'channels'))}")
+    places = {
+        name: _place(as_object(each), f"{file}: channels.{name}", file.parent)
+        for name, each in as_object(value.get("channels")).items()
+    }
+    if not places:
+        raise ConfigError(f"{file}: name at least one channel, as in [channels.C0123ABCD].")
+    return ChatRules(places, _usd(value.get("usd_per_day", 20), f"{file}: usd_per_day"))
+
+
+def _place(given: Mapping[str, object], where: str, base: Path) -> PlaceRules:
+    for name in given:
+        if name not in _KEYS:
+            raise ConfigError(f"{where}: there is no setting {name!r}{nearest(name, _KEYS)}")
+    if "users" not in given:
+        raise ConfigError(f'{where}: users is needed: a list of ids, or "{MEMBERS}" for all of the workspace.')
+    mode = as_str(given.get("mode"), "plan")
+    if mode not in MODES:
+        raise ConfigError(f"{where}: mode {mode!r}: one of {', '.join(MODES)}.")
+    cwd = (base / Path(as_str(given.get("cwd"), ".")).expanduser()).resolve()
+    if not cwd.is_dir():
+        raise ConfigError(f"{where}: cwd: {cwd} is no directory.")
+    users = given["users"]
+    return PlaceRules(
+        cwd,
+        users=None if users == MEMBERS else _ids(users, f"{where}: users"),
+        approvers=_ids(given.get("approvers", []), f"{where}: approvers"),
+        mode=mode,
+        model=as_str(given.get("model")),
+        usd_per_thread=_usd(given.get("usd_per_thread", 1), f"{where}: usd_per_thread"),
+        usd_per_day=_usd(given.get("usd_per_day", 5), f"{where}: usd_per_day"),
+    )
+
+
+def _ids(value: object, where: str) -> frozenset[str]:
+    found = [each for each in as_array(value) if isinstance(each, str)]
+    if not isinstance(value, list) or len(found) != len(as_array(value)):  # pyright: ignore[reportUnknownArgumentType]
+        raise ConfigError(f"{where}: a list of ids is needed.")
+    return frozenset(found)
+
+
+def _usd(value: object, where: str) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1_000_000:
+        raise ConfigError(f"{where}: a sum in USD above 0 is needed.")
+    return Decimal(str(value))

@@ -1,0 +1,110 @@
+"""What a chat service offers, and what comes from it. For another service this protocol is all there is to write."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from sagent.errors import SagentError
+from sagent.lib.dataclass import dataclass
+
+
+class ChatError(SagentError):
+    """A chat service refused something, or was not reached."""
+
+    kind = "chat"
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation by its place (a channel) and its own name there."""
+
+    place: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whoever writes or presses. `is_member`: of the workspace itself, and no guest from another one."""
+
+    id: str
+    is_member: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message; `source` is how its surface finds it."""
+
+    name: str
+    size: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of a person. `message` names it in its place; `addressed` says that it is meant for us."""
+
+    thread: Thread
+    message: str
+    person: Person
+    text: str
+    addressed: bool = False
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pressed:
+    """A button of one of our messages was pressed."""
+
+    place: str
+    person: Person
+    choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commanded:
+    """A command, outside of any thread; `reply` is how its surface answers it."""
+
+    place: str
+    person: Person
+    words: tuple[str, ...]
+    reply: str
+
+
+Incoming: TypeAlias = Said | Pressed | Commanded
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """`choice` comes back when it is pressed: a name that means nothing elsewhere."""
+
+    choice: str
+    label: str
+    kind: Literal["plain", "primary", "danger"] = "plain"
+
+
+class ChatSurface(Protocol):
+    """A chat service. Texts are Markdown. Every call raises ChatError.
+
+    A message may have `most_text` characters, and may be edited once in `pause` seconds. `incoming` gives each thing
+    that happens, perhaps more than once, and ends when the connection is given up."""
+
+    name: str
+    most_text: int
+    pause: float
+
+    def incoming(self) -> AsyncIterator[Incoming]: ...
+
+    async def post(self, thread: Thread, text: str, buttons: Sequence[Button] = ()) -> str:
+        """Write into a thread; the message's name."""
+        ...
+
+    async def edit(self, thread: Thread, message: str, text: str, buttons: Sequence[Button] = ()) -> None: ...
+
+    async def upload(self, thread: Thread, name: str, data: bytes) -> None: ...
+
+    async def download(self, attachment: Attachment, most: int) -> bytes:
+        """A file, of so many bytes at most."""
+        ...
+
+    async def answer(self, command: Commanded, text: str) -> None:
+        """Answer a command, for the eyes of who gave it."""
+        ...

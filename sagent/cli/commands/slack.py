@@ -1,0 +1,99 @@
+"""`sagent slack`: threads of Slack as sessions, until a signal ends it."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.errors import UsageError
+from sagent.lib.text import printable
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent
+    from sagent.bridges.chat.conversation import Opening, OpenThread
+    from sagent.bridges.chat.rules import ChatRules
+
+EPILOG = """RULES is a TOML file: who may write in which channel, in which mode, directory and within which budget. The
+tokens are SLACK_APP_TOKEN (xapp-...) and SLACK_BOT_TOKEN (xoxb-...)."""
+_RULED = ("permission_mode", "plan", "max_budget_usd")
+
+
+def run_slack(argv: Sequence[str]) -> int:
+    parser = Parser("slack", "Serve threads of Slack: each is a session.", epilog=EPILOG)
+    parser.add_argument("rules", metavar="RULES", help="a TOML file")
+    parser.add_config()
+    own = {action.dest for action in parser.flags} | {"rules"}
+    add_agent_flags(parser)
+    given = parser.parse_args(argv)
+    flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
+    if refused := [name for name in _RULED if flags.pop(name, None)]:
+        raise UsageError(f"--{refused[0].replace('_', '-')}: the rules say that, for each channel.")
+    if not (find_spec("slack_sdk") and find_spec("aiohttp")):
+        from sagent.lib.installed import install_command
+
+        raise UsageError(f"Slack needs a package that is not installed: {install_command('slack')}")
+    from sagent.bridges.chat.rules import read_rules
+
+    tokens = [os.environ.get(name, "") for name in ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")]
+    if not all(tokens):
+        raise UsageError("SLACK_APP_TOKEN and SLACK_BOT_TOKEN are needed: the app's token and the bot's.")
+    return asyncio.run(_serve(read_rules(Path(given.rules)), tokens, {**flags, "config": given.config}))
+
+
+async def _serve(rules: "ChatRules", tokens: Sequence[str], flags: Mapping[str, object]) -> int:
+    from sagent.bridges.chat.host import ChatHost
+    from sagent.bridges.chat.slack import API, open_slack
+    from sagent.cli.settings import load_settings
+
+    loop, received = asyncio.get_running_loop(), 0
+    folder = load_settings(flags).state_dir / "chat" / "slack"
+    async with open_slack(tokens[0], tokens[1], os.environ.get("SLACK_API_URL") or API) as surface:
+        serving = asyncio.create_task(ChatHost(surface, rules, folder, opener(flags)).run())
+
+        def on_signal(number: int) -> None:
+            nonlocal received
+            if received:
+                os._exit(128 + number)
+            received = number
+            serving.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, on_signal, number)
+        sys.stderr.write(printable(f"sagent: serving Slack in {', '.join(rules.places)}\n"))
+        sys.stderr.flush()
+        await asyncio.wait([serving])
+    if not serving.cancelled():
+        serving.result()
+    return 128 + received
+
+
+def opener(flags: Mapping[str, object]) -> "OpenThread":
+    """What opens the agents of threads: by the flags and settings, within the rules of their channel."""
+
+    @asynccontextmanager
+    async def opened(opening: "Opening") -> "AsyncGenerator[Agent]":
+        from sagent.app import open_agent
+        from sagent.cli.settings import load_settings
+        from sagent.tools.ask import AskUser
+
+        rules = opening.rules
+        given = {
+            **flags,
+            "cwd": str(rules.cwd),
+            "session": str(opening.session),
+            "permission_mode": rules.mode,
+            "max_budget_usd": str(rules.usd_per_thread),
+            **({"model": rules.model} if rules.model else {}),
+        }
+        settings = load_settings(given)
+        more = (*opening.tools, AskUser(opening.answer))
+        async with open_agent(settings, opening.listener, opening.ask, more=more) as agent:
+            yield agent
+
+    return opened

@@ -1,0 +1,338 @@
+"""Threads of Slack as sessions: by the SDK's own client, to a Slack on loopback."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slack_api import CHANNEL, Slack, fake_slack, text_of
+
+from sagent import tools
+from sagent.agent import Agent, Resources
+from sagent.agent.tree import Tree
+from sagent.bridges.chat.budget import DayBudget
+from sagent.bridges.chat.conversation import Opening
+from sagent.bridges.chat.host import ChatHost
+from sagent.bridges.chat.reply import split
+from sagent.bridges.chat.rules import ChatRules, PlaceRules, read_rules
+from sagent.bridges.chat.seen import KEPT, SeenMessages
+from sagent.bridges.chat.slack import SlackSurface, open_slack
+from sagent.bridges.chat.surface import ChatError
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import ConfigError, ModelError
+from sagent.messages import Image
+from sagent.policy.permissions import PermissionPolicy
+from sagent.testing import ScriptedModel
+from sagent.testing.scripted import Line
+from sagent.tool import Workspace
+from sagent.tools.ask import AskUser
+from sagent.usage import Usage
+from tests.messages import call
+
+PRICES = {"scripted/scripted": {"input": "10", "output": "10"}}
+KEY = "sk-ant-api03-" + "a1B2" * 12
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000"
+    "000049454e44ae426082"
+)
+
+
+@dataclass
+class Rig:
+    """A host, its Slack, and the models that answer, one for each thread by its turn."""
+
+    slack: Slack
+    work: Path
+    scripts: list[Sequence[Line]]
+    models: list[ScriptedModel] = field(default_factory=list)
+    opened: list[Path] = field(default_factory=list)
+    sessions: dict[Path, ScriptedModel] = field(default_factory=dict)
+    ledgers: dict[Path, Ledger] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def open(self, opening: Opening) -> AsyncGenerator[Agent]:
+        """Each session has its model; what is open is closed between two prompts."""
+        self.opened.append(opening.session)
+        if opening.session not in self.sessions:
+            self.models.append(ScriptedModel(*self.scripts.pop(0)))
+            self.sessions[opening.session] = self.models[-1]
+        ledger = self.ledgers[opening.session] = Ledger(opening.rules.usd_per_thread, PriceBook(PRICES))
+        workspace = Workspace(opening.rules.cwd)
+        agent = Agent(
+            self.sessions[opening.session],
+            tools=[tools.Bash(), tools.Read(), AskUser(opening.answer), *opening.tools],
+            policy=PermissionPolicy(opening.rules.mode),
+            session=opening.session,
+            resources=Resources(ledger=ledger, ask=opening.ask, tree=Tree(), workspace=workspace),
+        )
+        agent.listen(opening.listener)
+        try:
+            yield agent
+        finally:
+            await agent.aclose()
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, *scripts: Sequence[Line], day: float = 5, **given: object) -> AsyncGenerator[Rig]:
+    """A host at work."""
+    rules = PlaceRules(**{"cwd": tmp_path, "users": None, "approvers": frozenset({"U1"}), "mode": "ask", **given})  # pyright: ignore[reportArgumentType]
+    async with fake_slack() as slack, open_slack("xapp-1", "xoxb-1", f"{slack.url}/api/") as surface:
+        surface.pause = 0.01  # pyright: ignore[reportAttributeAccessIssue] -- Slack here has no such limit
+        rig = Rig(slack, tmp_path, list(scripts))
+        host = ChatHost(surface, ChatRules({CHANNEL: rules}, Decimal(str(day))), tmp_path / "state", rig.open)
+        serving = asyncio.create_task(host.run())
+        try:
+            yield rig
+        finally:
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
+
+
+async def test_a_mention_begins_a_session_and_the_thread_goes_on(tmp_path: Path) -> None:
+    async with served(tmp_path, ["It is *blue*.", "And green."]) as rig:
+        rig.slack.limit = 1
+        await rig.slack.say("<@UBOT> what is it?", "1.0")
+        await rig.slack.until(lambda: any("blue" in text and "$" in text for text in rig.slack.texts("1.0")))
+        await rig.slack.say("and what else?", "1.1", kind="message", thread_ts="1.0")
+        await rig.slack.until(lambda: any("green" in text and "$" in text for text in rig.slack.texts("1.0")))
+        await rig.slack.say("not for you", "2.0", kind="message")
+        await rig.slack.say("stop that", "1.2", kind="message", thread_ts="1.0", subtype="message_changed")
+        await rig.slack.say("I am a bot", "1.3", kind="message", thread_ts="1.0", bot_id="B1")
+        assert [each.content for each in rig.models[0].requests[-1].messages if each.role == "user"] == [
+            "what is it?", "and what else?",
+        ]  # fmt: skip
+        assert len(rig.slack.texts()) == 2
+        await rig.slack.until(lambda: len(set(rig.slack.acked)) == 5)
+
+
+async def test_what_slack_sends_twice_is_answered_once(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as rig:
+        event = {"type": "app_mention", "user": "U1", "channel": CHANNEL, "ts": "1.0", "text": "<@UBOT> hi"}
+        await rig.slack.send("events_api", {"team_id": "T1", "event": event}, twice=True)
+        await rig.slack.send("events_api", {"team_id": "T1", "event": {**event, "type": "message"}})
+        await rig.slack.until(lambda: any("one" in text for text in rig.slack.texts()))
+        await rig.slack.until(lambda: len(rig.slack.acked) == 3)
+    assert len(rig.slack.texts()) == 1
+    assert not SeenMessages(tmp_path / "state/seen").take(f"{CHANNEL} 1.0")
+
+
+async def test_a_long_answer_is_streamed_by_edits_and_parted(tmp_path: Path) -> None:
+    words = [f"{'word ' * 300}\n" for _ in range(12)]
+    async with served(tmp_path, [tuple(piece for word in words for piece in (word, 0.02))]) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.until(lambda: any("$" in text for text in rig.slack.texts()))
+        texts = rig.slack.texts()
+        assert len(texts) == 3
+        assert "".join(texts).split().count("word") == 3_600
+        assert rig.slack.edits >= 3
+
+
+async def test_a_reply_that_begins_anew_is_not_there_twice(tmp_path: Path) -> None:
+    lost = ModelError("overloaded", "x", provider="scripted", retry_after=0.0)
+    async with served(tmp_path, [("half of it ", 0.05, lost), "whole"]) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.until(lambda: any("whole" in text and "$" in text for text in rig.slack.texts()))
+        assert "half" not in "".join(rig.slack.texts())
+
+
+async def test_a_call_is_allowed_by_those_who_may_and_for_no_more_than_it_was(tmp_path: Path) -> None:
+    script = [
+        call("a", "Bash", command="echo one > one.txt"),
+        call("b", "Bash", command="echo one > one.txt"),
+        call("c", "Bash", command="echo two > two.txt"),
+        "done",
+    ]
+    async with served(tmp_path, script) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0", user="U2")
+        await rig.slack.press("Again in this thread", user="U2")  # who may write, and may not approve
+        await rig.slack.press("Again in this thread", user="U1", team="T9")  # of another workspace
+        await rig.slack.until(lambda: len(rig.slack.acked) == 3)
+        assert not (tmp_path / "one.txt").exists()
+        await rig.slack.press("Again in this thread")
+        await rig.slack.until(lambda: any("two.txt" in text for text in rig.slack.texts()))
+        assert (tmp_path / "one.txt").exists()
+        await rig.slack.press("No")
+        await rig.slack.until(lambda: any("done" in text for text in rig.slack.texts()))
+        assert not (tmp_path / "two.txt").exists()
+        asked = [each for each in rig.slack.messages.values() if "wants to call" in text_of(each)]
+        assert len(asked) == 2
+        assert not any(block["type"] == "actions" for each in asked for block in each["blocks"])
+        assert [text_of(each).splitlines()[-1] for each in asked] == ["_U1: thread_", "_U1: no_"]
+
+
+async def test_a_question_is_answered_by_a_button_or_in_words(tmp_path: Path) -> None:
+    script = [
+        call("a", "AskUser", question="Which?", options=["red", "blue"]),
+        call("b", "AskUser", question="How many?"),
+        "done",
+    ]
+    async with served(tmp_path, script) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.press("blue", user="U2")
+        await rig.slack.until(lambda: any("How many" in text for text in rig.slack.texts()))
+        await rig.slack.say("seven", "1.1", kind="message", thread_ts="1.0")
+        await rig.slack.until(lambda: any("done" in text for text in rig.slack.texts()))
+        results = [each.text for message in rig.models[0].requests[-1].messages for each in message.results]
+        assert results == ["blue", "seven"]
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [({"users": frozenset({"U9"})}, {}), ({}, {"user_team": "T9"}), ({}, {"team": "T9"})],
+    ids=["not named", "a guest", "of another workspace"],
+)
+async def test_strangers_are_refused(tmp_path: Path, given: dict, more: dict) -> None:
+    async with served(tmp_path, **given) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0", **more)
+        await rig.slack.until(lambda: rig.slack.texts())
+        assert "not among those" in rig.slack.texts()[0]
+        await rig.slack.say("<@UBOT> go", "3.0", channel="C2")
+        await rig.slack.send("slash_commands", {"team_id": "T1", "user_id": "U9", "channel_id": "C2", "text": "cost"})
+        await rig.slack.until(lambda: rig.slack.ephemeral)
+        assert "not among those" in rig.slack.ephemeral[0]
+        assert rig.opened == []
+
+
+async def test_budgets_hold_for_a_thread_and_a_day(tmp_path: Path) -> None:
+    usage = Usage(input=1_000, output=1_000)  # 0.02 USD
+    scripts = [(("one", usage), ("two", usage)), (("three", usage),), (), (), (), ()]
+    async with served(tmp_path, *scripts, day=0.069, usd_per_thread=Decimal("0.06")) as rig:
+        await rig.slack.say("<@UBOT> 1", "1.0")
+        await rig.slack.until(lambda: any("thread $0.02" in text for text in rig.slack.texts("1.0")))
+        await rig.slack.say("2", "1.1", kind="message", thread_ts="1.0")
+        await rig.slack.until(lambda: len(rig.slack.texts("1.0")) == 2 and "$" in rig.slack.texts("1.0")[1])
+        await rig.slack.say("<@UBOT> 3", "2.0")
+        await rig.slack.until(lambda: any("$" in text for text in rig.slack.texts("2.0")))
+        spent = sum(ledger.cost().total for ledger in rig.ledgers.values())
+        assert Decimal("0.06") <= spent <= Decimal("0.069")
+        await rig.slack.say("!cost", "1.2", kind="message", thread_ts="1.0")
+        await rig.slack.until(lambda: any("This thread" in text for text in rig.slack.texts("1.0")))
+        for place in range(4):
+            await rig.slack.say("<@UBOT> 4", f"{place + 4}.0")
+        await rig.slack.until(lambda: sum("used up" in text for text in rig.slack.texts()) == 4)
+
+
+async def test_work_is_stopped_and_more_is_said_while_it_goes_on(tmp_path: Path) -> None:
+    script = [call("a", "Bash", command="date > began.txt; sleep 30"), "never mind"]
+    async with served(tmp_path, script, ["x"]) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.press("Once")
+        await rig.slack.say("!status", "1.1", kind="message", thread_ts="1.0")
+        await rig.slack.until(lambda: any("At work" in text for text in rig.slack.texts()))
+        await rig.slack.send(
+            "slash_commands", {"team_id": "T1", "user_id": "U1", "channel_id": CHANNEL, "text": "stop"}
+        )
+        await rig.slack.until(lambda: rig.slack.ephemeral == ["Threads that were stopped: 1."])
+        await rig.slack.until(lambda: any("interrupted" in text for text in rig.slack.texts("1.0")))
+
+
+async def test_files_go_both_ways(tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_text(f"all well {KEY}\n")
+    async with served(tmp_path, [call("a", "SendFile", file_path="report.txt"), f"sent, {KEY}"]) as rig:
+        rig.slack.files = {"a.png": PNG, "b.txt": "é".encode(), "c.bin": b"\xff\0"}
+        files = [
+            {"name": name, "size": len(data), "url_private": f"{rig.slack.url}/files/{name}"}
+            for name, data in rig.slack.files.items()
+        ]
+        files.append({"name": "evil", "size": 1, "url_private": "http://127.0.0.2/evil"})
+        await rig.slack.say("<@UBOT> see", "1.0", files=files, subtype="file_share")
+        await rig.slack.until(lambda: any("sent" in text and "$" in text for text in rig.slack.texts()))
+        parts = rig.models[0].requests[0].messages[0].parts
+        assert any(isinstance(part, Image) for part in parts)
+        assert any("é" in getattr(part, "text", "") for part in parts)
+        said = "".join(rig.slack.texts())
+        assert "c.bin was not read" in said
+        assert "evil is not at Slack" in said
+        assert rig.slack.uploads["report.txt"].startswith(b"all well [redacted")
+        assert KEY not in said
+
+
+async def test_a_socket_that_ends_is_opened_anew(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"], ["two"]) as rig:
+        await rig.slack.say("<@UBOT> 1", "1.0")
+        await rig.slack.until(lambda: any("one" in text for text in rig.slack.texts()))
+        await rig.slack.sockets[0].send_str('{"type": "disconnect", "reason": "refresh_requested"}')
+        await rig.slack.until(lambda: len(rig.slack.sockets) == 2)
+        await rig.slack.say("<@UBOT> 2", "2.0")
+        await rig.slack.until(lambda: any("two" in text for text in rig.slack.texts()))
+
+
+@pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
+async def test_a_wrong_token_is_told_at_once(method: str) -> None:
+    async with fake_slack() as slack:
+        slack.fail[method] = "invalid_auth"
+        with pytest.raises(ChatError, match="invalid_auth"):
+            async with open_slack("xapp", "xoxb", f"{slack.url}/api/"):
+                pass
+
+
+async def test_nobody_is_called_by_what_a_model_says(tmp_path: Path) -> None:
+    async with served(tmp_path, ["<!channel> <@U2> @here ok"]) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.until(lambda: any("$" in text for text in rig.slack.texts()))
+        said = "".join(rig.slack.texts())
+        assert not any(mark in said for mark in ("<!channel", "<@U2", "@here"))
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(st.sampled_from("ab \n`é"), max_size=400), st.integers(40, 80))
+def test_pieces_fit_and_lose_nothing(text: str, most: int) -> None:
+    pieces = split(text, most)
+    assert all(len(piece) <= most for piece in pieces)
+    assert "".join("".join(pieces).split()).replace("`", "") == "".join(text.split()).replace("`", "")
+
+
+def test_a_day_is_counted_over_processes_and_a_kill(tmp_path: Path) -> None:
+    rules = ChatRules({"C1": PlaceRules(tmp_path, usd_per_day=Decimal(3))}, Decimal(4))
+    day = ["2026-01-01"]
+    first = DayBudget(tmp_path / "spent.json", rules, lambda: day[0])
+    first.hold("C1", Decimal(1))(Decimal("0.25"))
+    first.hold("C1", Decimal(2))  # and then the process is killed
+    later = DayBudget(tmp_path / "spent.json", rules, lambda: day[0])
+    assert later.room("C1") == Decimal("0.75")
+    day[0] = "2026-01-02"
+    assert later.room("C1") == Decimal(3)
+
+
+def test_messages_are_forgotten_in_the_end(tmp_path: Path) -> None:
+    now = [1_000_000.0]
+    seen = SeenMessages(tmp_path / "seen", lambda: now[0])
+    assert seen.take("a 1")
+    assert not seen.take("a 1")
+    now[0] += KEPT + 1
+    assert SeenMessages(tmp_path / "seen", lambda: now[0]).take("a 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "at least one channel"),
+        ("[channels.C1]", "users is needed"),
+        ('[channels.C1]\nusers = "members"\nmode = "full"', "one of plan, ask, edit"),
+        ('[channels.C1]\nusers = ["U1"]\nmod = "ask"', "Did you mean"),
+        ('[channels.C1]\nusers = ["U1"]\ncwd = "nowhere"', "no directory"),
+        ('[channels.C1]\nusers = "U1"', "a list of ids"),
+        ('[channels.C1]\nusers = ["U1"]\nusd_per_day = 0', "above 0"),
+        ("usd_per_day = [", "not TOML"),
+    ],
+)
+def test_rules_that_say_nothing_clear_are_refused(tmp_path: Path, text: str, wrong: str) -> None:
+    (tmp_path / "rules.toml").write_text(text)
+    with pytest.raises(ConfigError, match=wrong):
+        read_rules(tmp_path / "rules.toml")
+
+
+def test_rules_say_who_may_do_what(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text('[channels.C1]\nusers = ["U1"]\napprovers = ["U2"]\n')
+    rules = read_rules(tmp_path / "rules.toml").places["C1"]
+    assert (rules.mode, rules.cwd, rules.users) == ("plan", tmp_path.resolve(), {"U1"})
+    assert SlackSurface.name == "slack"
