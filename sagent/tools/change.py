@@ -42,7 +42,7 @@ class Change:
         """What the call comes to, once it is made."""
         before = self.before or ""
         shown = f"{self.said}\n{_changed_lines(before, self.after)}" if self.shows else self.said
-        return ToolOutput.of(shown, summary=self.said, diff=_unified_diff(before, self.after, name))
+        return ToolOutput.of(shown, summary=self.said, diff=unified_diff(before, self.after, name))
 
 
 def make(change: Change, workspace: Workspace) -> ToolOutput:
@@ -149,7 +149,7 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
     return decoded.text, decoded.encoding
 
 
-def _unified_diff(before: str, after: str, name: str) -> str:
+def unified_diff(before: str, after: str, name: str) -> str:
     """The change as a unified diff, at most a few hundred lines; "" when nothing changed."""
     lines: list[str] = []
     for old, old_size, new, new_size, rows in _hunks(_lines(before), _lines(after)):

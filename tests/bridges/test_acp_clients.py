@@ -123,11 +123,33 @@ def test_the_typescript_sdk(npm: Packages, work: Path, tmp_path: Path) -> None:
     check_schema(npm, seen)
 
 
-def check_schema(npm: Packages, seen: Mapping[str, Any]) -> None:
+def test_the_typescript_sdk_in_version_2(npm: Packages, work: Path, tmp_path: Path) -> None:
+    editor = Path(__file__).with_name("acp_editor2.mjs")
+    with provider(tmp_path) as environment:
+        done = subprocess.run(
+            [npm.node, editor, npm.modules, work, *AGENT, *ASK, "--draft"],
+            env=environment, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    states = [each for each in seen["updates"] if each["sessionUpdate"] == "state_update"]
+    assert [each["stopReason"] for each in states if each["state"] == "idle"] == ["end_turn", "cancelled"]
+    assert "requires_action" in [each["state"] for each in states]
+    assert {each["sessionUpdate"] for each in seen["replayed"]} >= {"user_message_chunk", "tool_call_update"}
+    assert not any(each["sessionUpdate"] in ("tool_call", "plan", "current_mode_update") for each in seen["updates"])
+    assert work.joinpath("a.txt").read_text() == "hello\n"
+    (change,) = (each for each in seen["asked"][0]["subject"]["toolCall"]["content"] if each["type"] == "diff")
+    patch = tmp_path / "patch"
+    patch.write_text(change["patch"]["text"].replace(str(work), "a"))
+    subprocess.run(["git", "apply", "--check", patch], cwd=tmp_path, check=True)
+    check_schema(npm, seen, 2)
+
+
+def check_schema(npm: Packages, seen: Mapping[str, Any], version: int = 1) -> None:
     """What the agent has sent, against the protocol's JSON schema."""
     from jsonschema import Draft202012Validator
 
-    whole = json.loads((npm.modules / "@agentclientprotocol/sdk/schema/v1/schema.json").read_text())
+    whole = json.loads((npm.modules / f"@agentclientprotocol/sdk/schema/v{version}/schema.json").read_text())
 
     def check(name: str, value: object) -> None:
         Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": whole["$defs"]}).validate(value)
@@ -139,8 +161,10 @@ def check_schema(npm: Packages, seen: Mapping[str, Any]) -> None:
     for name, kind in (
         ("initialize", "InitializeResponse"), ("session", "NewSessionResponse"), ("loaded", "LoadSessionResponse"),
         ("options", "SetSessionConfigOptionResponse"), ("list", "ListSessionsResponse"),
+        ("resumed", "ResumeSessionResponse"), ("second", "PromptResponse"),
     ):  # fmt: skip
-        check(kind, seen[name])
+        if name in seen:
+            check(kind, seen[name])
 
 
 def test_acpx(npm: Packages, work: Path, tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sagent.bridges.acp import version2
 from sagent.bridges.jsonrpc import Connection, RpcError, log
 from sagent.lib.json import as_object, as_str
 
 
 class Client:
-    """Updates, permissions, files and forms of one client. `capabilities` are from its `initialize`."""
+    """Updates, permissions, files and forms of one client. `capabilities` are from its `initialize`, and `version` is
+    that of the protocol in whose words it is addressed."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.capabilities: Mapping[str, object] = {}
+        self.version = 1
 
     def _offers(self, *names: str) -> bool:
         """Whether a capability is there; an empty object is one, None and False are none."""
@@ -23,15 +26,15 @@ class Client:
 
     @property
     def writes_files(self) -> bool:
-        return self._offers("fs", "writeTextFile")
+        return self.version == 1 and self._offers("fs", "writeTextFile")
 
     @property
     def reads_files(self) -> bool:
-        return self._offers("fs", "readTextFile")
+        return self.version == 1 and self._offers("fs", "readTextFile")
 
     @property
     def shows_notices(self) -> bool:
-        return self._offers("session", "notices")
+        return self.version > 1 or self._offers("session", "notices")
 
     @property
     def has_forms(self) -> bool:
@@ -40,23 +43,31 @@ class Client:
     @property
     def shows_terminals(self) -> bool:
         """Whether it shows terminals that are the agent's own, as Zed does and others after it."""
-        return self._offers("_meta", "terminal_output")
+        return self.version > 1 or self._offers("_meta", "terminal_output")
 
     @property
     def has_login_terminal(self) -> bool:
         return self._offers("auth", "terminal")
 
     def update(self, session: str, update: Mapping[str, object]) -> None:
-        self._connection.notify("session/update", {"sessionId": session, "update": update})
+        """Send an update, which is one of version 1."""
+        for each in (update,) if self.version == 1 else version2.updates(update):
+            self._connection.notify("session/update", {"sessionId": session, "update": each})
 
     async def permit(self, session: str, call: Mapping[str, object], options: Sequence[Mapping[str, str]]) -> str:
         """The option that the person chose; "" for none, as when the client cannot ask."""
-        params = {"sessionId": session, "toolCall": call, "options": options}
+        params: Mapping[str, object] = {"sessionId": session, "toolCall": call, "options": options}
+        if self.version > 1:
+            params = version2.permission(params)
+            self.update(session, version2.state("requires_action"))
         try:
             answer = await self._connection.request("session/request_permission", params)
         except RpcError as error:
             log(f"session/request_permission: {error}")
             return ""
+        finally:
+            if self.version > 1:
+                self.update(session, version2.state("running"))
         outcome = as_object(answer.get("outcome"))
         return as_str(outcome.get("optionId")) if outcome.get("outcome") == "selected" else ""
 

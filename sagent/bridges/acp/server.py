@@ -7,11 +7,12 @@ Nothing heavy is imported before a session is set up, so that `initialize` is an
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sagent.bridges.acp import version2
 from sagent.bridges.acp.client import Client
 from sagent.bridges.jsonrpc import (
     AUTH_REQUIRED,
@@ -31,15 +32,21 @@ if TYPE_CHECKING:
     from sagent.bridges.acp.session import Opening, Place, Session
     from sagent.session.retention import Glance
 
-VERSION = 1
+VERSIONS = (1, 2)  # of the protocol; the second is a draft, and offered only where the host says so
 PAGE = 100  # sessions of one answer of session/list
 KEY, LOGIN = "key", "login"  # ways to authenticate
+_INFO = {"name": "sagent", "title": "sagent", "version": __version__}
 _PATIENCE = 0.8  # seconds for what is open when the client is gone
 _LONGEST = 1.6  # seconds for all that, the end of its sessions included: commands and servers end with this process
 
 
 class Host(Protocol):
     """What a server needs of the program that it is part of."""
+
+    @property
+    def latest(self) -> int:
+        """The latest version of the protocol that is offered."""
+        ...
 
     @property
     def opening(self) -> "Opening": ...
@@ -66,24 +73,29 @@ class Server:
 
     def __init__(self, host: Host, send: Callable[[bytes], None]) -> None:
         self._host = host
-        methods: Mapping[str, Method] = {
+        every: Mapping[str, Method] = {
             "initialize": self._initialize,
-            "authenticate": self._authenticate,
             "session/new": self._new,
-            "session/load": self._load,
             "session/resume": self._resume,
             "session/list": self._list,
-            "session/prompt": self._prompt,
-            "session/set_mode": self._set_mode,
             "session/set_config_option": self._set_option,
             "session/close": self._close,
             "session/delete": self._delete,
         }
-        self.connection = Connection(methods, {"session/cancel": self._cancel}, send)
+        own: Mapping[str, Method] = {
+            "authenticate": self._authenticate,
+            "session/load": self._load,
+            "session/prompt": self._prompt,
+            "session/set_mode": self._set_mode,
+        }
+        self._tables = {1: {**every, **own}, 2: {**every, "session/prompt": self._accept}}
+        self._methods = dict(self._tables[1])
+        self.connection = Connection(self._methods, {"session/cancel": self._cancel}, send)
         self._client = Client(self.connection)
         self._sessions: dict[str, Session] = {}
         self._opening: set[Session] = set()
         self._warming: asyncio.Task[None] | None = None
+        self._turns: set[asyncio.Task[None]] = set()  # of version 2, in which no request waits for them
 
     async def aclose(self) -> None:
         """The client is gone: give what is open a moment, cancel it, and close every session; two seconds at most."""
@@ -92,6 +104,8 @@ class Server:
                 for session in self._sessions.values():
                     session.cancel()
                 await self.connection.settle(_PATIENCE)
+                if self._turns:
+                    await asyncio.wait(self._turns)
                 if left := [*self._sessions.values(), *self._opening]:
                     from sagent.bridges.acp.session import closed
 
@@ -103,20 +117,33 @@ class Server:
         version = params.get("protocolVersion")
         if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= 0xFFFF:
             raise RpcError(INVALID_PARAMS, "protocolVersion is missing, or is not a number from 0 to 65535.")
+        self._client.version = agreed = min(max(version, 1), self._host.latest)
+        self._methods.clear()
+        self._methods.update(self._tables[agreed])
+        if agreed > 1:
+            return Answer(self._greeting2(params), self._warm_up)
         self._client.capabilities = as_object(params.get("clientCapabilities"))
         session = dict.fromkeys(("list", "resume", "close", "delete", "additionalDirectories"), EMPTY)
         result: Mapping[str, object] = {
-            "protocolVersion": VERSION,
+            "protocolVersion": agreed,
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
                 "mcpCapabilities": {"http": True, "sse": False},
                 "sessionCapabilities": session,
             },
-            "agentInfo": {"name": "sagent", "title": "sagent", "version": __version__},
+            "agentInfo": _INFO,
             "authMethods": self._ways(),
         }
         return Answer(result, self._warm_up)
+
+    def _greeting2(self, params: Params) -> Mapping[str, object]:
+        """The same in version 2, in which a login is another program's."""
+        self._client.capabilities = as_object(params.get("capabilities"))
+        prompt = {"image": EMPTY, "embeddedContext": EMPTY}
+        session = {"prompt": prompt, "mcp": {"stdio": EMPTY, "http": EMPTY}, "delete": EMPTY}
+        can = {"session": {**session, "additionalDirectories": EMPTY}}
+        return {"protocolVersion": 2, "info": _INFO, "capabilities": can}
 
     def _warm_up(self) -> None:
         if self._warming is None:
@@ -145,13 +172,26 @@ class Server:
     async def _new(self, params: Params) -> Answer:
         session = await self._opened(self._place(params))
         self._sessions[session.id] = session
-        return Answer({"sessionId": session.id, **session.state}, session.begin)
+        return Answer({"sessionId": session.id, **self._state(session)}, session.begin)
 
     async def _load(self, params: Params) -> Answer:
         return await self._taken_up(params, replay=True)
 
     async def _resume(self, params: Params) -> Answer:
-        return await self._taken_up(params, replay=False)
+        since = params.get("replayFrom") if self._client.version > 1 else None
+        if since is not None and as_object(since).get("type") != "start":
+            raise RpcError(INVALID_PARAMS, "replayFrom is left out, or its type is start.")
+        return await self._taken_up(params, replay=since is not None)
+
+    def _state(self, session: "Session") -> Mapping[str, object]:
+        """What a client is told of a session that is set up."""
+        if self._client.version == 1:
+            return {"modes": session.options.modes(), **self._options(session)}
+        return self._options(session)
+
+    def _options(self, session: "Session") -> Mapping[str, object]:
+        every = session.options.every()
+        return {"configOptions": every if self._client.version == 1 else version2.options(every)}
 
     async def _taken_up(self, params: Params, *, replay: bool) -> Answer:
         """Go on with an earlier session; one that is open here is shown again where its client wants that."""
@@ -170,7 +210,7 @@ class Server:
             begin = session.begin
         if replay:
             session.replay()
-        return Answer(session.state, begin)
+        return Answer(self._state(session), begin)
 
     async def _opened(self, place: "Place") -> "Session":
         from sagent.bridges.acp.session import Session
@@ -192,7 +232,7 @@ class Server:
         cwd = _directory("cwd", params.get("cwd"))
         more = _list_of(params, "additionalDirectories", required=False)
         directories = tuple(_directory("additionalDirectories", each) for each in more)
-        servers = read_servers(_list_of(params, "mcpServers", required=session is None))
+        servers = read_servers(_list_of(params, "mcpServers", required=session is None and self._client.version == 1))
         return Place(cwd, directories, servers, session)
 
     def _session(self, params: Params) -> "Session":
@@ -251,6 +291,28 @@ class Server:
         session = self._session(params)
         return {"stopReason": await session.prompt(read_prompt(params.get("prompt")))}
 
+    async def _accept(self, params: Params) -> Mapping[str, object]:
+        """A prompt of version 2: it is accepted, and its turn says by itself how it goes."""
+        from sagent.bridges.acp.blocks import read_prompt
+        from sagent.bridges.acp.version1 import new_id
+
+        session, message, blocks = self._session(params), new_id(), params.get("prompt")
+        running = session.prompt(read_prompt(blocks))
+        self._client.update(session.id, version2.user_message(message, as_array(blocks)))
+        self._client.update(session.id, version2.state("running"))
+        turn = asyncio.ensure_future(self._turn(session, running))
+        self._turns.add(turn)
+        turn.add_done_callback(self._turns.discard)
+        return {"messageId": message}
+
+    async def _turn(self, session: "Session", running: Awaitable[str]) -> None:
+        try:
+            end = version2.state("idle", stopReason=await running)
+        except RpcError as error:
+            said = {"code": error.code, "message": str(error)}
+            end = version2.state("idle", stopReason="error", error=said)
+        self._client.update(session.id, end)
+
     async def _cancel(self, params: Params) -> Mapping[str, object]:
         self._session(params).cancel()
         return {}
@@ -263,7 +325,7 @@ class Server:
     async def _set_option(self, params: Params) -> Mapping[str, object]:
         session = self._session(params)
         session.options.set(_text(params, "configId"), params.get("value"))
-        return {"configOptions": session.options.every()}
+        return self._options(session)
 
 
 def _text(params: Params, name: str, shown: str = "") -> str:

@@ -148,11 +148,6 @@ class Session:
         assert self._options is not None
         return self._options
 
-    @property
-    def state(self) -> Mapping[str, object]:
-        """What a client is told of it when it is set up."""
-        return {"modes": self.options.modes(), "configOptions": self.options.every()}
-
     # -- what the client reads
 
     def begin(self) -> None:
@@ -226,11 +221,13 @@ class Session:
 
     # -- turns
 
-    async def prompt(self, message: Message) -> str:
+    def prompt(self, message: Message) -> Awaitable[str]:
         """Answer a prompt after those before it: why the turn ended. Raises RpcError."""
         turn = object()
         self._turns.append(turn)
-        run = self._live.do(partial(self._take, message))
+        return self._ended(turn, self._live.do(partial(self._take, message)))
+
+    async def _ended(self, turn: object, run: "asyncio.Future[str]") -> str:
         try:
             await asyncio.wait([run])
         except asyncio.CancelledError:

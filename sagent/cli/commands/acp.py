@@ -35,6 +35,8 @@ def run_acp(argv: Sequence[str]) -> int:
     group.add_argument("--login", action="store_true", help="enter a provider's key on this terminal, then exit")
     group.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
     group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
+    draft = "also speak version 2 of the protocol, which is a draft"
+    group.add_argument("--draft", action="store_true", help=draft)
     parser.add_config()
     for name in ("--acp", "--experimental-acp"):  # that clients add to a command of their own accord
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
@@ -46,7 +48,8 @@ def run_acp(argv: Sequence[str]) -> int:
         from sagent.cli.login import run_login
 
         return run_login(flags)
-    return asyncio.run(_serve(AcpHost(flags)))
+    latest = 2 if flags.pop("draft", False) else 1
+    return asyncio.run(_serve(AcpHost(flags, latest)))
 
 
 async def _serve(host: "AcpHost") -> int:
@@ -103,8 +106,8 @@ class AcpSession:
 class AcpHost:
     """Opens sessions as the flags say, and knows those that are kept."""
 
-    def __init__(self, flags: Mapping[str, object]) -> None:
-        self._flags = flags
+    def __init__(self, flags: Mapping[str, object], latest: int = 1) -> None:
+        self._flags, self.latest = flags, latest
 
     @asynccontextmanager
     async def opening(self, place: "Place", given: "Surroundings") -> "AsyncGenerator[AcpSession]":

@@ -1,0 +1,105 @@
+"""Protocol version 2, a draft: what version 1 says, in its words.
+
+Source: https://agentclientprotocol.com/protocol/v2/migration. A prompt's response only accepts it; states say the rest.
+Calls and messages are patched by id, changes of files are patches of git, and terminals are the agent's own. Files and
+terminals of the client, and modes, are gone.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from sagent.lib.json import as_array, as_object, as_str
+
+Update: TypeAlias = Mapping[str, object]
+_PLAN = "todo"
+
+
+def updates(update: Update) -> Iterator[Update]:
+    """An update of version 1 as those of version 2."""
+    match update.get("sessionUpdate"):
+        case "tool_call" | "tool_call_update":
+            yield from _call(update)
+        case "plan":
+            plan = {"type": "items", "planId": _PLAN, "entries": update["entries"]}
+            yield {"sessionUpdate": "plan_update", "plan": plan}
+        case "config_option_update":
+            yield {**update, "configOptions": options(as_array(update["configOptions"]))}
+        case "available_commands_update":
+            commands = [_command(as_object(each)) for each in as_array(update["availableCommands"])]
+            yield {**update, "availableCommands": commands}
+        case "current_mode_update":
+            return  # its option says it
+        case _:
+            yield update
+
+
+def options(every: Iterable[object]) -> list[Update]:
+    """A session's options."""
+    return [
+        {"configId": each["id"], **{name: value for name, value in each.items() if name != "id"}}
+        for each in map(as_object, every)
+    ]
+
+
+def permission(params: Mapping[str, object]) -> Mapping[str, object]:
+    """A question to the person; its words stand apart from the call."""
+    call = as_object(params["toolCall"])
+    words = [text for each in as_array(call.get("content")) if (text := _text(as_object(each)))]
+    subject = {"type": "tool_call", "toolCall": {**call, "content": [*_contents(call)]}}
+    shown = {"title": call["title"], "subject": subject, "options": params["options"]}
+    return {"sessionId": params["sessionId"], **shown, **({"description": "\n\n".join(words)} if words else {})}
+
+
+def user_message(message: str, blocks: Sequence[object]) -> Update:
+    """A prompt that was accepted."""
+    return {"sessionUpdate": "user_message", "messageId": message, "content": blocks}
+
+
+def state(name: str, **more: object) -> Update:
+    """Whether a turn is in progress ("running"), waits for the person ("requires_action") or has ended ("idle")."""
+    return {"sessionUpdate": "state_update", "state": name, **more}
+
+
+def _call(update: Update) -> Iterator[Update]:
+    """A call; the output of its terminal goes by updates of its own."""
+    meta = as_object(update.get("_meta"))
+    if info := as_object(meta.get("terminal_info")):
+        yield {"sessionUpdate": "terminal_update", "terminalId": info["terminal_id"], "cwd": info["cwd"]}
+    if output := as_object(meta.get("terminal_output")):
+        data = b64encode(as_str(output["data"]).encode("utf-8", "replace")).decode()
+        yield {"sessionUpdate": "terminal_output_chunk", "terminalId": output["terminal_id"], "data": data}
+    if ended := as_object(meta.get("terminal_exit")):
+        code = {"exitCode": ended["exit_code"], "signal": ended["signal"]}
+        yield {"sessionUpdate": "terminal_update", "terminalId": ended["terminal_id"], "exitStatus": code}
+    call = {name: value for name, value in update.items() if name not in ("_meta", "sessionUpdate", "content")}
+    if "content" in update:
+        call["content"] = [*_contents(update)]
+    if len(call) > 1:  # more than its id
+        yield {"sessionUpdate": "tool_call_update", **call}
+
+
+def _contents(call: Update) -> Iterator[Update]:
+    for each in map(as_object, as_array(call.get("content"))):
+        yield _diff(each) if each["type"] == "diff" else each
+
+
+def _diff(change: Update) -> Update:
+    from sagent.tools.change import unified_diff
+
+    path, old, new = as_str(change["path"]), change["oldText"], as_str(change["newText"])
+    operation = {"operation": "add" if old is None else "modify", "path": path, "fileType": "text"}
+    hunks = unified_diff(as_str(old), new, path).split("\n", 2)[2:]
+    before = "/dev/null" if old is None else path
+    head = f"diff --git {path} {path}\n" + ("new file mode 100644\n" if old is None else "")
+    text = f"{head}--- {before}\n+++ {path}\n{''.join(hunks)}"
+    return {"type": "diff", "changes": [operation], "patch": {"format": "git_patch", "text": text}}
+
+
+def _command(command: Mapping[str, object]) -> Update:
+    given = as_object(command.get("input"))
+    return {"type": "command", **command, **({"input": {"type": "text", **given}} if given else {})}
+
+
+def _text(content: Mapping[str, object]) -> str:
+    return as_str(as_object(content.get("content")).get("text"))
