@@ -36,6 +36,7 @@ INBOX_LIMIT = 1_000  # messages that wait for one address; then its senders wait
 PARCELS_KEPT = 7 * 86_400.0  # seconds
 REPLIES_KEPT = 3_600.0  # seconds
 _OLDEST = (2, 11)  # the first server with a time to live for each message
+_STARTING = 0.9  # seconds in which a server may begin to listen
 _ROUND = 5.0  # seconds of one request for messages; it is repeated
 _BATCH = 8  # messages of one request: each may have 8 MB
 _WRONG_SEQUENCE, _TOO_MANY = (10071, 10164), 10077
@@ -141,15 +142,53 @@ def _user(options: Mapping[str, object]) -> str:
 class JetStream:
     """A connection to the bus. Open it with `connected`."""
 
-    def __init__(self, client: "Client", link: asyncio.Event, user: str) -> None:
+    def __init__(self, client: "Client", user: str) -> None:
         self._client = client
         self._context: JetStreamContext = client.jetstream(timeout=PATIENCE / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
-        self._link = link
+        self._link, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
         self._refusals: set[asyncio.Future[str]] = set()
         self.user = user
         """The user's public key, or "_" for one that is known by something else."""
         self.on_reconnect: set[Callable[[], None]] = set()
         """Called when the connection is there again; what was published in between and is not kept was missed."""
+        self.problem: Exception | None = None
+        """The last one of the connection."""
+
+    async def connect(self, address: str, name: str, options: Mapping[str, object]) -> None:
+        """Tries until it is cancelled. Raises what cannot get better: a refusal, or nobody who listens."""
+        await self._client.connect(
+            address,
+            name=name,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_lost,
+            reconnected_cb=self._on_found,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+            ping_interval=5,
+            pending_size=0,
+            inbox_prefix=names.private_inbox(self.user),
+            **options,  # pyright: ignore[reportArgumentType] -- of its own parameters, by their names
+        )
+        self._is_open = True
+        self._link.set()
+
+    async def _on_lost(self) -> None:
+        self._link.clear()
+
+    async def _on_found(self) -> None:
+        self._link.set()
+        for call in [*self.on_reconnect]:
+            call()
+
+    async def _on_error(self, error: Exception) -> None:
+        self.problem = error
+        if "permissions violation" in str(error).lower():
+            for refusal in self._refusals:
+                if not refusal.done():
+                    refusal.set_result(str(error))
+        nobody = isinstance(error, ConnectionRefusedError) and time.monotonic() - self._began > _STARTING
+        if not self._is_open and (nobody or isinstance(error, ssl.SSLError) or "uthorization" in str(error)):
+            raise error  # it would be tried again for ever
 
     @property
     def is_up(self) -> bool:
@@ -159,12 +198,6 @@ class JetStream:
     async def up(self) -> None:
         """Return when the bus can be reached."""
         await self._link.wait()
-
-    def on_violation(self, text: str) -> None:
-        """The server refuses something: end the calls that may have been meant."""
-        for refusal in self._refusals:
-            if not refusal.done():
-                refusal.set_result(text)
 
     async def aclose(self) -> None:
         with suppress(
@@ -742,54 +775,19 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
 
         raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh')}") from None
     address, options = _options(url)
-    link, client, problem = asyncio.Event(), Client(), list[Exception]()
-    user = _user(options)
-    bus = JetStream(client, link, user)
+    bus = JetStream(Client(), _user(options))
     where = address.rpartition("@")[2]
-
-    async def lost() -> None:
-        link.clear()
-
-    async def found() -> None:
-        link.set()
-        for call in [*bus.on_reconnect]:
-            call()
-
-    async def failed(error: Exception) -> None:
-        problem[:] = [error]
-        if "permissions violation" in str(error).lower():
-            bus.on_violation(str(error))
-        if client.is_connecting and _is_refusal(error):
-            raise error  # it would be tried again for ever
-
     try:
         async with asyncio.timeout(timeout):
-            await client.connect(
-                address,
-                name=name,
-                error_cb=failed,
-                disconnected_cb=lost,
-                reconnected_cb=found,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=1,
-                ping_interval=5,
-                pending_size=0,
-                inbox_prefix=names.private_inbox(user),
-                **options,  # pyright: ignore[reportArgumentType] -- of its own parameters, by their names
-            )
-    except TimeoutError:
+            await bus.connect(address, name, options)
+    except (TimeoutError, ConnectionRefusedError) as error:
         await bus.aclose()
-        said = str(problem[0]) if problem else "no answer"
-        raise Unavailable(f"There is no bus at {where}: {said}. To start one: sagent bus") from None
+        said = bus.problem or error
+        raise Unavailable(f"There is no bus at {where}: {str(said) or 'no answer'}. To start one: sagent bus") from None
     except (Error, ssl.SSLError) as error:
         await bus.aclose()
         raise Refused(f"The bus at {where} does not admit this user: {error}") from None
-    link.set()
     try:
         yield bus
     finally:
         await bus.aclose()
-
-
-def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, ssl.SSLError) or "uthorization" in str(error)

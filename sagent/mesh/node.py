@@ -1,14 +1,15 @@
 """A node: one process with room for some sessions. It takes work from a queue, and holds what it takes by a lease."""
 
 import asyncio
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from sagent.errors import SagentError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.mesh import names
+from sagent.mesh.cards import Card, encode_card
 from sagent.mesh.errors import MeshError, Unavailable
 from sagent.mesh.hold import Hold, OpenAgent
 from sagent.mesh.jetstream import Intake, JetStream, Request, Taken
@@ -108,12 +109,11 @@ class Node:
     async def _announce(self) -> None:
         while True:
             with suppress(MeshError):
-                await self._cards.put(self._key, json.dumps(self._card()).encode())
+                await self._cards.put(self._key, wire_bytes(self._card()))
             await asyncio.sleep(names.CARD_TTL / 3)
 
-    def _card(self) -> dict[str, object]:
-        return {
-            "version": names.VERSION,
+    def _card(self) -> JsonObject:
+        details = {
             "name": self.options.name,
             "host": os.uname().nodename,
             "pid": os.getpid(),
@@ -122,6 +122,9 @@ class Node:
             "sessions": sorted(self._holds),
             "draining": self._draining.is_set(),
         }
+        load = 1.0 if self._draining.is_set() else len(self._holds) / self.options.slots
+        card = Card(self._key, "", "node", labels=self.options.labels, load=load, details=json_freeze_object(details))
+        return encode_card(card)
 
     async def _listen(self) -> None:
         async with self._bus.listening(names.control_subject(f"node-{self.options.name}")) as requests:
@@ -132,7 +135,7 @@ class Node:
         if request.message.data == b"drain":
             self.drain()
         with suppress(MeshError):
-            await request.respond(json.dumps(self._card()).encode())
+            await request.respond(wire_bytes(self._card()))
 
 
 async def _give_signs(taken: Taken) -> None:

@@ -66,7 +66,7 @@ async def _nodes(bus: "JetStream") -> list[dict[str, object]]:
 
     members = ("name", "host", "pid", "slots", "labels", "sessions", "draining")
     entries = await bus.bucket(names.CARDS).entries("node.*")
-    found = [as_object(json.loads(entry.value)) for entry in entries if entry.value is not None]
+    found = [as_object(as_object(json.loads(entry.value)).get("details")) for entry in entries if entry.value]
     return sorted(({name: node.get(name) for name in members} for node in found), key=lambda node: str(node["name"]))
 
 

@@ -1,0 +1,88 @@
+"""`sagent agents`: who can be sent messages on a bus."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sagent.cli.commands.node import bus_url
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe
+from sagent.cli.tables import show
+from sagent.lib.json import json_dump
+from sagent.lib.text import Table, one_line
+
+if TYPE_CHECKING:
+    from sagent.mesh.bus import Bus
+    from sagent.mesh.buses.nats import NatsBus
+    from sagent.mesh.cards import Card, Query
+
+
+def run_agents(argv: Sequence[str]) -> int:
+    """List cards, or watch them come and go. Raises UsageError and MeshError."""
+    parser = Parser("agents", "Who is on a bus: agents, nodes and sessions, with what they say of themselves.")
+    parser.add_argument("namespace", nargs="?", default="", metavar="NAMESPACE", help="team has team, team.a, team.a.b")
+    parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
+    parser.add_argument("--label", metavar="L", action="append", default=[], help="with this label (repeatable)")
+    parser.add_argument(
+        "--watch", action="store_true", help="go on, a line of JSON for each that comes, changes or goes"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON, with the schemas of their messages")
+    given = vars(parser.parse_intermixed_args(argv))
+    return asyncio.run(_carry_out(bus_url(given["bus"]), given))
+
+
+async def _carry_out(url: str, given: dict[str, object]) -> int:
+    from sagent.lib.json import as_array
+    from sagent.mesh.buses.nats import nats_bus
+    from sagent.mesh.cards import Query, check_name, encode_card
+    from sagent.mesh.discovery import find
+
+    namespace = str(given["namespace"])
+    query = Query(check_name(namespace) if namespace else "", labels=tuple(map(str, as_array(given["label"]))))
+    async with nats_bus(url) as bus:
+        if given["watch"]:
+            await _watch(bus, query)
+            return 0
+        (cards,) = await find(bus, query)
+        cards += await _sessions(bus, query)
+    rows = tuple(
+        (card.address, card.kind, f"{card.load:.0%}", " ".join(card.labels), one_line(card.description, 80))
+        for card in cards
+    )
+    table = Table(rows, ("address", "kind", "load", "labels", "description"), (2,))
+    nobody = f"Nobody is there{f' in {namespace}' if namespace else ''}."
+    show([encode_card(card) for card in cards], [table] if cards else [nobody], as_json=bool(given["json"]))
+    return 0
+
+
+async def _sessions(bus: "NatsBus", query: "Query") -> "list[Card]":
+    """The sessions of the bus, as the agents they are."""
+    from sagent.lib.json import JsonObject
+    from sagent.mesh.cards import Card, matches
+    from sagent.mesh.records import Records
+
+    found = [
+        Card(
+            f"session.{record.id}",
+            record.title,
+            load=float(record.state != "idle"),
+            labels=(record.label,) if record.label else (),
+            details=JsonObject({"state": record.state, "node": record.node}),
+        )
+        for record in await Records(bus.jetstream).all()
+    ]
+    return [card for card in found if matches(query, card)]
+
+
+async def _watch(bus: "Bus", query: "Query") -> None:
+    from sagent.mesh.cards import encode_card
+    from sagent.mesh.discovery import watching
+
+    out = binary_safe(sys.stdout)
+    async with watching(bus, query) as changes:
+        async for change in changes:
+            if change is not None:
+                card = None if change.card is None else encode_card(change.card)
+                out.write(json_dump({"address": change.address, "card": card}) + "\n")
+                out.flush()

@@ -1,0 +1,134 @@
+"""`sagent send`: a message to an agent on a bus, and its answer."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sagent.cli.commands.node import bus_url
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe
+from sagent.errors import UsageError
+from sagent.lib.json import JsonObject, json_dump, json_load
+
+if TYPE_CHECKING:
+    from sagent.lib.json import Json
+    from sagent.mesh.bus import Address, Bus, Envelope
+    from sagent.mesh.jetstream import JetStream
+
+DESCRIPTION = """Send a message to an agent, or to a session (session.ID), and print its answer. A reply that is a text,
+or has one as its `text`, is printed as that; another one as JSON."""
+_MOST = 32 << 20  # bytes of standard input
+
+
+def run_send(argv: Sequence[str]) -> int:
+    """Send it; 1 where the agent could not do it. Raises UsageError and MeshError."""
+    parser = Parser("send", DESCRIPTION)
+    parser.add_argument("address", metavar="ADDRESS", help="as `sagent agents` lists them")
+    parser.add_argument("text", nargs="?", metavar="TEXT", help="the message; standard input if left out")
+    parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
+    parser.add_argument("--data", metavar="JSON", help="the message's body, instead of a text")
+    parser.add_argument("--kind", metavar="K", default="message", help="what kind of message it is (%(default)s)")
+    parser.add_argument("--timeout", metavar="S", type=float, default=600.0, help="wait so many seconds (%(default)g)")
+    parser.add_argument("--stream", action="store_true", help="print each frame of the answer as it comes")
+    parser.add_argument("--no-reply", action="store_true", help="return when the bus has the message")
+    keep = "with --no-reply: wait until somebody has taken it, at most S seconds; then it is given up"
+    parser.add_argument("--keep", metavar="S", type=float, help=keep)
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON whatever it is")
+    given = vars(parser.parse_intermixed_args(argv))
+    for name in ("timeout", "keep"):
+        if (seconds := given[name]) is not None and not 0 < float(seconds) <= 7 * 86_400:
+            raise UsageError(f"--{name} {seconds:g}: seconds, above 0 and at most a week.")
+    if given["keep"] is not None and not given["no_reply"]:
+        raise UsageError("--keep goes with --no-reply; an answer is waited for as long as --timeout says.")
+    return asyncio.run(_carry_out(bus_url(given["bus"]), _body(given), given))
+
+
+def _body(given: Mapping[str, object]) -> "Json":
+    if (data := given["data"]) is not None:
+        if given["text"] is not None:
+            raise UsageError("Give a TEXT or --data, not both.")
+        try:
+            return json_load(str(data))
+        except ValueError as error:
+            raise UsageError(f"--data is not JSON: {error}") from None
+    if given["text"] is not None:
+        return str(given["text"])
+    if sys.stdin.isatty():
+        raise UsageError("What is the message? Give a TEXT, --data, or standard input.")
+    return sys.stdin.buffer.read(_MOST + 1).decode("utf-8", "replace").strip()
+
+
+async def _carry_out(url: str, body: "Json", given: Mapping[str, object]) -> int:
+    from sagent.mesh.bus import Address, message
+    from sagent.mesh.buses.nats import nats_bus
+    from sagent.mesh.errors import Failed
+
+    to = Address.of(str(given["address"]))
+    keep = given["keep"]
+    async with nats_bus(url) as bus:
+        if to.name.startswith("session."):
+            return await _say(bus.jetstream, to, body, given)
+        envelope = message(
+            to, body, kind=str(given["kind"]), sender="cli", keep=keep if isinstance(keep, float) else None
+        )
+        if given["no_reply"]:
+            sent = await bus.send(envelope)
+            if keep is not None:
+                await sent.taken()
+            return 0
+        try:
+            return await _ask(bus, envelope, given)
+        except Failed as error:
+            sys.stderr.write(f"sagent: {error}\n")
+            return 1
+
+
+async def _ask(bus: "Bus", envelope: "Envelope", given: Mapping[str, object]) -> int:
+    from sagent.mesh.bus import answer_of
+
+    async with bus.asking(envelope, timeout=float(str(given["timeout"]))) as frames:
+        async for frame in frames:
+            if frame.kind == "restart":
+                sys.stderr.write("sagent: who answered is gone; another begins anew\n")
+            elif frame.is_last:
+                _show(answer_of(frame, envelope), given)
+            elif given["stream"]:
+                _show(frame.body, given)
+    return 0
+
+
+async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mapping[str, object]) -> int:
+    """A message to a session; its result, as that of any prompt."""
+    from sagent.cli.headless import exit_code
+    from sagent.mesh.records import Records, Said
+    from sagent.mesh.remote import RemotePeer
+    from sagent.messages import user
+
+    records = Records(jetstream)
+    record = await records.find(to.name.removeprefix("session."))
+    said = Said(user(body if isinstance(body, str) else json_dump(body)))
+    if given["no_reply"]:
+        await records.send(record, said)
+        return 0
+    async with RemotePeer.attached(jetstream, record) as peer:
+        peer.expect(await records.send(record, said))
+        try:
+            async with asyncio.timeout(float(str(given["timeout"]))):
+                result = await peer.wait()
+        except TimeoutError:
+            raise UsageError(f"session {record.id} has not answered in time; sagent attach follows it.") from None
+    _show(result.content, given)
+    return exit_code(result)
+
+
+def _show(body: "Json", given: Mapping[str, object]) -> None:
+    from sagent.cli.tables import write
+
+    said = body.get("text") if isinstance(body, JsonObject) else body
+    out = binary_safe(sys.stdout)
+    if isinstance(said, str) and not given["json"]:
+        write(out, [said])
+    elif body is not None or given["json"]:
+        out.write(json_dump(body) + "\n")
+    out.flush()
