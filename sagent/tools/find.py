@@ -13,6 +13,7 @@ from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspac
 
 FREE = 2_000  # bytes of definitions that are sent as they are
 MOST_FOUND = 5
+LEAST = 0.2  # of the best score: what fits less is not shown
 MOST_NAMED = 500  # characters of names in a description
 _K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The Probabilistic Relevance Framework)
 
@@ -98,7 +99,8 @@ class Index:
         rarity = {word: self._rarity(word) for word in asked}
         scores = [(tool.tool.name.lower() in named, _score(tool, rarity, self._mean())) for tool in self._entries]
         order = sorted(range(len(scores)), key=lambda at: (*(-part for part in scores[at]), self._tools[at].name))
-        return [self._tools[at] for at in order if any(scores[at])][:most]
+        least = max((score for _, score in scores), default=0.0) * LEAST
+        return [self._tools[at] for at in order if scores[at][0] or scores[at][1] > least][:most]
 
     def _rarity(self, word: str) -> float:
         holding = sum(word in entry.words for entry in self._entries)

@@ -5,6 +5,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -152,13 +153,27 @@ async def test_two_at_once_and_one_that_was_killed_leave_a_good_store(shop: Path
     assert text_of(await call(RepoMap(folder))) == text_of(texts[0])
 
 
+async def test_a_call_that_is_cancelled_leaves_a_good_store(shop: Path, tmp_path: Path, call: Call) -> None:
+    import asyncio
+
+    whole = text_of(await call(RepoMap()))
+    for delay in (0, 0.01, 0.05, 0.15, 0.3):
+        write(shop, {"changing.py": f"def name_{str(delay)[2:]}(): ...\n"})
+        task = asyncio.create_task(call(RepoMap(tmp_path / "maps")))
+        await asyncio.sleep(delay)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    (shop / "changing.py").unlink()
+    assert text_of(await call(RepoMap(tmp_path / "maps"))) == whole
+
+
 @settings(max_examples=15)
 @given(tokens=st.integers(100, 3_000))
 def test_a_map_keeps_to_its_room(tokens: int) -> None:
     from sagent.tools.code.map.render import BYTES, Wish, render
     from sagent.tools.code.map.store import open_store
 
-    with open_store(None, "/") as store:
+    with closing(open_store(None, "/")) as store:
         files = {f"d/f{number}.py": (str(number), str(number)) for number in range(60)}
         named = " ".join(f"name_of_{number}" for number in range(0, 60, 7))
         rows = '[["name_of_%s", 1, 2, "def name_of_%s(\u00e9): ..."]]'

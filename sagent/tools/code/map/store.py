@@ -3,18 +3,22 @@
 A file that cannot be used is begun anew: nothing is in it that could not be found again.
 """
 
+import asyncio
 import json
 import sqlite3
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from sagent.lib.json import sha256_hex
 from sagent.session.log import make_directory
 from sagent.tools.code.map.parsing import Dumped, Tags
 from sagent.tools.code.map.ranking import Graph, Weights
 
+T = TypeVar("T")
 FORMAT = 1
 MOST_KEPT = 20  # projects
 _SCHEMA = """
@@ -29,7 +33,7 @@ CREATE TABLE IF NOT EXISTS homes (name TEXT, path TEXT, PRIMARY KEY (name, path)
 
 
 class Store:
-    """One project's. Used by one thread at a time."""
+    """One project's, used by the thread that has opened it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -117,12 +121,38 @@ class Store:
             homes = ((name, path) for path, found in weights.items() for name in found)
             self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
 
+    def close(self) -> None:
+        self._connection.close()
 
-@contextmanager
-def open_store(folder: Path | None, root: str) -> Generator[Store]:
+
+def open_store(folder: Path | None, root: str) -> Store:
     """The store of a project; in memory where there is no folder for it, or it cannot be used."""
-    with closing(_connect(_file(folder, root) if folder else None)) as connection:
-        yield Store(connection)
+    return Store(_connect(_file(folder, root) if folder else None))
+
+
+class StoreThread:
+    """A store in a thread of its own, closed there once all that was asked of it is done: a call that is cancelled does
+    not wait for that."""
+
+    def __init__(self, folder: Path | None, root: str) -> None:
+        self._folder, self._root = folder, root
+        self._thread = ThreadPoolExecutor(1, "sagent-map")
+        self._store: Store | None = None
+
+    async def do(self, work: Callable[[Store], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
+
+    def close(self) -> None:
+        self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+
+    def _do(self, work: Callable[[Store], T]) -> T:
+        self._store = self._store or open_store(self._folder, self._root)
+        return work(self._store)
+
+    def _close(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
 
 def discard_store(folder: Path, root: str) -> None:
@@ -151,7 +181,7 @@ def _connect(file: Path | None) -> sqlite3.Connection:
 
 
 def _open(name: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(name, timeout=10.0, check_same_thread=False)
+    connection = sqlite3.connect(name, timeout=10.0)
     try:
         connection.execute("PRAGMA synchronous = OFF")  # it can be made again
         connection.executescript(_SCHEMA)

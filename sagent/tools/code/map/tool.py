@@ -4,11 +4,10 @@ import asyncio
 import os
 import sqlite3
 import stat
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
@@ -18,14 +17,13 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_sch
 if TYPE_CHECKING:
     from sagent.tools.code.map.parsing import Source
     from sagent.tools.code.map.render import Wish
-    from sagent.tools.code.map.store import Store
+    from sagent.tools.code.map.store import Store, StoreThread
 
 MOST_FILES = 20_000
 TOKENS, MOST_TOKENS = 2_000, 20_000
 PATIENCE = 60.0  # seconds for files that are new
 _BATCH_FILES, _BATCH_BYTES = 500, 8_000_000
 _AT_ONCE = 4
-T = TypeVar("T")
 
 
 class RepoMap:
@@ -80,11 +78,14 @@ class RepoMap:
 
     async def _map(self, project: "_Project", wish: "Wish", folder: Path | None) -> ToolOutput:
         from sagent.tools.code.map.render import render
-        from sagent.tools.code.map.store import open_store
+        from sagent.tools.code.map.store import StoreThread
 
-        with open_store(folder, project.root) as store:
+        store = StoreThread(folder, project.root)
+        try:
             await project.read(store)
-            return await asyncio.to_thread(render, store, wish, project.others, project.notes)
+            return await store.do(lambda opened: render(opened, wish, project.others, project.notes))
+        finally:
+            store.close()
 
 
 @dataclass(slots=True)
@@ -108,24 +109,19 @@ class _Project:
         notes = [CUT] if listing.cut else []
         return await asyncio.to_thread(_sorted, str(real), listing.files, is_hidden, notes)
 
-    async def read(self, store: "Store") -> None:
+    async def read(self, store: "StoreThread") -> None:
         """Have in the store what these files define, and nothing of others; what takes longer than there is time for is
         left for the next call."""
         from sagent.tools.code.map.parsing import parse
 
-        fresh = await asyncio.to_thread(self._fresh, store)
-        end, turns, lock = (
-            monotonic() + PATIENCE,
-            asyncio.Semaphore(min(_AT_ONCE, os.cpu_count() or 1)),
-            threading.Lock(),
-        )
-        left = 0
+        fresh = await store.do(self._fresh)
+        end, turns, left = monotonic() + PATIENCE, asyncio.Semaphore(min(_AT_ONCE, os.cpu_count() or 1)), 0
 
         async def take(batch: Sequence[tuple[str, str]]) -> None:
             nonlocal left
             async with turns:
                 files, sources = await asyncio.to_thread(_load, self.root, batch)
-                known = await asyncio.to_thread(_locked, lock, lambda: store.known(sources))
+                known = await store.do(lambda opened: opened.known(sources))
                 asked = {key: source for key, source in sources.items() if key not in known}
                 if monotonic() > end:
                     left += len(batch)
@@ -135,7 +131,7 @@ class _Project:
                 except (TimeoutError, OSError):
                     left += len(batch)
                     return
-                await asyncio.to_thread(_locked, lock, lambda: store.add(files, tags))
+                await store.do(lambda opened: opened.add(files, tags))
 
         tasks = [asyncio.create_task(take(batch)) for batch in _batches(fresh)]
         try:
@@ -166,11 +162,6 @@ class _Project:
         if gone := known.keys() - there:
             store.forget(gone)
         return fresh
-
-
-def _locked(lock: threading.Lock, work: Callable[[], T]) -> T:
-    with lock:
-        return work()
 
 
 def _sorted(root: str, files: Iterable[str], is_hidden: Callable[[str], bool], notes: list[str]) -> _Project:
