@@ -145,6 +145,7 @@ async def open_agent(
         resources = _resources(settings, choice, ledger, notices)
         judge: Policy = policy
         offered = [*adapt(offered)]
+        with_code = _open_code(settings, offered, policy, workspace, sandbox, stack, answer)
         if settings.hooks:
             from sagent.app.hooks import open_hooks
             from sagent.hooks.policy import HookPolicy
@@ -155,7 +156,7 @@ async def open_agent(
             offered, ask, judge = hooked(offered, hooks), hooks.asker(ask), HookPolicy(hooks, policy)
             resources = replace(resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
         judge = pinned(judge, servers, policy)
-        offered, judge = _add_code(settings, (offered, judge), policy, workspace, sandbox, stack, answer)
+        offered, judge = with_code(offered, judge)
         offered = keeper.tools(offered) if keeper is not None else offered
         agent = Agent(
             choice.model,
@@ -248,24 +249,28 @@ def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Gen
         raise
 
 
-def _add_code(
+def _open_code(
     settings: Settings,
-    parts: tuple[list[Tool], Policy],
+    offered: Sequence[Tool],
     policy: PermissionPolicy,
     workspace: Workspace,
     sandbox: Sandbox,
     stack: AsyncExitStack,
     answer: "Answerer | None",
-) -> tuple[list[Tool], Policy]:
-    """Tools and policy with language servers, which check changes by default where a person is there."""
+) -> Callable[[list[Tool], Policy], tuple[list[Tool], Policy]]:
+    """What puts language servers around tools and a policy; by default they check changes where a person is there."""
     checking = settings.diagnostics == "on" or (settings.diagnostics == "auto" and answer is not None)
-    if not (checking or any(tool.name in tools.CODE for tool in parts[0])):
-        return parts
+    asking = any(tool.name in tools.CODE for tool in offered)
+    if not (checking or asking):
+        return lambda tools, policy: (tools, policy)
     from sagent.app.code import add_code, open_code
 
-    code = open_code(settings, policy, workspace, sandbox, _withheld(settings))
-    stack.push_async_callback(code.aclose)
-    return add_code(*parts, code, checking=checking)
+    access = open_code(settings, policy, workspace, sandbox, _withheld(settings))
+    stack.push_async_callback(access.aclose)
+    code = next((tool for tool in offered if isinstance(tool, tools.Code)), None) if asking else None
+    if code is not None:
+        code.access = access
+    return lambda tools, policy: add_code(tools, policy, access, code, checking=checking)
 
 
 def policy_of(settings: Settings, private: Sequence[Path] = ()) -> PermissionPolicy:

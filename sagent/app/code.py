@@ -17,23 +17,21 @@ if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
     from sagent.tools.code.lsp.checks import Checks
     from sagent.tools.code.lsp.servers import Allowed
+    from sagent.tools.code.lsp.tool import Code
 
 
-def add_code(tools: Sequence[Tool], judge: Policy, access: CodeAccess, *, checking: bool) -> tuple[list[Tool], Policy]:
-    """The tools and the policy with language servers: changes are checked, if they are to be, and renames planned."""
+def add_code(
+    tools: Sequence[Tool], judge: Policy, access: CodeAccess, code: "Code | None", *, checking: bool
+) -> tuple[list[Tool], Policy]:
+    """Tools and policy as they are with language servers: changes are checked, if they are to be, and renames planned,
+    where there is the tool for it."""
     from sagent.tools.code.lsp.policy import CodePolicy
 
-    code = None
     offered = list(tools)
-    if any(tool.name == "Code" for tool in tools):
-        from sagent.tools.code.lsp.tool import Code
-
-        code = Code(access)
-        offered = [code if tool.name == code.name else tool for tool in tools]
     if checking:
         from sagent.tools.code.lsp.checked import checked
 
-        offered = checked(offered, access)
+        offered = checked(tools, access)
     return offered, CodePolicy(judge, access if checking else None, code)
 
 
@@ -69,7 +67,7 @@ class SandboxLauncher:
     async def allowed(self) -> "Allowed":
         if await asyncio.to_thread(lambda: self._sandbox.stands):
             return "all"
-        wanted = self._settings.diagnostics == "on" or not {"code", "Code"}.isdisjoint(self._settings.tools or ())
+        wanted = self._settings.diagnostics == "on" or "code" in map(str.lower, self._settings.tools or ())
         return "outside" if wanted else "none"
 
     async def launch(self, argv: Sequence[str], root: Path) -> Confined:

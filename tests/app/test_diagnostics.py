@@ -1,4 +1,4 @@
-"""Errors of changes in a whole session: told to the model with a call, or after it, from servers in the sandbox."""
+"""Errors of changes in a whole session: reported to the model with a call, or after it, from servers in the sandbox."""
 
 import os
 import signal
@@ -65,9 +65,9 @@ async def test_the_model_hears_of_the_error_and_corrects_it(
 ) -> None:
     monkeypatch.setattr("sagent.tools.code.lsp.checks.LAST", 60.0)
     model, events = await run(tmp_path, environment, monkeypatch, diagnostics="on", sandbox=sandbox)
-    told = next(body for body in model.bodies if "New error" in body)
-    assert "New error in a.py" in told
-    assert "is not defined" in told or "Undefined name" in told
+    body = next(body for body in model.bodies if "New error" in body)
+    assert "New error in a.py" in body
+    assert "is not defined" in body or "Undefined name" in body
     assert "1  # return 1" in (tmp_path / "work" / "a.py").read_text()
     assert [event for event in events if isinstance(event, Notice)] == []
 

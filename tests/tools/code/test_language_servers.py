@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("server", "name", "good", "bad", "rule"), CASES)
-async def test_an_error_is_told_once_and_a_fix_is_silent(
+async def test_an_error_is_reported_once_and_a_fix_is_silent(
     bench: Bench, server: str, name: str, good: str, bad: str, rule: str
 ) -> None:
     bench.use(built_in()[server])
@@ -152,10 +153,14 @@ async def test_a_rename_changes_all_files_and_what_it_would_change_is_known_befo
 
 async def test_a_rename_of_what_has_changed_since_changes_nothing(ask: Ask) -> None:
     arguments = json_freeze_object({"action": "rename", "file_path": "garden.py", "symbol": "sow", "new_name": "reap"})
-    await ask.tool.plan(arguments, ask.bench.workspace)
+    changes = await ask.tool.plan(arguments, ask.bench.workspace)
+    judged = json_freeze_object({**arguments, "changes": changes})
+    run = replace(ask.run, effect=ask.tool.effect(judged, ask.bench.workspace))
     (ask.bench.root / "user.py").write_text("# mine\n" + USER)
     with pytest.raises(ToolError, match="has changed since the rename was planned"):
-        await ask.tool(arguments, ask.run)
+        await ask.tool(judged, run)
+    with pytest.raises(ToolError, match="something else than was judged"):
+        await ask.tool(json_freeze_object({**arguments, "changes": "less"}), run)
     assert (ask.bench.root / "garden.py").read_text() == MODULE
 
 

@@ -30,7 +30,7 @@ class Checks:
         self._running: dict[asyncio.Task[None], tuple[str, str]] = {}  # for which agent, by which kind of server
         self._missed = Counter[str]()  # times in a row that a kind was waited for in vain
         self._readers: dict[Path, tuple[str, Workspace]] = {}  # who changed a file last, and is to read of it
-        self._told: dict[Path, tuple[str | None, dict[tuple[int, int], str]]] = {}  # of a text, who of which place
+        self._reported: dict[Path, tuple[str | None, dict[tuple[int, int], str]]] = {}  # of a text, who of which place
         self._commands = 0
 
     async def changed(self, path: Path, before: str, agent: str, workspace: Workspace) -> str:
@@ -74,18 +74,20 @@ class Checks:
                 continue
             text = await asyncio.to_thread(read_text, path)
             errors = [error for document in given if document.text == text for error in _take_news(document)]
-            found.append((short(path, workspace), self._untold(path, text, errors)))
+            found.append((short(path, workspace), self._unreported(path, text, errors)))
         shown = [each for each in found if each[1]]
         more = len(shown) - MOST_FILES
         return report(shown[:MOST_FILES]) + (f"\nand new errors in {more} more files" if more > 0 else "")
 
-    def _untold(self, path: Path, text: str | None, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
-        """Those at places of which no other server has told: two find the same name missing."""
-        before, told = self._told.get(path, (text, dict[tuple[int, int], str]()))
+    def _unreported(self, path: Path, text: str | None, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
+        """Those at places where no other server has found one: two find the same name missing."""
+        before, places = self._reported.get(path, (text, dict[tuple[int, int], str]()))
         if before != text:
-            told = dict[tuple[int, int], str]()
-        self._told[path] = text, told
-        return [error for error in errors if told.setdefault((error.line, error.column), error.server) == error.server]
+            places = dict[tuple[int, int], str]()
+        self._reported[path] = text, places
+        return [
+            error for error in errors if places.setdefault((error.line, error.column), error.server) == error.server
+        ]
 
     async def aclose(self) -> None:
         """End checks and servers."""
@@ -107,7 +109,7 @@ class Checks:
                     await _compare(server, path, before, after)
                     self._missed[kind] = 0
         except (ServerError, OSError):  # a TimeoutError among these
-            pass  # the change was made, whatever becomes of its check; of a server that is gone `servers` tells
+            pass  # the change was made, whatever becomes of its check; `servers` reports a server that is gone
 
     async def refresh(self, seat: Seat, server: LanguageServer) -> None:
         """Let a server know what commands and the person have changed since it was last asked."""
@@ -121,7 +123,7 @@ class Checks:
                 text = await asyncio.to_thread(read_text, path) if document is not None else None
                 if document is None or text == document.text or seat.lock(path).locked():
                     continue
-                document.base = None  # who knows what was changed besides, and by whom
+                document.base = None  # it is not known what else was changed
                 if text is None:
                     server.forget(path)
                 else:

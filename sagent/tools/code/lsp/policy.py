@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagent.tools.code.lsp.tool import Code
 
 SENDER = "code"
-"""Who messages are from that tell of errors."""
+"""Who messages about errors are from."""
 
 
 class CodePolicy(Policy):

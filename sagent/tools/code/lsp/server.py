@@ -140,9 +140,9 @@ class LanguageServer:
 
     def files_changed(self, changes: Iterable[tuple[Path, int]]) -> None:
         """Files on disk that were created (1), changed (2) or deleted (3)."""
-        told = [{"uri": path.as_uri(), "type": kind} for path, kind in changes]
-        if told:
-            self._connection.notify("workspace/didChangeWatchedFiles", {"changes": told})
+        events = [{"uri": path.as_uri(), "type": kind} for path, kind in changes]
+        if events:
+            self._connection.notify("workspace/didChangeWatchedFiles", {"changes": events})
 
     async def check(self, path: Path, text: str) -> Document:
         """Give it a file, and wait until the errors in it are known. Raises ServerError, and TimeoutError."""

@@ -55,7 +55,7 @@ class Seat:
         self.why = ""
         self.ends = 0
         self.watched = Watched(root, row)
-        self.turn = asyncio.Lock()  # held while it is told of changed files
+        self.turn = asyncio.Lock()  # held while it is notified of changed files
         self._gate = asyncio.Lock()  # held while it begins or ends
         self._locks: dict[Path, asyncio.Lock] = {}
         self._finish: Callable[[], object] = lambda: None
@@ -123,14 +123,14 @@ class Seat:
 
 
 class Servers:
-    """Those of a session. `warn` tells the person, once, of one that is of no use."""
+    """Those of a session. `warn` reports one that cannot be used to the person, once."""
 
     def __init__(self, rows: Sequence[ServerRow], launcher: Launcher, warn: Callable[[str], None]) -> None:
         self._rows, self._launcher, self._warn = rows, launcher, warn
         self._seats: dict[tuple[str, Path], Seat] = {}  # the last used at the end
         self._group = ProcessGroup()
         self._closing: set[asyncio.Task[None]] = set()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def kinds(self, path: Path) -> list[str]:
         """The kinds of servers there are for a file's language."""
@@ -165,8 +165,8 @@ class Servers:
                 return seat
             missed.append(seat)
         for seat in missed:
-            if seat.why and seat.row.name not in self._told:
-                self._told.add(seat.row.name)
+            if seat.why and seat.row.name not in self._warned:
+                self._warned.add(seat.row.name)
                 self._warn(f"The language server {seat.row.name} is not used in this session: {seat.why.rstrip('.')}.")
         return None
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sagent.tools.code.lsp.rename import RenamePlan
     from sagent.tools.code.lsp.server import LanguageServer
 
-_METHODS = {"definition": "textDocument/definition", "references": "textDocument/references"}
 _MOST_PLANS = 8
 _TRIES, _PAUSE = 10, 0.5  # seconds
 _LOOKED_AT = 2_000  # files, for the language of a project
@@ -43,7 +42,7 @@ class Code:
     )
 
     def __init__(self, access: "CodeAccess | None" = None) -> None:
-        self._access = access
+        self.access = access
         self._plans: dict[str, RenamePlan] = {}
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
@@ -98,20 +97,23 @@ class Code:
             lines = show_outline(await _ask(server, "textDocument/documentSymbol", about))
         else:
             server, where = await self._place(arguments, path, workspace)
-            more = {"context": {"includeDeclaration": True}} if action == "references" else {}
-            answer = await _ask_twice(server, _METHODS[action], {**where, **more})
+            if action == "references":
+                about = {**where, "context": {"includeDeclaration": True}}
+                answer = await _ask_twice(server, "textDocument/references", about)
+            else:
+                answer = await _ask(server, "textDocument/definition", where)
             lines = await asyncio.to_thread(show_places, answer, self.name, workspace)
         return _output(lines, server.row.name)
 
     async def _rename(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         workspace = run.workspace
-        if _key(arguments, workspace) not in self._plans:
-            if run.effect is not None and run.effect.kind == "write":
-                raise ToolError("The plan of this rename is no longer there. Call it again.")
+        if run.effect is None or run.effect.kind != "write":
             await self.plan(arguments, workspace)
+        elif self.is_unplanned(arguments, workspace):
+            raise ToolError("The rename would do something else than was judged. Call it again.")
         made = await asyncio.to_thread(self._plans.pop(_key(arguments, workspace)).make, workspace)
-        if self._access is not None and self._access.begun is not None:
-            self._access.begun.command_ran()
+        if self.access is not None and self.access.begun is not None:
+            self.access.begun.command_ran()
         return made
 
     async def _search(self, name: str, workspace: Workspace) -> ToolOutput:
@@ -125,7 +127,7 @@ class Code:
             able = [await self._server(path, workspace)]
         if not able:
             raise ToolError("No language server runs here yet. Give a file_path, or use Grep.")
-        answers = await asyncio.gather(*(_ask(server, "workspace/symbol", {"query": name}) for server in able))
+        answers = await asyncio.gather(*(_ask_twice(server, "workspace/symbol", {"query": name}) for server in able))
         lines = [line for answer in answers for line in show_found(answer, workspace)]
         return _output(lines, ", ".join(server.row.name for server in able))
 
@@ -181,9 +183,9 @@ class Code:
 
     @property
     def _all(self) -> "Checks":
-        if self._access is None:
+        if self.access is None:
             raise ToolError("Language servers are not available here. Use Grep and Read.")
-        return self._access.checks
+        return self.access.checks
 
 
 async def _ask(server: "LanguageServer", method: str, about: Mapping[str, object]) -> object:

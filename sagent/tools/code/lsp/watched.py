@@ -1,4 +1,4 @@
-"""Which files of a directory have changed since a server was last told."""
+"""Which files of a directory have changed since a server was last notified."""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _OLD = 10.0  # seconds after which it may be that the person has changed somethi
 
 
 class Watched:
-    """The files that a server reads below its directory, as they were when it was last told of them."""
+    """The files that a server reads below its directory, as they were when it was last notified."""
 
     def __init__(self, root: Path, row: ServerRow) -> None:
         self._root, self._row = root, row
