@@ -19,6 +19,7 @@ from typing import Protocol, cast
 from sagent.lib.json import as_array, as_int, as_object, as_str
 
 STARTING = 60.0  # seconds that a kernel may take to start
+PACE = 0.3  # seconds from one progress to the next
 GRACE = 5.0  # seconds to end after an interruption
 MOST_TEXT = 200_000  # characters of a call: of more the beginning and the end
 MOST_IMAGES, MOST_BYTES = 10, 8_000_000  # of a call; characters of base64
@@ -55,11 +56,35 @@ class Manager(Protocol):
     def client(self) -> Client: ...
 
 
+class Written:
+    """A text that grows: of a long one the beginning and the end."""
+
+    def __init__(self) -> None:
+        self._head = self._tail = ""
+        self._lost = 0
+
+    def add(self, text: str) -> None:
+        room = MOST_TEXT - len(self._head)
+        self._head += text[:room]
+        self._tail += text[room:]
+        if len(self._tail) > 2 * MOST_TEXT:
+            self._lost += len(self._tail) - MOST_TEXT
+            self._tail = self._tail[-MOST_TEXT:]
+
+    def recent(self) -> str:
+        return (self._tail or self._head)[-2_000:]
+
+    def part(self) -> Mapping[str, str]:
+        lost = self._lost + max(0, len(self._tail) - MOST_TEXT)
+        between = f"\n(... {lost:,} characters are left out ...)\n" if lost else ""
+        return {"text": self._head + between + self._tail[-MOST_TEXT:]}
+
+
 class Outputs:
     """What a call has shown so far."""
 
     def __init__(self) -> None:
-        self._parts: list[dict[str, str]] = []
+        self._parts: list[Written | Mapping[str, str]] = []
         self._images = 0
         self.failed = False
 
@@ -91,20 +116,15 @@ class Outputs:
         return self._write(f"{as_str(data.get('text/plain')) or ', '.join(data)}\n")
 
     def _write(self, text: str) -> str:
-        if self._parts and "text" in self._parts[-1]:
-            self._parts[-1]["text"] = _bounded(self._parts[-1]["text"] + text)
-        else:
-            self._parts.append({"text": _bounded(text)})
-        return self._parts[-1]["text"][-2_000:]
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, Written):
+            last = Written()
+            self._parts.append(last)
+        last.add(text)
+        return last.recent()
 
-    def parts(self) -> list[dict[str, str]]:
-        return self._parts[-200:]
-
-
-def _bounded(text: str) -> str:
-    if len(text) <= 2 * MOST_TEXT:
-        return text
-    return f"{text[:MOST_TEXT]}\n(... {len(text) - 2 * MOST_TEXT:,} characters are left out ...)\n{text[-MOST_TEXT:]}"
+    def parts(self) -> list[Mapping[str, str]]:
+        return [part.part() if isinstance(part, Written) else part for part in self._parts]
 
 
 class Driver:
@@ -161,7 +181,7 @@ class Driver:
         self.interrupted = False
         asked = client.execute(code, store_history=True, allow_stdin=False, stop_on_error=True)
         clock = asyncio.get_running_loop().time
-        end, late = clock() + seconds, False
+        end, late, next_progress = clock() + seconds, False, 0.0
         message: Mapping[str, object]
         while True:
             try:
@@ -182,7 +202,8 @@ class Driver:
             content, kind = as_object(message.get("content")), as_str(message.get("msg_type"))
             if kind == "status" and content.get("execution_state") == "idle":
                 return "late" if late else "interrupted" if self.interrupted else "done"
-            if shown := outputs.take(kind, content):
+            if (shown := outputs.take(kind, content)) and clock() > next_progress:
+                next_progress = clock() + PACE
                 say({"id": number, "progress": shown})
 
 

@@ -64,7 +64,7 @@ def render(store: Store, wish: Wish, others: Sequence[str], notes: Sequence[str]
         room = wish.tokens * BYTES - sum(map(len, notes))
         listed = _listed(wish, others, int(room * LISTED))
         lines, shown = _mapped(store, wish.label, _Files(paths, scores, focus), room - len(listed))
-    left = len(paths) - shown
+        left = store.mappable() - shown
     more = f"(And {left} more files. Give more tokens, a focus or a path.)" if left else ""
     missing = f"(Nothing here is called {', '.join(focus.unknown)}.)" if focus.unknown else ""
     text = "\n".join(filter(None, [*lines, listed, more, missing, *notes])) or "There is no code here."

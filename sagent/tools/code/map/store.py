@@ -81,6 +81,10 @@ class Store:
         """The files of the graph, by their numbers."""
         return [path for (path,) in self._ask("SELECT path FROM weights ORDER BY path")]
 
+    def mappable(self) -> int:
+        """How many of them define something."""
+        return self._ask("SELECT count(*) FROM weights WHERE names != '[]'").fetchone()[0]
+
     def homes(self, name: str) -> Sequence[str]:
         """The files that define a name."""
         return [path for (path,) in self._ask("SELECT path FROM homes WHERE name = ? ORDER BY path", [name])]
