@@ -47,7 +47,10 @@ class CheckedTool:
             news = await checks.changed(path, before or "", run.agent, run.workspace)
         except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed
             return output
-        return replace(output, content=(*output.content, Text(f"\n{news}"))) if news else output
+        if not news:
+            return output
+        summary = f"{output.summary} It brings new errors.".strip()
+        return replace(output, content=(*output.content, Text(f"\n{news}")), summary=summary)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
