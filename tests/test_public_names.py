@@ -18,6 +18,7 @@ MODULES = (
     "sagent.cost.ledger",
     "sagent.errors",
     "sagent.events",
+    "sagent.mesh.answering",
     "sagent.mesh.bus",
     "sagent.mesh.cards",
     "sagent.mesh.discovery",

@@ -1,0 +1,52 @@
+"""Two agents that play ping-pong: in one process, and over a server of their own (NATS JetStream).
+
+python examples/mesh/ping_pong.py
+"""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sagent.mesh.answering import answering
+from sagent.mesh.bus import Bus, Delivery, message, request
+from sagent.mesh.buses.local import LocalBus
+from sagent.mesh.buses.nats import nats_bus
+from sagent.mesh.cards import Card
+from sagent.mesh.server import ServerOptions, serving
+
+
+async def pong(delivery: Delivery) -> object:
+    """Counts up; a streamed answer says each number first."""
+    count = delivery.envelope.body
+    assert isinstance(count, int)
+    for number in range(count):
+        await delivery.emit(number)
+    return count + 1
+
+
+async def play(bus: Bus, other: Bus) -> None:
+    """It is the same program wherever the two are."""
+    async with answering(other, Card("game.pong", "Answers with the next number."), pong):
+        count = 0
+        while count < 3:
+            answer = await request(bus, message("game.pong", count), timeout=10)
+            assert isinstance(answer, int)
+            print(f"ping {count}, pong {answer}")
+            count = answer
+        async with bus.asking(message("game.pong", 3), timeout=10) as frames:
+            print([f"{frame.kind} {frame.body}" async for frame in frames])
+
+
+async def main() -> None:
+    local = LocalBus()
+    await play(local, local)
+    with TemporaryDirectory() as folder:
+        async with (
+            serving(ServerOptions(Path(folder), port=0)) as server,
+            nats_bus(server.url) as one,
+            nats_bus(server.url) as other,
+        ):
+            await play(one, other)
+
+
+asyncio.run(main())
