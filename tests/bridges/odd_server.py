@@ -90,5 +90,8 @@ for line in sys.stdin:
     if "method" not in message:
         said[message["id"]] = message
         answers.setdefault(message["id"], threading.Event()).set()
+    elif message["method"] == "server/discover" and (how := json.loads(OFFER.read_text()).get("discover")):
+        if how == "ends":
+            sys.exit("expected initialize")
     elif "id" in message:
         threading.Thread(target=serve, args=[message], daemon=True).start()

@@ -40,23 +40,16 @@ async def test_one_that_dies_again_and_again_is_started_less_and_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = Odd(tmp_path)
-    paused: list[float] = []
     async with odd.opened() as servers:
-        sleep = asyncio.sleep
-
-        async def note(seconds: float) -> None:
-            if seconds > 0.5 and seconds != 1.0:  # which is the rest after a list
-                paused.append(seconds)
-                seconds = 0
-            await sleep(seconds)
-
-        monkeypatch.setattr("sagent.bridges.mcp.link.asyncio.sleep", note)
-        said = [await do(servers, DIE) for _ in range(6)]
+        assert "It is not known" in await do(servers, DIE)
+        assert "It is not known" in await do(servers, DIE)
+        monkeypatch.setattr("sagent.bridges.mcp.link._MOST_WAITED", 0.0)
+        said = await do(servers, DIE)
+        assert "it has failed 2 times in a row and is started again in 1 s. The call was not sent." in said
         monkeypatch.undo()
-    assert len(paused) >= 2
-    assert paused == sorted(paused)
-    assert "it has failed 5 times in a row and is started again in" in said[-1]
-    assert "The call was not sent." in said[-1]
+        assert "It is not known" in await do(servers, DIE)  # after a second
+        servers.links["odd"].works()
+        assert await do(servers) == "done"
 
 
 async def test_an_error_that_a_server_answers_with_ends_no_connection(tmp_path: Path) -> None:
@@ -213,6 +206,19 @@ async def test_a_session_that_a_server_has_forgotten_is_begun_again_for_the_same
     finally:
         await asyncio.to_thread(site.shutdown)
         site.server_close()
+
+
+@pytest.mark.parametrize("how", ["ends", "passes over"])
+async def test_an_earlier_server_that_does_not_answer_the_question_for_its_protocol_is_used(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.bridges.mcp.pipes._PROBED", 0.5)
+    odd = Odd(tmp_path, discover=how)
+    async with odd.opened() as servers:
+        assert odd.notices == []
+        assert await do(servers) == "done"
+        await do(servers, DIE)
+        assert await do(servers) == "done"
 
 
 async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class Link:
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[Client] | None = None
         self._failures = 0  # in a row
+        self._mode: Literal["auto", "legacy"] = "auto"
         self._died = False  # its program, and not because it was stopped
         self._failed_at = 0.0
 
@@ -114,17 +115,15 @@ class Link:
     async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event, *, again: bool) -> None:
         """The whole life of a connection, in one task: its cancel scopes may not be left in another."""
         try:
-            async with self._connect(stop) as client:
-                if not ready.done():
-                    ready.set_result(client)
-                if again:
-                    self.on_changed("tools")
-                listening = asyncio.create_task(self._listen(client))
-                try:
-                    await stop.wait()
-                finally:
-                    listening.cancel()
-                    await asyncio.wait([listening])
+            try:
+                await self._serve(ready, stop, again=again)
+            except Exception:
+                if ready.done() or not (self._died and self._mode == "auto" and self._stop is stop):
+                    raise
+                # servers of the earlier protocol may end when anything is asked before their handshake
+                self._mode, self._stop, self._died = "legacy", asyncio.Event(), False
+                self._failures -= 1
+                await self._serve(ready, self._stop, again=again)
         except Exception as error:
             if not ready.done():
                 ready.set_exception(error)
@@ -133,6 +132,20 @@ class Link:
             if not ready.done():
                 ready.set_exception(ConnectionError("it was given up before it was ready"))
                 ready.exception()
+
+    async def _serve(self, ready: "asyncio.Future[Client]", stop: asyncio.Event, *, again: bool) -> None:
+        """Have a connection until it is lost or given up."""
+        async with self._connect(stop) as client:
+            if not ready.done():
+                ready.set_result(client)
+            if again:
+                self.on_changed("tools")
+            listening = asyncio.create_task(self._listen(client))
+            try:
+                await stop.wait()
+            finally:
+                listening.cancel()
+                await asyncio.wait([listening])
 
     @asynccontextmanager
     async def _connect(self, stop: asyncio.Event) -> "AsyncGenerator[Client]":
@@ -172,6 +185,7 @@ class Link:
 
         return Client(
             transport,
+            mode=self._mode,
             read_timeout_seconds=self.server.timeout,
             client_info=client_info(),
             elicitation_callback=self._elicit,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LONGEST_LINE = 1 << 26  # bytes of one message
 _GRACE = 2.0  # seconds to end by itself, once its standard input has
 _LAST_WORDS = 2_000  # bytes of its standard error that are kept
+_PROBED = 3.0  # seconds for a server to say which protocol it speaks, before it is asked by the earlier one's handshake
 _CHUNK = 1 << 16
 _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 
@@ -35,6 +36,7 @@ class Program:
         self._processes, self._on_end = processes, on_end
         self._last_words = b""
         self._overlong = False
+        self._heard = False
         self._process: Process | None = None
 
     @property
@@ -69,7 +71,7 @@ class Program:
             for stream in (arriving, incoming, outgoing, leaving):
                 stack.callback(stream.close)
             listening = asyncio.create_task(self._listen(words))
-            talking = (self._read(reader, arriving), _write(writer, leaving, arriving))
+            talking = (self._read(reader, arriving), _write(writer, leaving, arriving), self._hurry(arriving))
             stack.push_async_callback(_cancel, listening, *map(asyncio.create_task, talking))
             stack.push_async_callback(self._end, writer, listening)
             stack.callback(incoming.close)
@@ -105,10 +107,23 @@ class Program:
                     message = jsonrpc_message_adapter.validate_json(_as_json(line), by_name=False)
                 except (ValueError, RecursionError):
                     continue
+                self._heard = True
                 await arriving.send(SessionMessage(message))
         self._on_end()
         while await reader.read(_CHUNK):  # one that waits for its output to be read cannot end
             pass
+
+    async def _hurry(self, arriving: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
+        """Answer the first request, which asks for a protocol, where the server passes over what it does not know."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp.types import REQUEST_TIMEOUT, ErrorData, JSONRPCError
+
+        await asyncio.sleep(_PROBED)
+        if not self._heard:
+            error = ErrorData(code=REQUEST_TIMEOUT, message="no answer")
+            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await arriving.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=1, error=error)))
 
     async def _lines(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         try:
