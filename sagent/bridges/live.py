@@ -123,6 +123,10 @@ class LiveSession:
     def interrupt(self) -> None:
         """Stop the run in progress and what is below it, and forget prompts that wait: each is cancelled."""
         self._forget()
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the run in progress alone, and what is below it."""
         if self._run is not None and not self.agent.running:
             self._run.cancel()  # it is about to begin, or does something else
         else:
@@ -143,7 +147,8 @@ class LiveSession:
             async with self._opening(self._wanted, self._on_event, self._approve, self._inquire) as opened:
                 self._ready.set_result(opened)
                 while (waiting := await self._waiting.get()) is not None:
-                    await self._take(opened.agent, *waiting)
+                    if not waiting[1].done():  # who asked for it may have taken it back
+                        await self._take(opened.agent, *waiting)
         except BaseException as error:
             if self._ready.done():
                 raise

@@ -415,6 +415,30 @@ async def test_a_request_is_cancelled_by_its_id(monkeypatch: pytest.MonkeyPatch,
         assert answer["id"] == "mine" and answer["error"]["code"] == -32800
 
 
+async def test_a_request_that_waits_is_cancelled_alone(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    bodies: list[str] = []
+
+    def script(request: Received) -> Turn:
+        bodies.append(request.body.decode())
+        return Turn("done") if "tool_result" in bodies[-1] else calls(bash("touch began; sleep 1"))
+
+    async with agent_for(monkeypatch, script) as peer:
+        session = await peer.new(work)
+        first = peer.begin_prompt(session, "prompt-one")
+        await until(work.joinpath("began").exists, "the command")
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "prompt-two"}]}
+        line = {"jsonrpc": "2.0", "id": "two", "method": "session/prompt", "params": params}
+        peer.write(json.dumps(line).encode())
+        third = peer.begin_prompt(session, "prompt-three")
+        peer.notify("$/cancel_request", requestId="two")
+        await until(lambda: peer.stray, "the answer")
+        assert peer.stray[0]["error"]["code"] == -32800
+        assert not first.done()
+        ends = [(await each)["result"]["stopReason"] for each in (first, third)]
+        assert ends == ["end_turn", "end_turn"]
+        assert "prompt-three" in bodies[-1] and "prompt-two" not in bodies[-1]
+
+
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
 async def test_a_session_is_closed_while_it_runs(monkeypatch: pytest.MonkeyPatch, work: Path, method: str) -> None:
     script = [calls(bash("touch began; sleep 60")), Turn("again")]

@@ -208,6 +208,8 @@ class Server:
                 raise RpcError(NOT_FOUND, f"There is no session {name!r}.")
             self._sessions[session.id] = session
             begin = session.begin
+        elif os.path.realpath(place.cwd) != os.path.realpath(session.cwd):
+            raise RpcError(INVALID_PARAMS, f"{name} is open in {session.cwd}: close it first, or load it there.")
         if replay:
             session.replay()
         return Answer(self._state(session), begin)
@@ -221,6 +223,9 @@ class Server:
         self._opening.add(session)
         try:
             await session.opened()
+        except BaseException:
+            await session.aclose()
+            raise
         finally:
             self._opening.discard(session)
         return session

@@ -93,6 +93,7 @@ class Session:
         self._planning = self._named = False
         self._cancelled: set[object] = set()  # turns
         self._turns: list[object] = []
+        self._current: object = None  # the turn in progress
         self._usage: Update = {}
         self._opened: OpenedSession | None = None
         self._updates: Updates | None = None
@@ -225,14 +226,16 @@ class Session:
         """Answer a prompt after those before it: why the turn ended. Raises RpcError."""
         turn = object()
         self._turns.append(turn)
-        return self._ended(turn, self._live.do(partial(self._take, message)))
+        return self._ended(turn, self._live.do(partial(self._take, turn, message)))
 
     async def _ended(self, turn: object, run: "asyncio.Future[str]") -> str:
         try:
             await asyncio.wait([run])
         except asyncio.CancelledError:
-            self.cancel()
-            await asyncio.wait([run])
+            if self._current is turn:
+                self._live.stop()
+                await asyncio.wait([run])
+            run.cancel()
             raise
         finally:
             self._turns.remove(turn)
@@ -257,9 +260,9 @@ class Session:
         self._cancelled.update(self._turns)
         await self._live.aclose()
 
-    async def _take(self, message: Message, agent: "Agent") -> str:
+    async def _take(self, turn: object, message: Message, agent: "Agent") -> str:
         """A turn, from a prompt to the last word: what ended it."""
-        before = self.policy.mode
+        self._current, before = turn, self.policy.mode
         self._tell_early()
         try:
             rest = await self._carried_out(message)
@@ -276,6 +279,7 @@ class Session:
                 result = await self._live.answer(agent, user(order))
             return self._reason(result)
         finally:
+            self._current = None
             for update in self.updates.close():
                 self.emit(update)
             if self.policy.mode != before:
