@@ -14,7 +14,7 @@ from sagent.events import Advice, Advised, ToolFinished
 from sagent.lib.json import as_object, json_freeze_object, valid_text
 from sagent.messages import Text, ToolCall, ToolResult
 from sagent.repl.view.blocks import Block, Report, Said, Thought, past_summary, render_block, separated
-from sagent.repl.view.lines import Line, drawable
+from sagent.repl.view.lines import Line, drawable, one_line
 from sagent.repl.view.markdown import pieces_of
 from sagent.repl.view.theme import rules_of
 from sagent.transcript import steps
@@ -42,7 +42,7 @@ def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
     header: dict[str, object] = {"version": 2, "width": WIDTH, "height": HEIGHT, "idle_time_limit": MOST_IDLE}
     if (began := _seconds(timeline.first)) is not None:
         header["timestamp"] = int(began)
-    yield _line({**header, "title": valid_text(title), "env": {"TERM": "xterm-256color"}})
+    yield _line({**header, "title": one_line(title), "env": {"TERM": "xterm-256color"}})
     recording, before = _Recording(), None
     redaction.count = found
     for shown in timeline.shown:

@@ -12,7 +12,11 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.lib.regular import read_regular
 
-_SHOWN = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--unified=5", "--src-prefix=a/")
+_SHOWN = (
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--unified=5", "--inter-hunk-context=0"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "--submodule=short", "--ignore-submodules=none"),
+    "--text",  # or an attribute of the repository could keep a file out of the review
+)
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPED = re.compile(r"\\([0-7]{3}|.)")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -46,8 +50,9 @@ class Changes:
 def read_changes(cwd: Path, named: str = "") -> Changes:
     """The changes that a range names, as `git diff` reads `A..B` and `A...B`; of one name those since the work that is
     checked out left it, and without any those that are not committed. Raises UsageError."""
-    if repository_root(cwd) is None:
+    if (root := repository_root(cwd)) is None:
         raise UsageError(f"{cwd} is in no git repository: reviewed is what git knows to have changed.")
+    cwd = root
     if named.startswith("-"):
         raise UsageError(f"{named!r} names no commits.")
     if not named:
@@ -136,6 +141,7 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
             if head := _HUNK.match(row):
                 old, number, new = int(head[1] or 1), int(head[2]), int(head[3] or 1)
             continue
+        row = row or " "  # noqa: PLW2901 -- an empty line may be without its sign
         sign, text = row[:1], row[1:]
         if sign == "\\":
             shown.append(row)
@@ -148,7 +154,7 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
                 file.added.add(number)
             number += 1
     file.text = "\n".join(shown)
-    return file
+    return FileDiff(path, f"{rows[0]}\n(binary)") if "\0" in file.text else file
 
 
 def _name(text: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
+from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.events import Event, Result
 from sagent.review.finding import Review
@@ -20,7 +21,11 @@ async def fix(settings: Settings, findings: Sequence[tuple[str, str]], listener:
     if not findings:
         raise UsageError("There is nothing to fix: no finding is open.")
     allowed = replace(
-        reading_only(settings), tools=(*TOOLS, "Edit", "Write"), permission_mode="edit", system=None, sandbox="auto"
+        reading_only(settings),
+        tools=(*TOOLS, "Edit", "Write"),
+        permission_mode="edit",
+        system=None,
+        cwd=repository_root(settings.cwd) or settings.cwd,
     )
     listed = "\n\n".join(f"## {place}\n{text}" for place, text in findings)
     async with open_agent(allowed, listener) as agent:

@@ -95,10 +95,15 @@ def _ours(comments: Sequence[Mapping[str, object]]) -> Mapping[str, Mapping[str,
 def findings_of(comments: Sequence[Mapping[str, object]]) -> Sequence[tuple[str, str]]:
     """Where our comments stand that are still true, and what they say."""
     return [
-        (f"{as_str(each.get('path'))}:{as_int(each.get('line'))}", _MARK.sub("", as_str(each.get("body"))).strip())
+        (f"{as_str(each.get('path'))}:{_line_of(each)}", _MARK.sub("", as_str(each.get("body"))).strip())
         for each in _ours(comments).values()
         if not as_str(each.get("body")).startswith(GONE)
     ]
+
+
+def _line_of(each: Mapping[str, object]) -> int:
+    """Where a comment stands; of one that the changes have overtaken, where it stood."""
+    return as_int(each.get("line") or each.get("original_line"))
 
 
 def _is_bot(each: Mapping[str, object]) -> bool:

@@ -8,6 +8,7 @@ from typing import cast
 from sagent.agent import Agent
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
+from sagent.context.instructions import repository_root
 from sagent.errors import BudgetExceeded, ModelError
 from sagent.events import Event, Result
 from sagent.lib.json import as_object, as_str
@@ -46,6 +47,7 @@ async def review(
 ) -> tuple[Review, Result]:
     """Review changes; `about` is what their author says of them. The result says whether it went well: without that
     the review has no findings. Raises UsageError, and SagentError where it cannot begin."""
+    settings = replace(settings, cwd=repository_root(settings.cwd) or settings.cwd)
     shown, left_out = _shown(changes)
     prompt = _prompt(settings.cwd, changes, shown, left_out, about)
     async with open_agent(reading_only(settings), listener) as agent:

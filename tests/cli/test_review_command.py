@@ -89,6 +89,14 @@ def test_each_failure_has_its_exit_code(
     assert done.out == ""
 
 
+def test_from_a_directory_below_the_whole_repository_is_read(shell: Shell, shas: tuple[str, str]) -> None:
+    (shell.cwd / "deep").mkdir()
+    shell.serve([Turn(calls=(Call("Read", {"file_path": "a.py"}),)), answer(BAD)])
+    done = shell.run("review", "HEAD~1", "--cwd", "deep", "--format", "json", model="")
+    assert done.code == 0, done.err
+    assert "return total" in asked(shell).split("tool_result")[-1]
+
+
 def test_a_clean_tree_has_nothing_to_review(shell: Shell, shas: tuple[str, str]) -> None:
     shell.serve([])
     done = shell.run("review", model="")

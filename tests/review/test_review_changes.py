@@ -82,6 +82,43 @@ def test_without_a_repository_there_is_nothing_to_review(tmp_path: Path) -> None
         read_changes(tmp_path)
 
 
+def test_no_attribute_hides_a_change(repository: Path) -> None:
+    (repository / ".gitattributes").write_text("* -diff\n*.py binary\n")
+    (repository / "a").write_text("hidden\n")
+    (repository / "b.bin").write_bytes(b"\0" * 5_000)
+    git(repository, "add", "-A")
+    found = read_changes(repository)
+    assert found.files["a"].lines == {1: "hidden"}
+    assert "\0" not in found.files["b.bin"].text
+    assert found.files["b.bin"].lines == {}
+
+
+def test_the_persons_own_configuration_changes_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (repository / "below").mkdir()
+    (repository / "below/b").write_text("b\n\nc\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "b")
+    (repository / "below/b").write_text("b\n\nd\n")
+    (repository / "new").write_text("n\n")
+    plain = read_changes(repository)
+    home = repository.parent / "home"
+    home.mkdir(exist_ok=True)
+    settings = [
+        "noprefix=true",
+        "relative=true",
+        "mnemonicPrefix=true",
+        "suppressBlankEmpty=true",
+        "submodule=log",
+        "context=0",
+    ]
+    (home / ".gitconfig").write_text(
+        "[diff]\n" + "".join(f"\t{each}\n" for each in settings) + "[color]\n\tui=always\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    assert read_changes(repository / "below") == plain
+    assert sorted(plain.files) == ["below/b", "new"]
+
+
 def test_a_shallow_clone_is_told_what_it_lacks(repository: Path) -> None:
     git(repository, "checkout", "-q", "--orphan", "other")
     commit(repository, z="z\n")

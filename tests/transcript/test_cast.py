@@ -49,7 +49,8 @@ SHOWN = st.one_of(
 
 @given(st.lists(SHOWN, max_size=8), TEXT)
 def test_time_never_goes_back_nor_stands_still_for_long(shown: list[Said | TurnShown], title: str) -> None:
-    _, pieces = play(Timeline(title=title, shown=list(shown)))
+    head, pieces = play(Timeline(title=title, shown=list(shown)))
+    assert not any(ord(each) < 32 for each in str(head["title"]))
     times = [0.0, *(at for at, _ in pieces)]
     assert all(0 <= after - before <= MOST_IDLE + 0.1 for before, after in pairwise(times))
     assert "\x1b" not in STYLE.sub("", "".join(text for _, text in pieces))
