@@ -233,6 +233,21 @@ async def test_work_is_stopped_and_more_is_said_while_it_goes_on(tmp_path: Path)
         await rig.slack.until(lambda: any("interrupted" in text for text in rig.slack.texts("1.0")))
 
 
+async def test_what_is_said_at_any_moment_is_answered(tmp_path: Path) -> None:
+    """Many messages while a run begins, works, ends and its session is closed: each is read, and none is left."""
+    async with served(tmp_path, [*[lambda request: ("seen", 0.005) for _ in range(200)]]) as rig:
+        await rig.slack.say("<@UBOT> 0", "1.0")
+        for number in range(1, 25):
+            await rig.slack.say(f"<@UBOT> {number}", f"1.{number}", thread_ts="1.0")
+            await asyncio.sleep(0.013 * (number % 4))
+
+        def read() -> set[str]:
+            said = rig.models[0].requests[-1].messages if rig.models and rig.models[0].requests else ()
+            return {each.content for each in said if each.role == "user"}
+
+        await rig.slack.until(lambda: {str(number) for number in range(25)} <= read())
+
+
 async def test_files_go_both_ways(tmp_path: Path) -> None:
     (tmp_path / "report.txt").write_text(f"all well {KEY}\n")
     async with served(tmp_path, [call("a", "SendFile", file_path="report.txt"), f"sent, {KEY}"]) as rig:

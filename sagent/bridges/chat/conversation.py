@@ -19,7 +19,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, TextDelta, ToolFinished, ToolStarted
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, json_dump
-from sagent.lib.money import ZERO, show
+from sagent.lib.money import EXACT, ZERO, show
 from sagent.lib.text import one_line, printable
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
@@ -128,23 +128,29 @@ class ThreadSession:
     # -- the work ------------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        try:
-            tools = (SendFile(self._surface, self._thread),)
-            opening = Opening(self._rules, self._session, self._on_event, self._ask, self._answer, tools)
-            async with self._open(opening) as agent:
-                self._agent = agent
+        """Answer what waits, and what comes while the agent is closed too."""
+        while self._waiting:
+            try:
+                await self._serve()
+            except Exception as error:  # a defect is told, and the other threads go on
+                self._waiting.clear()
+                expected = isinstance(error, SagentError | OSError)
+                await self._tell(f"It cannot be done: {error if expected else f'{type(error).__name__}: {error}'}")
+
+    async def _serve(self) -> None:
+        tools = (SendFile(self._surface, self._thread),)
+        opening = Opening(self._rules, self._session, self._on_event, self._ask, self._answer, tools)
+        async with self._open(opening) as agent:
+            self._agent = agent
+            try:
                 while self._waiting:
                     await self._take(agent, self._waiting.pop(0))
-        except Exception as error:  # a defect is told, and the other threads go on
-            self._waiting.clear()
-            expected = isinstance(error, SagentError | OSError)
-            await self._tell(f"It cannot be done: {error if expected else f'{type(error).__name__}: {error}'}")
-        finally:
-            self._agent = None
+            finally:
+                self._agent = None
 
     async def _take(self, agent: Agent, said: Said) -> None:
         """Answer one prompt, within what is left of the thread's and the day's budget."""
-        room = min(self._budget.room(said.thread.place), self._rules.usd_per_thread - agent.ledger.cost().total)
+        room = min(self._budget.room(said.thread.place), self._rules.usd_per_thread - counted(agent))
         if room < LEAST:
             await self._tell("The budget of this thread, or of today, is used up.")
             return
@@ -152,15 +158,15 @@ class ThreadSession:
             with suppress(UsageError):
                 agent.apply(Switch(model=self._model))
             self._model = ""
-        agent.ledger.cap = agent.ledger.cost().total + room
+        agent.ledger.cap = counted(agent) + room
         parts, problems = await parts_of(self._surface, said.attachments)
         settle = self._budget.hold(said.thread.place, room)
-        spent, unbilled = room, agent.ledger.cost().unbilled  # what is not known counts as all of it
+        before, spent = counted(agent), room  # what is not known counts as all of it
         self._reply = Reply(self._surface, self._thread)
         self._reply.show("thinking")
         try:
             result = await _result(agent, said.text, parts)
-            spent = result.run_usd + result.cost.unbilled - unbilled
+            spent = counted(agent) - before
             await self._reply.finish(_footer(result, problems))
         finally:
             self._reply = None
@@ -243,11 +249,21 @@ class ThreadSession:
         return said
 
 
+def counted(agent: Agent) -> Decimal:
+    """USD that count as spent in its session, billed or not."""
+    cost = agent.ledger.cost()
+    return EXACT.add(cost.total, cost.unbilled)
+
+
 async def _result(agent: Agent, text: str, parts: Sequence[Part]) -> Result:
+    """What a prompt comes to, with what was said while its run ended."""
     try:
-        return await agent.run(user(text, *parts))
+        result = await agent.run(user(text, *parts))
+        while result.error is None and agent.state.inbox.holds():
+            result = await agent.go_on()
     except SagentError:
         return await agent.wait()
+    return result
 
 
 async def _quietly(call: Awaitable[None]) -> None:

@@ -152,9 +152,8 @@ class SlackSurface:
         user = as_object(payload.get("user"))
         whose = as_str(user.get("team_id")) or as_str(as_object(payload.get("team")).get("id"))
         person = Person(as_str(user.get("id")), whose == self._team)
-        place = as_str(as_object(payload.get("channel")).get("id"))
         actions = map(as_object, as_array(payload.get("actions")))
-        return [Pressed(place, person, as_str(action.get("value"))) for action in actions]
+        return [Pressed(person, as_str(action.get("value"))) for action in actions]
 
 
 @asynccontextmanager

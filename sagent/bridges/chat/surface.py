@@ -54,7 +54,6 @@ class Said:
 class Pressed:
     """A button of one of our messages was pressed."""
 
-    place: str
     person: Person
     choice: str
 
