@@ -61,6 +61,10 @@ prices: $(VENV)/.developed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade genai-prices
 	@$(BIN)/python scripts/make_prices.py
 
+clients: $(VENV)/.developed
+	@$(BIN)/python scripts/make_clients.py
+	@$(BIN)/ruff format --quiet sagent/bridges/serve/client.py
+
 format: $(VENV)/.developed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .

@@ -28,10 +28,13 @@ from sagent.usage import Sum
 _Fetch = Callable[[str], bytes]
 
 
-def replay(session: Path, sizes: Mapping[Path, int], after: str, fetch: _Fetch) -> Iterator[tuple[str, Event]]:
+def replay(
+    session: Path, sizes: Mapping[Path, int], after: str, fetch: _Fetch, known: Mapping[str, Event] | None = None
+) -> Iterator[tuple[str, Event]]:
     """What happened in the first so many bytes of a session's logs, each event with the id of the entry by which it is
     known. With `after`, the beginning of an entry's id, only what came after that entry, on any branch; without it, or
-    where there is no such entry, everything but what is on branches that were left. Raises OSError."""
+    where there is no such entry, everything but what is on branches that were left. `known` are events that no entry
+    has, by the entries after which they happened. Raises OSError."""
     streams = [_entries(session, file, size) for file, size in sizes.items()]
     merged = list(heapq.merge(*streams, key=lambda each: each[0]))
     start = next((place + 1 for place, (_, _, entry) in enumerate(merged) if after and entry.id.startswith(after)), 0)
@@ -43,6 +46,9 @@ def replay(session: Path, sizes: Mapping[Path, int], after: str, fetch: _Fetch) 
         if kept is None or agent != "root" or entry.id in kept:
             log = logs.setdefault(agent, _Replay(agent, session, fetch))
             yield from ((merged[at][2].id, event) for at, event in log.read(place, entry) if at >= start)
+            if known and entry.id in known and place >= start:
+                yield from ((merged[at][2].id, event) for at, event in log.end() if at >= start)
+                yield entry.id, known[entry.id]
     for log in logs.values():
         yield from ((merged[at][2].id, event) for at, event in log.end() if at >= start)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 
 from sagent.testing.script import Call, Received, Stall, Turn
-from sagent.testing.server import FakeProviderServer
+from sagent.testing.server import FakeProviderServer, Script
 
 EVIL = '<img src=x onerror="document.title=1"><script>alert(1)</script> [x](javascript:alert(2)) \u202egpj'
 CHECKOUT = Path(__file__).parents[2]
@@ -72,15 +72,15 @@ def answers(request: Received) -> Turn | Stall:
 
 
 @contextmanager
-def told(home: Path, *flags: str) -> Generator[Story]:
-    """The server, until the block ends."""
+def told(home: Path, *flags: str, script: Script = answers) -> Generator[Story]:
+    """The server, until the block ends; again with the same home, with the same sessions."""
     cwd = home / "calculator"
-    cwd.mkdir(parents=True)
+    cwd.mkdir(parents=True, exist_ok=True)
     (cwd / "calc.py").write_text("def div(a, b):\n    return a / b\n")
-    with FakeProviderServer(answers).in_thread() as server:
+    with FakeProviderServer(script).in_thread() as server:
         environment = {
             "PATH": os.environ["PATH"], "HOME": str(home / "home"), "PYTHONPATH": str(CHECKOUT),
-            "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k", "SAGENT_SERVE_TOKEN": "a-token-for-this-story",
         }  # fmt: skip
         words = [sys.executable, "-m", "sagent.bin.cli", "serve", "--output-format", "json"]
         child = subprocess.Popen(

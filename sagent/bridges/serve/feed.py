@@ -17,6 +17,7 @@ from sagent.transcript.replayed import replay
 
 MOST = 256 << 10  # bytes that are kept in memory of one session's events
 _CHUNK = 64  # events read from logs at a time
+_ENDS = 20  # results of runs that are remembered: logs have none
 _DIGITS = 16  # of an entry's id that an event's has
 
 
@@ -44,6 +45,7 @@ class Feed:
         self._items: deque[Item] = deque()
         self._size, self._next = 0, 1  # bytes, and the number of the event to come
         self._drafts: dict[tuple[str, type[TextDelta | ThinkingDelta]], list[str]] = {}
+        self._ends: dict[str, Event] = {}  # by the entry after which a run ended
         self._waiting: set[asyncio.Event] = set()
         self._last = ""  # entry that is known
         self.closed = False
@@ -62,6 +64,10 @@ class Feed:
                 self._drafts = {key: texts for key, texts in self._drafts.items() if key[0] != event.agent}
             case _:
                 pass
+        if isinstance(event, Finished) and entry:
+            self._ends[entry] = event
+            while len(self._ends) > _ENDS:
+                del self._ends[next(iter(self._ends))]
         self._keep(f"{self._last}.{self._life}.{self._next}", "", wire_bytes(encode_event(event)))
 
     def report(self, name: str, data: object) -> None:
@@ -128,7 +134,7 @@ class Feed:
     def _read(self, sizes: dict[Path, int], after: str) -> Iterator[Item]:
         path = self._path()
         blobs = BlobDirectory(path / "blobs")
-        for entry, event in replay(path, sizes, after, blobs.get):
+        for entry, event in replay(path, sizes, after, blobs.get, dict(self._ends)):
             yield Item(entry[:_DIGITS], "", wire_bytes(encode_event(event)))
 
     def _sizes(self) -> dict[Path, int]:

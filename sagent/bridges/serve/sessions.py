@@ -1,7 +1,6 @@
 """The sessions of one user of the server: those that are open in it, and those of its directories on the disk."""
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from sagent.lib.text import one_line, printable
 from sagent.peer import Status
 from sagent.session.folds import origin, title
 from sagent.session.log import read_log
-from sagent.session.store import find, sessions
+from sagent.session.store import sessions
 from sagent.tools.ask import Question as Inquiry
 from sagent.transcript.event_json import encode_cost
 
@@ -113,8 +112,7 @@ class Hosted:
         agent, root = live.agent, live.agent.status()
         cap, cost = agent.ledger.cap, agent.cost()
         living = {each.path: _show_agent(each.status()) for each in agent.tree.living}
-        ended = {path: {"path": path, "state": "ended", "model": "", "turns": 0, "usd": float(usd), "jobs": []}
-                 for path, usd in cost.by_agent.items() if path not in living}  # fmt: skip
+        agents = {path: _show_ended(path, float(usd)) for path, usd in cost.by_agent.items()} | living
         return {
             **shown,
             "state": "asking" if live.questions else "working" if live.busy else "idle",
@@ -123,7 +121,7 @@ class Hosted:
             "permission_mode": live.policy.mode,
             "max_budget_usd": None if cap is None else float(cap),
             "cost_usd": encode_cost(cost),
-            "agents": [each for _, each in sorted({**ended, **living}.items())],
+            "agents": [agents[path] for path in sorted(agents)],
             "questions": [show_question(each) for each in live.questions.values()],
         }
 
@@ -172,11 +170,9 @@ class Sessions:
     def get(self, name: str) -> Hosted:
         """A session by its id. Raises SessionNotFound."""
         if name not in self._hosted:
-            if not re.fullmatch(r"[\w-]{1,100}", name, re.ASCII):
-                raise SessionNotFound(f"There is no session {name[:100]!r}.")
-            path = find(self.place.state, name)
-            if path.name != name or not self.place.allows(Path(origin(read_log(path / "root.jsonl")).cwd)):
-                raise SessionNotFound(f"There is no session {name!r}.")
+            path = next((each for each in sessions(self.place.state) if each.name == name), None)
+            if path is None or not self.place.allows(Path(origin(read_log(path / "root.jsonl")).cwd)):
+                raise SessionNotFound(f"There is no session {name[:100]!r} here.")
             self._hosted[name] = Hosted(path)
         return self._hosted[name]
 
@@ -235,3 +231,7 @@ def _show_agent(status: Status) -> dict[str, object]:
         "jobs": [{"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)}
                  for job in status.jobs],
     }  # fmt: skip
+
+
+def _show_ended(path: str, usd: float) -> dict[str, object]:
+    return {"path": path, "state": "ended", "model": "", "turns": 0, "usd": usd, "jobs": []}

