@@ -31,6 +31,7 @@ from sagent.session.contents import FailedEntry
 
 MOVED = "moved"  # why a turn ends that another node goes on with
 _REMEMBERED = 50  # messages of which the record says that they were answered
+_LOOK = 1.0  # seconds between two looks at whether a message waits
 _SOON = 0.2  # seconds until the bus is tried again
 _ACK_WAIT = 4.0  # seconds until a message that a node had is given to the next one
 
@@ -159,8 +160,10 @@ class Hold:
                 result = await agent.go_on()
             elif await self._is_empty():
                 break
-            else:
-                await agent.state.inbox.arrival()
+            else:  # one that another node had, and that is given to us soon, or was acknowledged just now
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await agent.state.inbox.arrival()
         return result or _as_before(agent)
 
     async def _is_empty(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sagent.mesh.jetstream import JetStream, connected
-from sagent.mesh.server import ServerOptions, serving
+from sagent.mesh.server import Server, ServerOptions, serving
 from sagent.testing.server import FakeProviderServer, Received, Script, Step
 
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
@@ -45,11 +45,22 @@ class Place:
     """Where a test happens."""
 
     directory: Path
-    url: str
+    broker: Server
     bus: JetStream
     server: FakeProviderServer
     stack: contextlib.AsyncExitStack
     nodes: dict[str, Process] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return self.broker.url
+
+    async def restart_bus(self) -> None:
+        """Kill the bus, and start it again on what it has on its disk."""
+        os.kill(self.broker.process.pid, signal.SIGKILL)
+        await self.broker.process.ended()
+        options = ServerOptions(self.directory / "bus", port=self.broker.port)
+        self.broker = await self.stack.enter_async_context(serving(options))
 
     def environment(self, name: str) -> dict[str, str]:
         home = self.directory / f"home-{name}"
@@ -66,8 +77,9 @@ class Place:
         }
 
     async def start(self, *argv: str, name: str, cwd: Path | None = None, **options: object) -> Process:
+        given: dict[str, object] = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.DEVNULL, **options}
         process = await asyncio.create_subprocess_exec(
-            *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **options
+            *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **given
         )
         started = Process(process, name)
 
@@ -99,9 +111,14 @@ class Place:
 
     async def ask(self, *argv: str, cwd: Path | None = None) -> tuple[int, str, str]:
         """The program's answer to a prompt on the bus."""
+        return await self.ask_plain("--bus", self.url, *argv, cwd=cwd)
+
+    async def ask_plain(self, *argv: str, cwd: Path | None = None) -> tuple[int, str, str]:
+        """What the program says."""
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        asked = await self.start("--bus", self.url, *argv, name="me", cwd=cwd, stdin=null, stdout=pipe, stderr=pipe)
-        out, err = await asked.process.communicate()
+        asked = await self.start(*argv, name="me", cwd=cwd, stdin=null, stdout=pipe, stderr=pipe)
+        async with asyncio.timeout(60):
+            out, err = await asked.process.communicate()
         return asked.process.returncode or 0, out.decode(), err.decode()
 
 
@@ -117,7 +134,7 @@ async def place(directory: Path, script: Script) -> AsyncIterator[Place]:
         running = await stack.enter_async_context(serving(ServerOptions(directory / "bus", port=0)))
         bus = await stack.enter_async_context(connected(running.url))
         await bus.ensure()
-        yield Place(directory, running.url, bus, server, stack)
+        yield Place(directory, running, bus, server, stack)
 
 
 def result_of(out: str) -> Mapping[str, object]:

@@ -5,8 +5,11 @@ import json
 import signal
 from pathlib import Path
 
+from sagent.mesh.logstream import SessionStream
+from sagent.mesh.rebuild import rebuild
+from sagent.session.verify import verify
 from sagent.testing.server import Call, Turn
-from tests.mesh.places import by_results, place
+from tests.mesh.places import Place, by_results, place
 
 
 async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
@@ -47,3 +50,69 @@ async def test_the_node_at_work_is_killed_and_the_answer_arrives(tmp_path: Path)
             "git", "show", reference, cwd=repository, stdout=asyncio.subprocess.PIPE
         )
         assert (await shown.communicate())[0] == b"one\n"
+
+
+async def until(here: Place, path: Path) -> None:
+    async with asyncio.timeout(30):
+        while not path.exists():
+            await asyncio.sleep(0.05)
+
+
+async def test_a_node_that_was_stopped_and_wakes_writes_nothing(tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo >>{ended}"}),)), Turn("Done.")]
+    async with place(tmp_path, by_results(turns)) as here:
+        first = await here.node("n1")
+        asking = asyncio.create_task(here.ask("--json", "work"))
+        await until(here, begun)
+        first.kill(signal.SIGSTOP)
+        second = await here.node("n2")
+        code, out, err = await asking
+        assert (code, json.loads(out)["result"]) == (0, "Done."), err
+        session = json.loads(out)["session_id"]
+        before = await rebuilt(here, session, tmp_path / "before")
+        assert begun.read_text() == "\n"
+        first.kill(signal.SIGCONT)
+        second.kill(signal.SIGTERM)
+        await second.process.wait()
+        code, out, err = await here.ask("--json", "hello")  # it works again
+        assert (code, json.loads(out)["result"]) == (0, "Done."), err
+        assert await rebuilt(here, session, tmp_path / "after") == before
+
+
+async def test_a_drained_node_loses_nothing(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo finished"}),)), Turn("Done.")]
+    async with place(tmp_path, by_results(turns)) as here:
+        first = await here.node("n1")
+        asking = asyncio.create_task(here.ask("--json", "work"))
+        await until(here, begun)
+        await here.node("n2")
+        code, out, _ = await here.ask_plain("nodes", "--bus", here.url, "drain", "n1")
+        assert (code, out) == (0, "Node n1 is drained.\n")
+        async with asyncio.timeout(30):
+            assert await first.process.wait() == 0
+        code, out, err = await asking
+        assert (code, json.loads(out)["result"]) == (0, "Done."), err
+        assert "unknown" not in here.server.requests[-1].body.decode()
+        assert "finished" in here.server.requests[-1].body.decode()
+
+
+async def test_the_bus_is_killed_and_restarted_while_a_node_works(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1"}),)), Turn("Done.")]
+    async with place(tmp_path, by_results(turns)) as here:
+        await here.node("n1")
+        asking = asyncio.create_task(here.ask("--json", "work"))
+        await until(here, begun)
+        await here.restart_bus()
+        code, out, err = await asking
+        assert (code, json.loads(out)["result"]) == (0, "Done."), err
+        assert begun.read_text() == "\n"
+
+
+async def rebuilt(here: Place, session: str, directory: Path) -> dict[str, bytes]:
+    """A session's files as the bus has them, which verify."""
+    await rebuild(SessionStream(here.bus, session), directory)
+    assert not verify(directory).problems
+    return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
