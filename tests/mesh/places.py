@@ -128,9 +128,9 @@ async def _drain(stream: asyncio.StreamReader, name: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def place(directory: Path, script: Script) -> AsyncIterator[Place]:
+async def place(directory: Path, script: Script, **options: object) -> AsyncIterator[Place]:
     async with contextlib.AsyncExitStack() as stack:
-        server = await stack.enter_async_context(FakeProviderServer(script))
+        server = await stack.enter_async_context(FakeProviderServer(script, **options))
         running = await stack.enter_async_context(serving(ServerOptions(directory / "bus", port=0)))
         bus = await stack.enter_async_context(connected(running.url))
         await bus.ensure()

@@ -1,0 +1,95 @@
+"""Nodes are killed and stopped at random while sessions work: each one ends, its log verifies, nothing is lost or done
+twice unsaid, and what the provider bills stays below the caps."""
+
+import asyncio
+import contextlib
+import random
+import re
+import signal
+from decimal import Decimal
+from pathlib import Path
+
+from sagent.events import Result
+from sagent.mesh.logstream import SessionStream
+from sagent.mesh.rebuild import rebuild
+from sagent.mesh.remote import Mesh
+from sagent.session.log import read_log
+from sagent.session.verify import verify
+from sagent.testing.server import Call, Received, Step, Turn
+from tests.depth import deep
+from tests.mesh.places import Place, place
+
+SESSIONS, BLOWS, NODES, STEPS = deep(3, 60), deep(2, 40), 3, 3
+CAP = Decimal("0.50")
+
+
+def steps(directory: Path) -> object:
+    """A model that has each session run commands, each of which leaves a mark, and then ends."""
+
+    def choose(received: Received) -> Step:
+        messages = received.json["messages"]
+        assert isinstance(messages, list)
+        name = re.search(r"session-(\d+)", str(messages[0]))
+        done = sum(message["role"] == "assistant" for message in messages)
+        if done == STEPS:
+            return Turn("Done.")
+        command = f"echo {name[1]}.{done} >>{directory}/marks; sleep 0.5" if name else "true"
+        return Turn(f"Step {done}.", calls=(Call("Bash", {"command": command}, id=f"call{done}"),))
+
+    return choose
+
+
+async def test_sessions_end_whatever_becomes_of_nodes(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    async with place(tmp_path, steps(tmp_path), bill="worst") as here, asyncio.timeout(deep(60, 900)):
+        mesh = Mesh(here.bus)
+        for number in range(NODES):
+            await here.node(f"n{number}", "--slots", str(max(2, SESSIONS // NODES)))
+        blows = asyncio.create_task(strike(here, chance))
+        results = await asyncio.gather(*(work(mesh, number) for number in range(SESSIONS)))
+        blows.cancel()
+        await asyncio.gather(blows, return_exceptions=True)
+        marks = (tmp_path / "marks").read_text().split()
+        for number, result in enumerate(results):
+            assert (result.content, result.error) == ("Done.", None)
+            await check(here, result, number, marks, tmp_path / f"again{number}")
+        assert sum(charge.usd or 0 for charge in here.server.charges) <= CAP * SESSIONS
+
+
+async def work(mesh: Mesh, number: int) -> Result:
+    flags = {"max_budget_usd": str(CAP), "max_response_tokens": "1000"}
+    async with mesh.spawn(f"This is session-{number}.", flags=flags) as peer:
+        return await peer.wait()
+
+
+async def strike(here: Place, chance: random.Random) -> None:
+    """Kill or stop one node after the other; a new one comes for each that was killed."""
+    for blow in range(BLOWS):
+        await asyncio.sleep(chance.uniform(0.5, 2.0))
+        name = chance.choice(sorted(here.nodes))
+        node = here.nodes[name]
+        if blow % 2:
+            node.kill(signal.SIGSTOP)
+            asyncio.get_running_loop().call_later(6.0, _wake, node)
+        else:
+            node.kill(signal.SIGKILL)
+            del here.nodes[name]
+            await here.node(f"m{blow}", "--slots", str(max(2, SESSIONS // NODES)))
+
+
+def _wake(node: object) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        node.kill(signal.SIGCONT)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def check(here: Place, result: Result, number: int, marks: list[str], directory: Path) -> None:
+    """A session's log verifies, has the head that its result names, and says of each call what the marks say."""
+    await rebuild(SessionStream(here.bus, result.session_id), directory)
+    assert not verify(directory).problems
+    entries = list(read_log(directory / "root.jsonl"))
+    assert result.head in {entry.id for entry in entries}
+    text = b"".join(entry.line for entry in entries if entry.kind == "result").decode()
+    for step in range(STEPS):
+        times = marks.count(f"{number}.{step}")
+        assert times <= 1
+        assert times == 1 or "outcome is unknown" in text
