@@ -13,11 +13,14 @@ from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
 
 
 class Barrier:
-    """What an agent is opened with on a node. `keep_files` is awaited after each call that may have changed files,
-    before its result is logged: what the log says was done is in the files that travel."""
+    """What an agent is opened with on a node: its model and tools as they wait, and `more` tools where it may spawn
+    agents. `keep_files` is awaited after each call that may have changed files, before its result is logged: what the
+    log says was done is in the files that travel."""
 
-    def __init__(self, mirror: Mirror, lease: Lease, keep_files: Callable[[], Awaitable[None]]) -> None:
-        self._mirror, self._lease, self.keep_files = mirror, lease, keep_files
+    def __init__(
+        self, mirror: Mirror, lease: Lease, keep_files: Callable[[], Awaitable[None]], more: Sequence[Tool] = ()
+    ) -> None:
+        self._mirror, self._lease, self.keep_files, self._more = mirror, lease, keep_files, more
 
     def follow(self, session: Session) -> None:
         self._mirror.follow(session)
@@ -26,7 +29,8 @@ class Barrier:
         return model if isinstance(model, KeptModel) else KeptModel(model, self)
 
     def tools(self, tools: Sequence[Tool]) -> list[Tool]:
-        return [KeptTool(tool, self) for tool in tools]
+        more = self._more if any(tool.name == "AgentSpawn" for tool in tools) else ()
+        return [KeptTool(tool, self) for tool in (*tools, *more)]
 
     async def passed(self) -> None:
         """Return when it may happen; never where the session is lost: the wait is cancelled with its agent."""

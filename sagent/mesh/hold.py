@@ -15,6 +15,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
 from sagent.mesh.barrier import Barrier
 from sagent.mesh.broadcast import Broadcast, end_line
+from sagent.mesh.child import NodeAgent
 from sagent.mesh.control import Approvals, answer_request
 from sagent.mesh.errors import Fenced, MeshError, Unavailable, WrongVersion
 from sagent.mesh.jetstream import Intake, JetStream, Taken
@@ -24,6 +25,7 @@ from sagent.mesh.mirror import Mirror, take_over
 from sagent.mesh.opencalls import answer_open_calls, is_unfinished
 from sagent.mesh.rebuild import Rebuilt, rebuild
 from sagent.mesh.records import Records, decode_said
+from sagent.mesh.remote import Mesh
 from sagent.mesh.workspace import Files
 from sagent.messages import user
 from sagent.peer import Stop
@@ -121,9 +123,11 @@ class Hold:
     ) -> Result | None:
         """Work on what waits: what came of it, or None where another node is to go on."""
         self._taken |= rebuilt.taken
-
-        barrier = Barrier(mirror, self._lease, partial(self._keep_files, mirror, files))
+        opened: list[Agent] = []
+        child = NodeAgent(self._session, Mesh(self._bus).child, lambda: opened[0], mirror.settled)
+        barrier = Barrier(mirror, self._lease, partial(self._keep_files, mirror, files), (child,))
         async with open_agent(opening, self._broadcast.hear, self._approvals.ask, barrier) as agent:
+            opened.append(agent)
             tasks = [asyncio.create_task(self._feed(agent, mirror)), asyncio.create_task(self._listen(agent))]
             tasks.append(asyncio.create_task(self._stop_to_move(agent)))
             try:

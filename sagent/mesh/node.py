@@ -85,7 +85,8 @@ class Node:
     async def _work(self, taken: Taken) -> None:
         """See to one session, unless somebody does."""
         if self._draining.is_set():
-            return await taken.again()
+            await taken.again()
+            return
         signs = asyncio.create_task(_give_signs(taken))
         done, session = False, taken.message.data.decode("utf-8", "replace")
         try:

@@ -11,7 +11,7 @@ UNKNOWN = (
     "The outcome is unknown: this call was running on {node} when that stopped. It may have been carried out, in part "
     "or not at all. Look before you repeat it."
 )
-_SEARCHES = ("WebSearch",)  # which touch nothing here, and read elsewhere
+_SAFE = ("WebSearch", "NodeAgent")  # a search touches nothing; an agent elsewhere is there, and is not begun twice
 
 
 def is_unfinished(agent: Agent) -> bool:
@@ -56,6 +56,6 @@ def _is_harmless(state: AgentState, call: ToolCall) -> bool:
     if tool is None or call.malformed is not None:
         return False
     try:
-        return foresee(tool, call.arguments, state.workspace).kind == "read" or call.name in _SEARCHES
+        return foresee(tool, call.arguments, state.workspace).kind == "read" or call.name in _SAFE
     except (ToolError, ValueError, TypeError, KeyError):
         return False

@@ -122,11 +122,12 @@ class Records:
         changed = replace(record, **changes)
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
 
-    async def send(self, record: SessionRecord, said: Said) -> int:
-        """Put a message into a session's inbox, and have a node look at it; the message's number. Raises Full."""
+    async def send(self, record: SessionRecord, said: Said, mark: str = "") -> int:
+        """Put a message into a session's inbox, and have a node look at it; the message's number. With the same `mark`
+        it is the same message, for two minutes. Raises Full."""
         from os import urandom
 
-        mark = urandom(12).hex()
+        mark = mark or urandom(12).hex()
         number = await self._bus.append(names.inbox_subject(f"session.{record.id}"), encode(said), id=mark)
         await self._bus.append(names.work_subject(record.label), record.id.encode(), id=f"{record.id}:{number}")
         return number

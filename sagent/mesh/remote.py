@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
+from decimal import Decimal
 from typing import Literal, Self
 
 from sagent.errors import UsageError
@@ -13,7 +14,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_ob
 from sagent.mesh import names
 from sagent.mesh.broadcast import END, read_lines
 from sagent.mesh.control import ACTIONS, Question, Reply, read_question
-from sagent.mesh.errors import Failed, MeshError, NobodyThere
+from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere
 from sagent.mesh.jetstream import JetStream, Request, connected
 from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, decode_record
 from sagent.messages import Message, user
@@ -204,6 +205,20 @@ class Mesh:
             peer.expect(await Records(self.bus).send(record, said))
             yield peer
 
+    @asynccontextmanager
+    async def child(self, session: str, prompt: str, label: str, usd: Decimal | None) -> AsyncGenerator[RemotePeer]:
+        """A session with this id, begun where it is not there; `usd` is its cap."""
+        records = Records(self.bus)
+        record, said = new_record(prompt, label, "none", "", {"max_budget_usd": usd}, session)
+        try:
+            await records.create(record)
+        except Fenced:
+            record, _ = await records.get(session)
+        async with RemotePeer.attached(self.bus, record) as peer:
+            if record.state == "queued" and await self.bus.last(names.LOG, names.log_subject(session, "root")) is None:
+                await records.send(record, said, f"{session} first")
+            yield peer
+
     async def submit(
         self,
         prompt: Message | str,
@@ -228,7 +243,7 @@ class Mesh:
 
 
 def new_record(
-    prompt: Message | str, label: str, files: FilesKind, base: str, flags: Mapping[str, object]
+    prompt: Message | str, label: str, files: FilesKind, base: str, flags: Mapping[str, object], session: str = ""
 ) -> tuple[SessionRecord, Said]:
     """A new session and its first message. Raises UsageError."""
     from sagent.mesh.records import FLAGS
@@ -238,4 +253,4 @@ def new_record(
         raise UsageError(f"{min(unknown)} is the node's to say; you can give {', '.join(FLAGS)}.")
     texts = {name: str(value) for name, value in flags.items() if value is not None}
     title = " ".join(message.content.split())[:80]
-    return SessionRecord(new_session_id(), title, label, texts, files, base), Said(message)
+    return SessionRecord(session or new_session_id(), title, label, texts, files, base), Said(message)

@@ -77,7 +77,11 @@ class Place:
         }
 
     async def start(self, *argv: str, name: str, cwd: Path | None = None, **options: object) -> Process:
-        given: dict[str, object] = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.DEVNULL, **options}
+        given: dict[str, object] = {
+            "stdin": asyncio.subprocess.DEVNULL,
+            "stdout": asyncio.subprocess.DEVNULL,
+            **options,
+        }
         process = await asyncio.create_subprocess_exec(
             *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **given
         )

@@ -60,7 +60,10 @@ async def until(here: Place, path: Path) -> None:
 
 async def test_a_node_that_was_stopped_and_wakes_writes_nothing(tmp_path: Path) -> None:
     begun, ended = tmp_path / "begun", tmp_path / "ended"
-    turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo >>{ended}"}),)), Turn("Done.")]
+    turns = [
+        Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo >>{ended}"}),)),
+        Turn("Done."),
+    ]
     async with place(tmp_path, by_results(turns)) as here:
         first = await here.node("n1")
         asking = asyncio.create_task(here.ask("--json", "work"))

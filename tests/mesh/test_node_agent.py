@@ -1,0 +1,42 @@
+"""Agents on other nodes: one cap over all of them, whoever dies."""
+
+import asyncio
+import json
+import re
+import signal
+from decimal import Decimal
+from pathlib import Path
+
+from sagent.cost.prices import PriceBook
+from sagent.mesh.remote import Mesh
+from sagent.testing.server import Call, Received, Step, Turn
+from tests.mesh.places import place
+
+
+async def test_a_child_on_another_node_answers_and_survives_the_node_of_its_parent(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def choose(received: Received) -> Step:
+        messages = received.json["messages"]
+        assert isinstance(messages, list)
+        done = sum(message["role"] == "assistant" for message in messages)
+        if re.search("a part", str(messages[0])):
+            return (Turn(calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 2"}),)), Turn("The part."))[done]
+        call = Call("NodeAgent", {"prompt": "Do a part.", "label": "gpu", "budget_usd": 0.2}, id="c1")
+        return (Turn("I ask.", calls=(call,)), Turn("All done."))[done]
+
+    async with place(tmp_path, choose, bill="worst") as here, asyncio.timeout(50):
+        first = await here.node("n1", "--label", "parent")
+        await here.node("n2", "--label", "gpu")
+        async with Mesh(here.bus).spawn("work", label="parent", flags={"max_budget_usd": "0.5"}) as peer:
+            while not begun.exists():
+                await asyncio.sleep(0.05)
+            await here.node("n3", "--label", "parent")
+            first.kill(signal.SIGKILL)
+            result = await peer.wait()
+        assert result.content == "All done."
+        last = json.dumps(here.server.requests[-1].json)
+        assert "The part." in last
+        assert begun.read_text() == "\n"  # begun once
+        prices = (PriceBook().price("anthropic", "claude-sonnet-4-6", usage) for usage in here.server.billed)
+        assert sum(price or 0 for price in prices) <= result.cost.total + result.cost.unbilled <= Decimal("0.5")
