@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-weights test-all attack check bench prices docs format clean
+.PHONY: demo demo-mesh test test-weights test-all attack check bench prices docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -22,6 +22,9 @@ $(VENV)/.developed: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	@$(BIN)/sagent demo
+
+demo-mesh: $(VENV)/.developed
+	@$(BIN)/python examples/mesh/failover.py
 
 test: $(VENV)/.developed
 	@$(BIN)/python scripts/system_packages.py

@@ -234,6 +234,10 @@ class Mesh:
         await Records(self.bus).send(record, said)
         return record.id
 
+    async def sessions(self) -> list[SessionRecord]:
+        """Those of the bus, the latest last."""
+        return sorted(await Records(self.bus).all(), key=lambda record: record.id)
+
     @asynccontextmanager
     async def agent(self, address: str, reply: Reply | None = None) -> AsyncGenerator[RemotePeer]:
         """A session on the bus, by its id or the beginning of one. Raises SessionNotFound."""

@@ -87,9 +87,11 @@ async def _timed(here: Place) -> float:
 def show(what: str, seconds: Sequence[float], unit: float = 1e3, name: str = "ms") -> None:
     ordered = sorted(seconds)
     median, high = statistics.median(ordered), ordered[int(len(ordered) * 0.95)]
-    print(
-        f"{what}: median {median * unit:.2f} {name}, 95 % {high * unit:.2f} {name}, most {ordered[-1] * unit:.2f} {name}"
+    shown = (
+        f"{label} {value * unit:.2f} {name}"
+        for label, value in (("median", median), ("95 %", high), ("most", ordered[-1]))
     )
+    print(f"{what}: {', '.join(shown)}")
 
 
 async def main() -> None:
