@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def answer(received: Received) -> Step:
 
 
 @asynccontextmanager
-async def running(*argv: str, place: Path, url: str, stdout: int = DEVNULL) -> AsyncIterator[Process]:
+async def running(*argv: str, place: Path, url: str, stdout: int = DEVNULL) -> AsyncGenerator[Process]:
     """A `sagent ...` that is told where the model is."""
     model = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
     environment = {**os.environ, **model, "XDG_STATE_HOME": str(place), "XDG_CONFIG_HOME": str(place / "config")}
