@@ -45,7 +45,8 @@ class FindTools(Harmless):
         found = self._index.search(as_str(arguments.get("query")))
         if not found:
             raise ToolError(f"No tool fits that. The tools are: {', '.join(self._index.names)}")
-        shown = (f"{tool.name}: {tool.description}\nArguments: {json_dump(tool.parameters)}" for tool in found)
+        latest = [(tool, getattr(tool, "now", None) or tool) for tool in found]  # a server may have changed it
+        shown = (f"{tool.name}: {now.description}\nArguments: {json_dump(now.parameters)}" for tool, now in latest)
         text = "Call one by call_tool, with its name and its arguments.\n\n" + "\n\n".join(shown)
         return ToolOutput.of(text, summary=", ".join(tool.name for tool in found))
 

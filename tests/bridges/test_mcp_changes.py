@@ -5,8 +5,11 @@ import json
 import sys
 from pathlib import Path
 
+from mcp.types import Tool
+
 from sagent.agent import Agent, Resources
 from sagent.bridges.mcp import LOGINS, Servers
+from sagent.bridges.mcp.changes import Offer
 from sagent.bridges.mcp.pin_policy import PinPolicy
 from sagent.config import McpServer
 from sagent.lib.json import json_freeze_object
@@ -15,7 +18,8 @@ from sagent.policy import Ask
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
-from sagent.tool import Effect, Workspace
+from sagent.tool import Effect, RunContext, Workspace
+from sagent.tools.find import FindTools
 from tests.bridges.odd import Odd, do, tool
 from tests.waiting import until
 
@@ -195,3 +199,25 @@ async def test_a_server_of_the_new_protocol_is_listened_to(tmp_path: Path) -> No
         assert await do(servers, own="grow") == "2026-07-28"
         await until(lambda: bool(odd.announced), "the announcement")
     assert "New, to be used from the next session on: grown" in odd.announced[0]
+
+
+def test_a_server_that_changes_its_tools_without_end_is_not_reported_without_end() -> None:
+    offer = Offer("odd", (), ())
+    told = [offer.update({f"t{n}": Tool(name=f"t{n}", input_schema={"type": "object"})}) for n in range(30)]
+    assert [bool(text) for text in told] == [True] * 10 + [False] * 20
+    assert told[9].endswith("It changes them often: no more of it is reported.")
+
+
+async def test_what_find_tools_shows_is_what_the_server_says_now(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        finder = FindTools(servers.tools)
+        odd.offer(tools=[tool("do", "Other words.", properties={"y": {"type": "string"}})])
+        await do(servers, CHANGED)
+        await until(lambda: bool(odd.announced), "the announcement")
+        agent = Agent(ScriptedModel(), tools=[finder])
+        run = RunContext("root", "c", Workspace(tmp_path), agent.log.blobs, len)
+        output = await finder(json_freeze_object({"query": "do"}), run)
+        await agent.aclose()
+    assert "Other words." in str(output)
+    assert '"y"' in str(output)

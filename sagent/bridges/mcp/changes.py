@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 500  # characters of a list of names
 MOST_SCHEMA = 2_000  # characters of a schema that is other than before
 MOST_TEXT = 6_000  # characters of one message
+MOST_TOLD = 10  # messages about one server
 
 
 class Offer:
@@ -23,6 +24,7 @@ class Offer:
 
     def __init__(self, server: str, tools: Sequence[McpTool], listed: Iterable[str]) -> None:
         self._server, self._tools, self._seen = server, tools, set(listed)
+        self._told = 0
 
     def update(self, listed: Mapping[str, "McpToolInfo"]) -> str:
         """Take what it lists now, and say what is other than before; "" for nothing. Raises ValueError or TypeError,
@@ -45,10 +47,12 @@ class Offer:
             *(_described(tool) for tool in other),
             _sentence("New, to be used from the next session on", added),
         ]
-        if not any(sentences):
+        if not any(sentences) or self._told == MOST_TOLD:
             return ""
+        self._told += 1
         head = f"The MCP server {self._server} has changed its tools."
-        return "\n".join((head, *filter(None, sentences)))[:MOST_TEXT]
+        last = "It changes them often: no more of it is reported." if self._told == MOST_TOLD else ""
+        return "\n".join((head, *filter(None, sentences)))[:MOST_TEXT] + (f"\n{last}" if last else "")
 
 
 def _sentence(start: str, names: Sequence[str]) -> str:

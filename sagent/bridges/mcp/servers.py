@@ -49,7 +49,6 @@ class Servers:
         self.links: dict[str, Link] = {}
         self.announce: Callable[[str], None] = lambda _: None
         self._pins = Pins(None)
-        self._offers: dict[str, Offer] = {}
         self._looking: dict[str, asyncio.Task[None]] = {}  # by server
         self._again: set[str] = set()  # servers that have changed while they were looked at
         self.on_prompts: Callable[[], object] = lambda: None  # are others than before
@@ -71,8 +70,6 @@ class Servers:
                 found = await asyncio.gather(*(self._tools_of(link, notices) for link in self.links.values()))
                 self.tools = tuple(tool for tools in found for tool in sorted(tools, key=lambda tool: tool.own))
                 _number(self.tools, notices)
-                for link in self.links.values():
-                    self._watch(link)
                 yield
             finally:
                 for task in self._looking.values():
@@ -143,10 +140,10 @@ class Servers:
             )
             return ()
         kept = _bounded(link.name, tools, notices)
-        self._offers[link.name] = Offer(link.name, kept, (info.name for info in listed))
+        self._watch(link, Offer(link.name, kept, (info.name for info in listed)))
         return kept
 
-    def _watch(self, link: Link) -> None:
+    def _watch(self, link: Link, offer: Offer) -> None:
         """Hear of changes of a server's lists."""
 
         def on_changed(kind: Kind) -> None:
@@ -156,15 +153,14 @@ class Servers:
                 self._prompts.pop(link.name, None)
                 self.on_prompts()
             elif (task := self._looking.get(link.name)) is None or task.done():
-                self._looking[link.name] = asyncio.create_task(self._look_again(link))
+                self._looking[link.name] = asyncio.create_task(self._look_again(link, offer))
             else:
                 self._again.add(link.name)
 
         link.on_changed = on_changed
 
-    async def _look_again(self, link: Link) -> None:
+    async def _look_again(self, link: Link, offer: Offer) -> None:
         """List a server's tools anew, and announce what is other than before. Where that fails the last list stands."""
-        offer = self._offers.get(link.name) or Offer(link.name, (), ())
         while True:
             self._again.discard(link.name)
             with suppress(Exception):  # whatever it is, the next call of a tool reports it
