@@ -87,6 +87,19 @@ async def test_with_every_tool_on_the_first_request_stays_small(
     assert not {"WebSearch", "PaperFetch", "mcp__many__thing_7"} & {*names_sent(first)}
 
 
+@pytest.mark.parametrize("model", FAMILIES)
+async def test_the_coding_tools_alone_are_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    async with FakeProviderServer([Turn(text="hello")]) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        flags = {"model": model, "tools": [tool.name for tool in built_in.coding_tools()]}
+        async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None) as agent:
+            await agent.run("hi")
+    (first,) = server.requests
+    assert len(first.body) <= 9_000
+    assert names_sent(first) == flags["tools"], "nothing is sent that finds tools where there are none to find"
+
+
 class _Numbered(Deploy):
     server = "many"
 
