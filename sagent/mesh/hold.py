@@ -26,6 +26,7 @@ from sagent.mesh.opencalls import answer_open_calls, is_unfinished
 from sagent.mesh.rebuild import Rebuilt, rebuild
 from sagent.mesh.records import Records, decode_said
 from sagent.mesh.remote import Mesh
+from sagent.mesh.trace import under
 from sagent.mesh.workspace import Files
 from sagent.messages import user
 from sagent.peer import Stop
@@ -98,7 +99,8 @@ class Hold:
             try:
                 cwd = await files.restore(rebuilt.files or record.base)
                 opening = Opening(directory, cwd, record.flags)
-                result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
+                with under(record.trace):
+                    result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
             except MeshError:
                 raise
             except SagentError as error:

@@ -11,6 +11,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
 from sagent.mesh.errors import WrongVersion
 from sagent.mesh.jetstream import JetStream
+from sagent.mesh.trace import carried
 from sagent.messages import Message
 from sagent.peer import Moment
 
@@ -44,6 +45,7 @@ class SessionRecord:
     node: str = ""
     answered: tuple[int, ...] = ()
     result: Result | None = None
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])  # the context that it was asked for in
     version: int = names.VERSION
 
 
@@ -98,6 +100,7 @@ class Records:
         self._bus, self._bucket = bus, bus.bucket(names.SESSIONS)
 
     async def create(self, record: SessionRecord) -> None:
+        record = replace(record, trace=record.trace or carried())
         await self._bucket.create(names.token(record.id), encode(record))
 
     async def get(self, session: str) -> tuple[SessionRecord, int]:

@@ -1,0 +1,35 @@
+"""The trace that a session on the bus belongs to: W3C trace context, from whoever asks for it to the node at work."""
+
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+_HEADERS = ("traceparent", "tracestate")
+
+
+def carried() -> Mapping[str, str]:
+    """The context of what is being done: OpenTelemetry's current span, where it is in use here, else TRACEPARENT."""
+    found: dict[str, str] = {}
+    if "opentelemetry.context" in sys.modules:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        TraceContextTextMapPropagator().inject(found)
+    return found or {name: os.environ[name.upper()] for name in _HEADERS if name.upper() in os.environ}
+
+
+@contextmanager
+def under(carrier: Mapping[str, str]) -> Generator[None]:
+    """Work below a span of another process."""
+    if not carrier or find_spec("opentelemetry") is None:
+        yield
+        return
+    from opentelemetry.context import attach, detach
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    token = attach(TraceContextTextMapPropagator().extract(carrier))
+    try:
+        yield
+    finally:
+        detach(token)
