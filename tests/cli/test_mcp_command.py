@@ -1,10 +1,13 @@
 """MCP servers are added, listed, tested and removed from the shell; nothing else of the file changes."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 from program import Shell
+
+from sagent.testing.server import Call, Turn
 
 SERVER = """
 from mcp.server import MCPServer
@@ -92,3 +95,29 @@ def test_tools_that_have_changed_are_approved_by_hand(shell: Shell) -> None:
     assert "Adds three numbers." in changed.out
     assert "three" not in shell.run("mcp", "approve", "things", model="").out
     assert shell.run("mcp", "approve", "other", model="").code == 2
+
+
+ODD = Path(__file__).parents[1] / "bridges" / "odd_server.py"
+
+
+def test_a_prompt_of_a_server_is_a_command_and_a_changed_tool_is_refused_without_a_person(shell: Shell) -> None:
+    def offer(about: str) -> None:
+        tool = {"name": "do", "description": about, "inputSchema": {"type": "object"}}
+        prompt = {"name": "words", "arguments": [{"name": "first"}, {"name": "rest"}]}
+        (shell.cwd / "offer.json").write_text(json.dumps({"tools": [tool], "prompts": [prompt]}))
+
+    offer("Does it.")
+    config(shell).write_text(
+        f'[mcp.odd]\ncommand = "{sys.executable}"\nargs = ["{ODD}", "{shell.cwd / "offer.json"}"]\nneeds = ["all"]\n'
+    )
+    call = Turn(text="", calls=(Call("mcp__odd__do", {"code": "text = ask('elicitation/create', message='m')"}),))
+    server = shell.serve([Turn(text="Well."), call, Turn(text="Done."), call, Turn(text="Not done.")])
+    done = shell.run("/mcp__odd__words 'a b' c d")
+    assert done.out == "Well.\n", done.err
+    assert r"words {\"first\": \"a b\", \"rest\": \"c d\"}" in json.dumps(server.requests[0].json)
+    assert shell.run("go", "--allow", "mcp__odd__*").out == "Done.\n"
+    offer("Does something else.")
+    shell.run("go", "--allow", "mcp__odd__*")
+    said = json.dumps(server.requests[-1].json)
+    assert "has changed what it says of do since that was approved. It now says: Does something else." in said
+    assert "Nobody can be asked in this run. To approve it: sagent mcp approve odd" in said
