@@ -149,6 +149,11 @@ class Server:
         if self._warming is None:
             self._warming = asyncio.ensure_future(asyncio.to_thread(self._host.warm_up))
 
+    async def _warm(self) -> None:
+        """Wait for what is imported in a thread: here it would hold everything up."""
+        if self._warming is not None:
+            await asyncio.wait([self._warming])
+
     def _ways(self) -> list[Mapping[str, object]]:
         what = "Set a provider's variable, such as ANTHROPIC_API_KEY, or put a key into sagent's settings."
         ways: list[Mapping[str, object]] = [{"id": KEY, "name": "A key in the environment", "description": what}]
@@ -170,6 +175,7 @@ class Server:
     # -- sessions
 
     async def _new(self, params: Params) -> Answer:
+        await self._warm()
         session = await self._opened(self._place(params))
         self._sessions[session.id] = session
         return Answer({"sessionId": session.id, **self._state(session)}, session.begin)
@@ -196,6 +202,7 @@ class Server:
     async def _taken_up(self, params: Params, *, replay: bool) -> Answer:
         """Go on with an earlier session; one that is open here is shown again where its client wants that."""
         name = _text(params, "sessionId")
+        await self._warm()
         place = self._place(params, name)
         session = self._sessions.get(name)
         begin: Callable[[], None] = lambda: None  # noqa: E731 -- what follows for one that is open
@@ -217,8 +224,6 @@ class Server:
     async def _opened(self, place: "Place") -> "Session":
         from sagent.bridges.acp.session import Session
 
-        if self._warming is not None:
-            await asyncio.wait([self._warming])
         session = Session(self._client, self._host.opening, place)
         self._opening.add(session)
         try:
@@ -333,10 +338,10 @@ class Server:
         return self._options(session)
 
 
-def _text(params: Params, name: str, shown: str = "") -> str:
+def _text(params: Params, name: str) -> str:
     found = as_str(params.get(name))
     if not found:
-        raise RpcError(INVALID_PARAMS, f"{shown or name} is missing, or is no string.")
+        raise RpcError(INVALID_PARAMS, f"{name} is missing, or is no string.")
     return found
 
 

@@ -114,7 +114,7 @@ class Updates:
     def __init__(self, workspace: Workspace, *, notices: bool, terminals: bool = False) -> None:
         self._workspace, self._notices, self._terminals = workspace, notices, terminals
         self._output: dict[str, str] = {}  # of commands that run, as far as it was shown
-        self._message = self._thought = new_id()
+        self._message, self._thought = new_id(), new_id()
         self._ids = CallIds()
         self._changes: dict[str, Change] = {}  # of calls that have begun
         self._asides = 0
@@ -215,7 +215,7 @@ class Updates:
         return [_update(name, status="failed") for name in left]
 
     def _started(self, agent: str, call: ToolCall) -> Iterator[Update]:
-        if call.name == TODO:
+        if (agent, call.name) == (ROOT, TODO):
             return
         name, news = self.announce(agent, call)
         if self._terminals and call.name == "Bash" and not self._ids.is_job(name):
@@ -244,7 +244,7 @@ class Updates:
 
     def _finished(self, event: ToolFinished) -> Iterator[Update]:
         call, result = event.call, event.result
-        if call.name == TODO:
+        if (event.agent, call.name) == (ROOT, TODO):
             if not result.is_error:
                 yield plan(call)
             return
@@ -323,7 +323,7 @@ def _said(part: Part, sayer: str, message: str) -> Iterator[Update]:
         case Image(media_type, data):
             yield chunk(f"{sayer}_message", message, image_block(media_type, data))
         case Thinking(text) if text:
-            yield chunk("agent_thought", message, text_block(text))
+            yield chunk("agent_thought", f"{message}-thought", text_block(text))
         case _:
             return
 

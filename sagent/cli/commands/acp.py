@@ -57,6 +57,9 @@ async def _serve(host: "AcpHost") -> int:
     from sagent.bridges.acp.server import Server
     from sagent.bridges.acp.stdio import Writer, claim_stdout, read_lines
 
+    if sys.stdin.isatty():
+        sys.stderr.write("sagent: an editor starts this and talks to it in JSON; Ctrl-D ends it.\n")
+
     loop = asyncio.get_running_loop()
     gone: asyncio.Future[int] = loop.create_future()
 
