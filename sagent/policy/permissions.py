@@ -133,7 +133,7 @@ class PermissionPolicy(Policy):
                 return self._verdict(effect, wanted)
         if effect.confined and self.mode in ("plan", "edit"):
             return Allow()
-        return self._verdict(effect, None if free else commands.obstacle())
+        return self._verdict(effect, None if free else _spelled_out(call, effect, commands.obstacle()))
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
         """In plan mode no person is asked for what the mode rules out."""
@@ -142,6 +142,13 @@ class PermissionPolicy(Policy):
         if self.mode == "plan" and effect.kind != "read":
             return Deny(f"{obstacle.reason} In plan mode nothing is written, and only commands that look are run.")
         return Ask(obstacle.reason, obstacle.remedy, wants=obstacle.wants)
+
+
+def _spelled_out(call: ToolCall, effect: Effect, obstacle: Obstacle | None) -> Obstacle | None:
+    """With the whole of what a call runs, where its arguments do not show it: the cell of a notebook."""
+    if obstacle is None or call.name == "Bash" or "code" in call.arguments:
+        return obstacle
+    return obstacle._replace(reason=f"{obstacle.reason} It runs:\n{effect.command}")
 
 
 def _has_secret(call: ToolCall) -> bool:

@@ -17,6 +17,7 @@ from sagent.messages import Image, ToolCall
 from sagent.policy import Allow, Ask, Deny
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
+from sagent.repl.view.calls import render_approval
 from sagent.sandbox import Sandbox
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import Notebook
@@ -179,6 +180,20 @@ async def test_without_a_sandbox_it_is_asked_about_like_a_command(
     effect = Notebook().effect(arguments, workspace)
     policy = PermissionPolicy(mode, rules)
     assert isinstance(await policy.before_tool(ToolCall("1", "Notebook", arguments), effect, workspace), verdict)
+
+
+async def test_who_is_asked_about_a_cell_sees_all_of_it(workspace: Workspace) -> None:
+    source = "\n".join(f"line_{number} = {number}" for number in range(100)) + "\nimport shutil; shutil.rmtree('/')"
+    (workspace.cwd / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}))
+    arguments = json_freeze_object({"file_path": "a.ipynb", "cell": 1})
+    call = ToolCall("1", "Notebook", arguments)
+    effect = Notebook().effect(arguments, workspace)
+    verdict = await PermissionPolicy("ask").before_tool(call, effect, workspace)
+    assert isinstance(verdict, Ask)
+    lines = render_approval(call, verdict, lambda _: None, 200)
+    shown = "\n".join("".join(text for _, text in line) for line in lines)
+    assert all(f"line_{number} = {number}" in shown for number in range(100))
+    assert "shutil.rmtree" in shown
 
 
 @pytest.mark.needs("bwrap")

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.tools.ask import Question
 
-_ESSENTIAL = ("command", "file_path", "pattern", "url", "path", "to", "prompt", "question", "operation", "job", "name")
+_ESSENTIAL = (
+    *("command", "file_path", "pattern", "url", "path", "to", "prompt", "question", "operation", "job", "name"),
+    *("query", "code"),
+)
 MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
 MOST_LINES = 60  # of a diff
 MOST_REASON = 600  # columns
