@@ -71,7 +71,8 @@ def program(place: Path, script: Script, *argv: str) -> Iterator[Agent]:
 
 
 @pytest.mark.parametrize(
-    "argv", [("acp", *MODEL), (*MODEL, "--acp"), ("--acp", *MODEL), ("acp", "--experimental-acp", *MODEL)]
+    "argv",
+    [("acp", *MODEL, "--add-dir", "/"), (*MODEL, "--acp"), ("--acp", *MODEL), ("acp", "--experimental-acp", *MODEL)],
 )
 def test_it_is_started_as_editors_do_and_ends_with_its_input(tmp_path: Path, argv: tuple[str, ...]) -> None:
     with program(tmp_path, [Turn("hello")], *argv) as agent:
@@ -101,6 +102,7 @@ def test_lines_of_fifty_megabytes_are_read(tmp_path: Path) -> None:
         assert agent.end() == (0, b"")
 
 
+@pytest.mark.needs("linux")
 @pytest.mark.parametrize("how", ["eof", "term", "kill"])
 def test_nothing_is_left_of_a_running_turn(tmp_path: Path, how: str) -> None:
     work = tmp_path / "work"

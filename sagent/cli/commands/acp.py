@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -35,8 +36,11 @@ def run_acp(argv: Sequence[str]) -> int:
     group.add_argument("--login", action="store_true", help="enter a provider's key on this terminal, then exit")
     group.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
     group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
+    group.add_argument("--add-dir", metavar="DIR", action="append", help="a directory for every session (repeatable)")
+    group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
     draft = "also speak version 2 of the protocol, which is a draft"
     group.add_argument("--draft", action="store_true", help=draft)
+    parser.add_cwd()
     parser.add_config()
     for name in ("--acp", "--experimental-acp"):  # that clients add to a command of their own accord
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
@@ -59,7 +63,6 @@ async def _serve(host: "AcpHost") -> int:
 
     if sys.stdin.isatty():
         sys.stderr.write("sagent: an editor starts this and talks to it in JSON; Ctrl-D ends it.\n")
-
     loop = asyncio.get_running_loop()
     gone: asyncio.Future[int] = loop.create_future()
 
@@ -129,7 +132,8 @@ class AcpHost:
         from sagent.bridges.live import Wanted
         from sagent.cli.opening import settings_for
 
-        flags = {**self._flags, "add_dir": list(place.directories)} if place.directories else self._flags
+        directories = [*as_array(self._flags.get("add_dir")), *place.directories]
+        flags = {**self._flags, **({"add_dir": directories} if directories else {})}
         settings = settings_for(flags, Wanted(place.session, place.cwd))
         own = settings.mcp
         named = {
