@@ -376,3 +376,26 @@ async def test_an_agent_that_is_spawned_with_some_tools_is_sent_those_as_they_ar
         async with open_agent(settings, lambda _: None, more=[deploy]) as agent:
             await agent.run("go")
     assert deploy.calls == [{"stage": "test"}]
+
+
+@pytest.mark.parametrize("model", NATIVE)
+async def test_a_session_at_an_endpoint_that_searches_by_itself_is_replayed_to_the_byte(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    deploy, provider = Deploy(), model.partition("/")[0]
+    config = tmp_path / ".config" / "sagent" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[providers.{provider}]\nabilities = [{{ of = "", tool_search = true }}]\n')
+    steps = [Turn(calls=(Call(deploy.name, {"stage": "test"}),)), Turn("x")]
+    async with FakeProviderServer(steps, strict=False) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        settings = load({"model": model, "permission_mode": "full"}, where, tmp_path / "work")
+        async with open_agent(settings, lambda _: None, more=[deploy]) as agent:
+            await agent.run("deploy it")
+            session = Path(agent.log.path)
+    assert deploy.calls == [{"stage": "test"}]
+    sent: Any = server.requests[0].json["tools"]
+    assert [tool.get("name") or tool["type"] for tool in sent][-2:] == [deploy.name, NATIVE[model]]
+    assert [tool.get("defer_loading", False) for tool in sent][-2:] == [True, False]
+    assert (await replay(session)).is_exact
