@@ -197,6 +197,7 @@ async def test_two_users_see_each_their_own(place: Path, provider: list) -> None
         ({"cwd": "/"}, "--add-dir"),
         ({"cwd": ".."}, "--add-dir"),
         ({"cwd": "no/such"}, "no/such"),
+        ({"cwd": "a\0b"}, "NUL"),
         ({"model": "nobody/knows"}, "nobody"),
         ({"max_budget_usd": -1}, "max_budget_usd"),
         ({"max_budget_usd": "many"}, "max_budget_usd"),

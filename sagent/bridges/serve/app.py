@@ -84,7 +84,7 @@ def make_app(users: Mapping[str, Sessions], host: str, cookie: str) -> "ASGIApp"
         Route(f"{session}/files", _safely(_files)),
         Route(f"{session}/diff", _safely(_diff)),
     ]
-    app = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing})
+    app = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing, 500: _broken})
     door = Door(app, users, host, cookie)
     return door
 
@@ -104,6 +104,11 @@ def _safely(handler: Handler) -> Handler:
 async def _missing(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     return problem(status, f"{request.method} {request.url.path} is not part of this API: see /openapi.json.")
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    """What is a fault of ours; its traceback goes to stderr."""
+    return problem(500, f"{type(error).__name__}: the server's output says more.")
 
 
 async def _show_page(_: Request) -> Response:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sagent.agent.conversation import Conversation
 from sagent.bridges.live import LiveSession, Opening, Question, Wanted
 from sagent.bridges.serve.feed import Feed
 from sagent.errors import SagentError, SessionNotFound, UsageError
@@ -13,7 +14,7 @@ from sagent.events import Event, Received
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.lib.text import one_line, printable
-from sagent.peer import Status
+from sagent.model import full_name
 from sagent.session.folds import origin, title
 from sagent.session.log import read_log
 from sagent.session.store import sessions
@@ -34,6 +35,8 @@ class Place:
 
     def check(self, cwd: str | None) -> str:
         """A directory that a client names, as an absolute path. Raises UsageError for one that is not allowed."""
+        if "\0" in (cwd or ""):
+            raise UsageError("cwd has a NUL, which no path has.")
         path = (self.roots[0] / (cwd or ".")).resolve()
         if not self.allows(path):
             named = ", ".join(map(str, self.roots))
@@ -74,6 +77,7 @@ class Hosted:
         async with self.opening:
             if self.is_open:
                 return
+            self.live = None  # one that has ended by itself
             live = LiveSession(opening, wanted, self._on_event, self.touch)
             agent = (await live.opened()).agent
             if not agent.log.path:
@@ -109,15 +113,15 @@ class Hosted:
         if not self.is_open:
             return {**shown, "questions": [], "agents": []}
         live = self.require_live()
-        agent, root = live.agent, live.agent.status()
+        agent = live.agent
         cap, cost = agent.ledger.cap, agent.cost()
-        living = {each.path: _show_agent(each.status()) for each in agent.tree.living}
+        living = {each.path: _show_agent(each) for each in agent.tree.living}
         agents = {path: _show_ended(path, float(usd)) for path, usd in cost.by_agent.items()} | living
         return {
             **shown,
             "state": "asking" if live.questions else "working" if live.busy else "idle",
-            "model": root.model,
-            "effort": root.effort,
+            "model": full_name(agent.model),
+            "effort": agent.state.context.effort or "",
             "permission_mode": live.policy.mode,
             "max_budget_usd": None if cap is None else float(cap),
             "cost_usd": encode_cost(cost),
@@ -219,18 +223,26 @@ def show_question(question: Question) -> dict[str, object]:
             }  # fmt: skip
 
 
-def _show_agent(status: Status) -> dict[str, object]:
+def _show_agent(agent: Conversation) -> dict[str, object]:
+    """An agent at a glance. Not by its `status`, which goes through the whole conversation."""
+    state = agent.state
+    jobs = [
+        {"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)}
+        for job in agent.jobs()
+        if job.state == "running"
+    ]
     return {
-        "path": status.path,
-        "state": status.state,
-        "model": status.model,
-        "turns": status.turns,
-        "usd": float(status.usd),
-        "context_tokens": status.context_tokens,
-        "window": status.window,
-        "jobs": [{"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)}
-                 for job in status.jobs],
-    }  # fmt: skip
+        "path": agent.path,
+        "state": "working" if agent.running or jobs else "idle",
+        "model": full_name(agent.model),
+        "turns": state.run.turns,
+        "usd": float(state.ledger.spent(agent.path)),
+        "context_tokens": state.context.tokens(),
+        "window": state.model_limits.window,
+        "jobs": [
+            {"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)} for job in jobs
+        ],
+    }
 
 
 def _show_ended(path: str, usd: float) -> dict[str, object]:

@@ -217,6 +217,13 @@ function draft(agent) {
   return drafts[agent];
 }
 
+function forget(agent) { // calls that will have no result: the server was ended while they ran
+  for (const key of Object.keys(running).filter((each) => each.startsWith(`${agent} `))) {
+    running[key].firstElementChild.lastChild.textContent = " has no result";
+    delete running[key];
+  }
+}
+
 function gist(call) {
   const names = ["command", "file_path", "pattern", "path", "url", "query", "prompt", "question"];
   const name = names.find((each) => typeof (call.arguments || {})[each] === "string");
@@ -239,6 +246,7 @@ const kinds = {
   },
   reply_finished(event) {
     dropDraft(event.agent);
+    forget(event.agent);
     const facts = [event.message.model, event.usd ? money(event.usd) : ""].filter(Boolean).join(" · ");
     const article = card(event.agent, "turn", event.agent === "root" ? "sagent" : short(event.agent), facts);
     article.append(fill(make("div"), event.html || ""));
