@@ -401,6 +401,24 @@ async def test_a_cancelled_turn_ends_without_an_error(monkeypatch: pytest.Monkey
         assert await peer.prompt(session, "four") == "end_turn"
 
 
+async def test_a_message_in_the_middle_of_a_turn_replaces_it(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    """As editors send it: a cancel, and the new prompt at once."""
+
+    def script(_: Received) -> Turn:
+        began = work.joinpath("began").exists()
+        return Turn("the other") if began else calls(bash("touch began; sleep 60"))
+
+    async with agent_for(monkeypatch, script) as peer:
+        session = await peer.new(work)
+        running = peer.begin_prompt(session, "one")
+        await until(work.joinpath("began").exists, "the command")
+        peer.notify("session/cancel", sessionId=session)
+        other = peer.begin_prompt(session, "no, do the other")
+        ends = [(await each)["result"]["stopReason"] for each in (running, other)]
+        assert ends == ["cancelled", "end_turn"]
+        assert peer.text() == "the other"
+
+
 async def test_a_request_is_cancelled_by_its_id(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
     async with agent_for(monkeypatch, [Stall(Turn("never")), Turn("again")]) as peer:
         session = await peer.new(work)
