@@ -12,7 +12,7 @@ import pytest
 from acp_peer import agent_for
 
 from sagent.bridges.editor.link import EditorLink, open_link
-from sagent.bridges.editor.lockfile import find_lock_file
+from sagent.bridges.editor.lockfile import find_lock_file, listens_for_others
 from sagent.bridges.editor.tool import reviewing
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
@@ -73,6 +73,18 @@ def test_only_a_lock_file_of_ones_own_living_editor_counts(extension: Extension)
         assert found.port == port
         assert TOKEN not in repr(found)
     assert find_lock_file(inner, {**home, "CLAUDE_CONFIG_DIR": str(extension.folder)}) is None
+
+
+@pytest.mark.needs("linux")
+async def test_a_port_on_which_somebody_else_listens_is_no_editors(extension: Extension, tmp_path: Path) -> None:
+    async with extension.listening() as server:
+        port = server.sockets[0].getsockname()[1]
+        assert not listens_for_others(port)
+        row = f"   0: 0100007F:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000"
+        for user, others in ((os.geteuid(), False), (os.geteuid() + 1, True)):
+            (tmp_path / "tcp").write_text(f"head\n{row} {user:5}        0 17 1 00 100 0 0 10 0\n")
+            assert listens_for_others(port, [tmp_path / "none", tmp_path / "tcp"]) == others
+            assert not listens_for_others(port + 1, [tmp_path / "tcp"])
 
 
 async def test_a_wrong_token_and_an_editor_that_is_gone_are_no_link(extension: Extension) -> None:

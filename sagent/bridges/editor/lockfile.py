@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -11,6 +11,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_parse
 
 _MOST = 64_000  # bytes of a lock file
+_LISTENS = "0A"  # a socket's state, as Linux has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ def _read(file: Path, cwd: Path) -> LockFile | None:
     containing = [folder for folder in folders if cwd.is_relative_to(folder)]
     token = as_str(said.get("authToken"))
     usable = 0 < port < 65536 and token and said.get("transport") == "ws" and _lives(as_int(said.get("pid")))
+    usable = usable and not listens_for_others(port)
     if not usable or not containing:
         return None
     nearest = max(containing, key=lambda folder: len(folder.parts))
@@ -75,3 +77,14 @@ def _lives(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def listens_for_others(port: int, tables: Iterable[Path] = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))) -> bool:
+    """Whether another user listens on a port: an editor's, once it has ended, may be anybody's. Only Linux tells."""
+    for table in tables:
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                _, local, _, state, _, _, _, user, *_ = line.split()
+                if state == _LISTENS and int(local.rpartition(":")[2], 16) == port and int(user) != os.geteuid():
+                    return True
+    return False
