@@ -24,11 +24,11 @@ from sagent.mesh.logstream import SessionStream
 from sagent.mesh.mirror import Mirror, take_over
 from sagent.mesh.opencalls import answer_open_calls, is_unfinished
 from sagent.mesh.rebuild import Rebuilt, rebuild
-from sagent.mesh.records import Records, decode_said
+from sagent.mesh.records import Records, check_flags, decode_said
 from sagent.mesh.remote import Mesh
 from sagent.mesh.trace import under
 from sagent.mesh.workspace import Files
-from sagent.messages import user
+from sagent.messages import Document, Image, Message, Text, user
 from sagent.peer import Stop
 from sagent.session.contents import FailedEntry
 
@@ -37,6 +37,19 @@ _REMEMBERED = 50  # messages of which the record says that they were answered
 _LOOK = 1.0  # seconds between two looks at whether a message waits
 _SOON = 0.2  # seconds until the bus is tried again
 _ACK_WAIT = 4.0  # seconds until a message that a node had is given to the next one
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """What a node is: its `name` among the nodes, how many sessions it works on at a time, which labels it takes work
+    for besides work for anybody, where it keeps sessions and their files, and the directories in which sessions may
+    work whose files it shares with other nodes."""
+
+    name: str
+    slots: int
+    labels: tuple[str, ...]
+    directory: Path
+    shared: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +69,9 @@ class Hold:
     """Works on a session until nothing waits for it. A holder that loses the lease, or meets another writer, stops its
     agent with all that it runs before anybody else may have begun."""
 
-    def __init__(self, bus: JetStream, node: str, place: Path, session: str, lease: Lease) -> None:
-        self._bus, self._node, self._place, self._session, self._lease = bus, node, place, session, lease
+    def __init__(self, bus: JetStream, node: NodeOptions, session: str, lease: Lease) -> None:
+        self._bus, self._own, self._session, self._lease = bus, node, session, lease
+        self._node, self._place = node.name, node.directory
         self._records, self._stream = Records(bus), SessionStream(bus, session)
         self._broadcast, self._approvals = Broadcast(bus, session), Approvals(bus, session)
         self._moving = asyncio.Event()
@@ -87,7 +101,9 @@ class Hold:
         after = await take_over(self._stream, f"{self._node} {self._lease.revision}")
         directory = self._place / "sessions" / self._session
         rebuilt = await rebuild(self._stream, directory)
-        files = Files(self._bus.store(names.BLOBS), record.files, self._session, self._place / "files" / self._session)
+        files = Files(
+            self._bus.store(names.BLOBS), record.files, self._place / "files" / self._session, self._own.shared
+        )
         before = record.node
         record, revision = await self._records.change(record, revision, state="working", node=self._node)
         mirror = Mirror(self._stream, after, rebuilt.files)
@@ -98,14 +114,16 @@ class Hold:
         try:
             try:
                 cwd = await files.restore(rebuilt.files or record.base)
+                check_flags(record.flags)
                 opening = Opening(directory, cwd, record.flags)
                 with under(record.trace):
                     result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
-            except MeshError:
+            except (MeshError, OSError):
                 raise
-            except SagentError as error:
-                result = _failed(error)
-                await self._give_up(str(error))
+            except Exception as error:  # whoever asked learns of it, and no node tries it for ever
+                failure = _failure_of(error)
+                result = Result("", (), "error", failure)
+                await self._give_up(failure.message)
             if result is None:
                 await self._records.change(record, revision, state="queued")
                 return False
@@ -213,7 +231,7 @@ class Hold:
             return
         mirror.taking = taken.message.sequence
         try:
-            agent.send(said.message, said.moment)
+            agent.send(_as_said(said.message), said.moment)
         finally:
             mirror.taking = 0
 
@@ -242,6 +260,12 @@ class Hold:
                     await taken.ack()
 
 
+def _as_said(message: Message) -> Message:
+    """A message from the bus, whatever it claims: what a person or an agent elsewhere says, not the model or us."""
+    parts = tuple(part for part in message.parts if isinstance(part, Text | Image | Document))
+    return Message("user", parts or (Text("(an empty message)"),), f"bus:{message.sender}" if message.sender else "")
+
+
 async def _cancel_when(event: asyncio.Event, task: "asyncio.Task[object]") -> None:
     await event.wait()
     task.cancel()
@@ -262,8 +286,11 @@ def _say_where(agent: Agent, opening: Opening) -> None:
         agent.send(user(text, sender="sagent"), "next")
 
 
-def _failed(error: SagentError) -> Result:
-    return Result("", (), "error", Failure(error.kind, str(error)))
+def _failure_of(error: Exception) -> Failure:
+    """What others learn of an error: no traceback, and of a defect only its kind."""
+    if isinstance(error, SagentError):
+        return Failure(error.kind, str(error))
+    return Failure("crashed", f"The node could not work on the session: {type(error).__name__}.")
 
 
 def _as_before(agent: Agent) -> Result:

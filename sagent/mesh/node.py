@@ -2,16 +2,15 @@
 
 import asyncio
 import os
+import re
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
-from sagent.errors import SagentError
-from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.cards import Card, encode_card
 from sagent.mesh.errors import MeshError, Unavailable
-from sagent.mesh.hold import Hold, OpenAgent
+from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
 from sagent.mesh.jetstream import Intake, JetStream, Request, Taken
 from sagent.mesh.lease import Lease
 
@@ -19,25 +18,18 @@ ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another
 _ROUND = 3.0  # seconds of one request for work; shorter than ACK_WAIT, so that a process that was stopped gets none
 _SIGN = 1.0  # seconds between two signs of life
 _LATER = 2.0  # seconds until work is looked at again that somebody else is at
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
 
 
-@dataclass(frozen=True, slots=True)
-class NodeOptions:
-    """What a node is: its `name` among the nodes, how many sessions it works on at a time, which labels it takes work
-    for besides work for anybody, and where it keeps sessions and their files."""
-
-    name: str
-    slots: int
-    labels: tuple[str, ...]
-    directory: Path
-
-
 class Node:
-    """Works until it is drained or cancelled. `open_agent` opens the agent of a session."""
+    """Works until it is drained or cancelled. `open_agent` opens the agent of a session; `warn` is told what goes wrong
+    here, which is nobody else's affair."""
 
-    def __init__(self, bus: JetStream, options: NodeOptions, open_agent: OpenAgent) -> None:
-        self._bus, self.options, self._open = bus, options, open_agent
+    def __init__(
+        self, bus: JetStream, options: NodeOptions, open_agent: OpenAgent, warn: Callable[[str], None]
+    ) -> None:
+        self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
         self._slots = asyncio.Semaphore(options.slots)
         self._holds: dict[str, Hold] = {}
         self._draining = asyncio.Event()
@@ -84,23 +76,32 @@ class Node:
 
     async def _work(self, taken: Taken) -> None:
         """See to one session, unless somebody does."""
+        session = taken.message.data.decode("utf-8", "replace")
         if self._draining.is_set():
             await taken.again()
             return
+        if not _SESSION.fullmatch(session):  # nothing that is asked for names a place on this machine
+            await taken.ack()
+            return
         signs = asyncio.create_task(_give_signs(taken))
-        done, session = False, taken.message.data.decode("utf-8", "replace")
+        done = False
         try:
             lease = await Lease.take(self._bus, session, self.options.name)
             if lease is not None:
                 done = await self._hold(session, lease)
-        except SagentError as error:
-            done = not isinstance(error, MeshError)  # what nobody can do is not tried for ever
+        except MeshError as error:
+            self._warn(f"session {session} is left to others: {error}")
+        except OSError as error:
+            self._warn(f"session {session} cannot be kept here: {error.strerror or error} ({error.filename or ''})")
+        except Exception as error:  # a defect that one session meets is not the end of the others
+            self._warn(f"session {session}: {type(error).__name__}: {error}")
+            done = True
         finally:
             signs.cancel()
         await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _LATER))
 
     async def _hold(self, session: str, lease: Lease) -> bool:
-        hold = self._holds[session] = Hold(self._bus, self.options.name, self.options.directory, session, lease)
+        hold = self._holds[session] = Hold(self._bus, self.options, session, lease)
         if self._draining.is_set():
             hold.move()
         try:

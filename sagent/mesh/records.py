@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from sagent.errors import SessionNotFound
+from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Result
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
@@ -26,6 +26,12 @@ FLAGS = (
     *("max_request_tokens", "max_response_tokens"),
 )
 """What whoever asks for a session may choose, by the names of flags. All else is the node's: its keys, its policy."""
+
+
+def check_flags(flags: Mapping[str, object]) -> None:
+    """Raises UsageError for one that is not for who asks to choose."""
+    if unknown := sorted(set(flags) - set(FLAGS)):
+        raise UsageError(f"{unknown[0]} is the node's to say; you can give {', '.join(FLAGS)}.")
 
 
 @dataclass(frozen=True, slots=True)

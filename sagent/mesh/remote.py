@@ -16,7 +16,7 @@ from sagent.mesh.broadcast import END, read_lines
 from sagent.mesh.control import ACTIONS, Question, Reply, read_question
 from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere
 from sagent.mesh.jetstream import JetStream, Request, connected
-from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, decode_record
+from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, check_flags, decode_record
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.session.names import new_session_id
@@ -250,11 +250,8 @@ def new_record(
     prompt: Message | str, label: str, files: FilesKind, base: str, flags: Mapping[str, object], session: str = ""
 ) -> tuple[SessionRecord, Said]:
     """A new session and its first message. Raises UsageError."""
-    from sagent.mesh.records import FLAGS
-
     message = user(prompt) if isinstance(prompt, str) else prompt
-    if unknown := set(flags) - set(FLAGS):
-        raise UsageError(f"{min(unknown)} is the node's to say; you can give {', '.join(FLAGS)}.")
+    check_flags(flags)
     texts = {name: str(value) for name, value in flags.items() if value is not None}
     title = " ".join(message.content.split())[:80]
     return SessionRecord(session or new_session_id(), title, label, texts, files, base), Said(message)

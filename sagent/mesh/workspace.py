@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,10 +43,11 @@ class Snapshot(NamedTuple):
 
 
 class Files:
-    """The files of one session on a node, in a directory of its own or, for `shared`, where they lie."""
+    """The files of one session on a node, in a directory of its own or, where they are shared, where they lie: in one
+    of those that the node shares."""
 
-    def __init__(self, store: Store, kind: FilesKind, session: str, directory: Path) -> None:
-        self._store, self._kind, self._session, self._directory = store, kind, session, directory
+    def __init__(self, store: Store, kind: FilesKind, directory: Path, shared: Sequence[Path] = ()) -> None:
+        self._store, self._kind, self._directory, self._shared = store, kind, directory, shared
         self._chain: list[tuple[str, str]] = []  # the names of what the files now build on, each with its commit
         self._lock = asyncio.Lock()
 
@@ -54,11 +55,10 @@ class Files:
         """Have the files as they were when they had this name, "" for none. The directory to work in. Raises UsageError
         and Unavailable."""
         if self._kind == "shared":
-            if not Path(name).is_dir():
-                raise UsageError(
-                    f"{name} is not a directory on this node: files that are shared lie in the same place."
-                )
-            return Path(name)
+            wanted = Path(name).resolve()
+            if not wanted.is_dir() or not any(wanted.is_relative_to(place.resolve()) for place in self._shared):
+                raise UsageError(f"{name} is no directory that this node shares (sagent node --shared DIR).")
+            return wanted
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         make_directory(self._directory)
         if self._kind == "git" and name:
@@ -75,7 +75,7 @@ class Files:
             made = await asyncio.to_thread(_snapshot, self._directory)
             if made is not None and made.commit != self._chain[-1][1]:
                 chain = self._chain if len(self._chain) < _LINKS else self._chain[:1]
-                name = f"git.{self._session}.{made.commit}"
+                name = f"git.{self._directory.name}.{made.commit}"
                 await _put(self._store, self._directory, name, made, chain)
                 self._chain = [*chain, (name, made.commit)]
             return self._chain[-1][0]
@@ -125,7 +125,7 @@ async def _fetch(store: Store, name: str) -> list[Snapshot]:
     """The bundles that a state of the files is made of, the first one first."""
     found: list[Snapshot] = []
     while name:
-        if (data := await store.get(name)) is None:
+        if len(found) > _LINKS + _LOOKED_AT or (data := await store.get(name)) is None:
             raise UsageError(f"The session's files are not on the bus any more: {name}.")
         line, _, bundle = data.partition(b"\n")
         said = as_object(json.loads(line))

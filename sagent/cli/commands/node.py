@@ -15,14 +15,14 @@ from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
+from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.agent import Agent, Asker
     from sagent.config import Settings
     from sagent.events import Event
     from sagent.mesh.barrier import Barrier
-    from sagent.mesh.hold import OpenAgent, Opening
-    from sagent.mesh.node import NodeOptions
+    from sagent.mesh.hold import NodeOptions, OpenAgent, Opening
 
 BUS = "SAGENT_BUS"
 DESCRIPTION = """Take sessions from a bus and work on them, with this machine's keys and under this node's policy.
@@ -40,10 +40,12 @@ def run_node(argv: Sequence[str]) -> int:
     label = "take work for this label too, besides work for anybody (repeatable)"
     parser.add_argument("--label", metavar="L", action="append", help=label)
     parser.add_argument("--dir", metavar="DIR", help="where it keeps sessions and their files")
+    shared = "a directory that all nodes have in the same place, where sessions may work (repeatable)"
+    parser.add_argument("--shared", metavar="DIR", action="append", help=shared)
     parser.add_config()
     add_agent_flags(parser)
     flags = vars(parser.parse_args(argv))
-    own = {name: flags.pop(name, None) for name in ("bus", "name", "slots", "label", "dir")}
+    own = {name: flags.pop(name, None) for name in ("bus", "name", "slots", "label", "dir", "shared")}
     settings = load_settings(flags)  # what is wrong with them is said at once, and not to the first client
     return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags)))
 
@@ -56,7 +58,7 @@ def bus_url(given: object) -> str:
 
 
 def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
-    from sagent.mesh.node import NodeOptions
+    from sagent.mesh.hold import NodeOptions
 
     host = re.sub(r"[^A-Za-z0-9_-]+", "-", os.uname().nodename).strip("-") or "node"
     name, slots = str(own["name"] or f"{host}-{os.getpid()}"), own["slots"]
@@ -68,7 +70,8 @@ def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text):
             raise UsageError(f"{text!r} cannot be the name of a node or a label: letters, digits, _ and -.")
     place = Path(str(own["dir"])).expanduser().absolute() if own["dir"] else settings.state_dir / "nodes" / name
-    return NodeOptions(name, slots, tuple(texts), place)
+    shared = tuple(Path(str(each)).expanduser().absolute() for each in as_array(own["shared"]))
+    return NodeOptions(name, slots, tuple(texts), place, shared)
 
 
 async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> int:
@@ -78,8 +81,8 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
     loop = asyncio.get_running_loop()
     async with connected(url, name=f"sagent node {options.name}") as bus:
         for text in await bus.ensure():
-            sys.stderr.write(f"sagent: {text}\n")
-        node = Node(bus, options, open_agent)
+            _warn(text)
+        node = Node(bus, options, open_agent, _warn)
         received: list[int] = []
 
         def on_signal(number: int) -> None:
@@ -90,10 +93,14 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, on_signal, number)
-        sys.stderr.write(f"sagent: node {options.name} takes work\n")
-        sys.stderr.flush()
+        _warn(f"node {options.name} takes work")
         await node.run()
     return 0
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(printable(f"sagent: {text}\n"))
+    sys.stderr.flush()
 
 
 def opener(flags: Mapping[str, object]) -> "OpenAgent":
