@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.mesh.jetstream import JetStream
     from sagent.mesh.records import FilesKind, SessionRecord
+    from sagent.mesh.remote import RemotePeer
 
+_PATIENCE = 5.0  # seconds until it is said that no node has taken a session
 _HERE = ("output_format", "log_level", "cwd", "config", "trust_project")
 """Flags that are for this side alone."""
 
@@ -84,11 +86,25 @@ async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupt
         async with mesh.spawn(said, label=asked.label, files=files, base=base, flags=asked.flags) as peer:
             interrupter.on_stop = peer.interrupt
             peer.listen(renderer.on_event)
-            result = await peer.wait()
+            alone = asyncio.create_task(_say_if_alone(peer, settings))
+            try:
+                result = await peer.wait()
+            finally:
+                alone.cancel()
             renderer.on_result(result)
         if files == "git" and peer.record.now not in ("", base):
             await _show_changes(mesh.bus, peer.record, settings)
     return exit_code(result, interrupter.received)
+
+
+async def _say_if_alone(peer: "RemotePeer", settings: "Settings") -> None:
+    """Say so where no node takes the session for a while: it waits for one."""
+    await asyncio.sleep(_PATIENCE)
+    if peer.record.state == "queued" and settings.log_level != "error":
+        label = f" with the label {peer.record.label}" if peer.record.label else ""
+        text = f"session {peer.record.id} waits for a node{label} that has room; `sagent nodes` lists them"
+        sys.stderr.write(printable(f"sagent: {text}\n"))
+        sys.stderr.flush()
 
 
 async def _files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple[FilesKind, str]":

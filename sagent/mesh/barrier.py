@@ -21,6 +21,7 @@ class Barrier:
         self, mirror: Mirror, lease: Lease, keep_files: Callable[[], Awaitable[None]], more: Sequence[Tool] = ()
     ) -> None:
         self._mirror, self._lease, self.keep_files, self._more = mirror, lease, keep_files, more
+        self.is_lost: Callable[[], bool] = lambda: False  # whether the local log cannot be written any more
 
     def follow(self, session: Session) -> None:
         self._mirror.follow(session)
@@ -34,6 +35,8 @@ class Barrier:
 
     async def passed(self) -> None:
         """Return when it may happen; never where the session is lost: the wait is cancelled with its agent."""
+        if self.is_lost():  # what happens from here on would be in no log: the session is another node's
+            self._mirror.fence()
         if self._lease.holds:
             await self._mirror.settled()
         if not self._lease.holds:

@@ -148,6 +148,7 @@ class Hold:
         barrier = Barrier(mirror, self._lease, partial(self._keep_files, mirror, files), (child,))
         async with open_agent(opening, self._broadcast.hear, self._approvals.ask, barrier) as agent:
             opened.append(agent)
+            barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
             tasks = [asyncio.create_task(self._feed(agent, mirror)), asyncio.create_task(self._listen(agent))]
             tasks.append(asyncio.create_task(self._stop_to_move(agent)))
             try:

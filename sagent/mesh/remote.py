@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from decimal import Decimal
+from pathlib import Path
 from typing import Literal, Self
 
 from sagent.errors import UsageError
@@ -16,6 +17,8 @@ from sagent.mesh.broadcast import END, read_lines
 from sagent.mesh.control import ACTIONS, Question, Reply, read_question
 from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere
 from sagent.mesh.jetstream import JetStream, Request, connected
+from sagent.mesh.logstream import SessionStream
+from sagent.mesh.rebuild import rebuild
 from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, check_flags, decode_record
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
@@ -233,6 +236,13 @@ class Mesh:
         await Records(self.bus).create(record)
         await Records(self.bus).send(record, said)
         return record.id
+
+    async def fetch(self, session: str, directory: Path) -> Path:
+        """A session's log as the bus has it, as a directory in another; each line is verified. Raises SessionNotFound,
+        SessionCorrupt and Unavailable."""
+        record = await Records(self.bus).find(session)
+        await rebuild(SessionStream(self.bus, record.id), directory / record.id)
+        return directory / record.id
 
     async def sessions(self) -> list[SessionRecord]:
         """Those of the bus, the latest last."""

@@ -20,6 +20,10 @@ async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
         assert json.loads(out)["result"] == "Hello from afar."
         code, out, err = await here.ask("hello")
         assert (code, out) == (0, "Hello from afar.\n")
+        session = err.split("session ")[1].split(",")[0]
+        code, out, err = await here.ask_plain("verify", session, "--bus", here.url)
+        assert code == 0, err
+        assert session in out
 
 
 async def test_the_node_at_work_is_killed_and_the_answer_arrives(tmp_path: Path) -> None:

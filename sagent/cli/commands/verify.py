@@ -1,8 +1,11 @@
 """`sagent verify`: whether a session, or a bundle of one, is what was written."""
 
+import argparse
+import asyncio
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +28,23 @@ LARGE = 16 << 20  # bytes from which several processes are worth their start
 def run_verify(argv: Sequence[str]) -> int:
     """Check it; 1 where something was found. Raises UsageError."""
     given = _parser().parse_args(argv)
-    path = _path(given.session, given.cwd)
+    if given.bus is None:
+        return _check(given, _path(given.session, given.cwd))
+    if not given.session:
+        raise UsageError("Which session of the bus? Give its id, or the beginning of one.")
+    with tempfile.TemporaryDirectory(prefix="sagent-") as directory:
+        return _check(given, asyncio.run(_fetch(given.bus, given.session, Path(directory))))
+
+
+async def _fetch(url: str, session: str, directory: Path) -> Path:
+    """A session as the bus has it, in a directory of its own. Raises SessionNotFound, SessionCorrupt and MeshError."""
+    from sagent.mesh.remote import Mesh
+
+    async with Mesh.connect(url) as mesh:
+        return await mesh.fetch(session, directory)
+
+
+def _check(given: argparse.Namespace, path: Path) -> int:
     signers = Path(given.signers).expanduser() if given.check_signature else None
     with _sharing(path) as each:
         try:
@@ -50,6 +69,7 @@ def _parser() -> Parser:
         help="a session by its path, its id or the beginning of one, or an exported bundle, packed or not; the last "
         "session if left out",
     )  # fmt: skip
+    parser.add_argument("--bus", metavar="URL", help="a session of this bus, as the bus has it")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     parser.add_argument("--head", metavar="ID", help="the head that a run has printed: it must be in the root's log")
     one = parser.add_mutually_exclusive_group()
