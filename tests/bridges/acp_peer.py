@@ -46,6 +46,7 @@ class Refused(Exception):
     def __init__(self, error: Mapping[str, Any]) -> None:
         super().__init__(error["message"])
         self.code: int = error["code"]
+        self.data: object = error.get("data")
 
 
 @dataclass

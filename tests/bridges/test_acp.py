@@ -217,7 +217,7 @@ async def test_sessions_are_closed_and_deleted(monkeypatch: pytest.MonkeyPatch, 
         for method in ("session/load", "session/resume"):
             with pytest.raises(Refused) as refused:
                 await peer.ask(method, sessionId=first, cwd=str(work), mcpServers=[])
-            assert refused.value.code == -32002
+            assert (refused.value.code, refused.value.data) == (-32002, {"sessionId": first})
 
 
 async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:

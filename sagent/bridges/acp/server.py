@@ -208,11 +208,11 @@ class Server:
         begin: Callable[[], None] = lambda: None  # noqa: E731 -- what follows for one that is open
         if session is None:
             if not re.fullmatch(r"[\w-]+", name):
-                raise RpcError(NOT_FOUND, f"There is no session {name!r}.")
+                raise _missing(name)
             session = await self._opened(place)
             if session.id != name:
                 await session.aclose()
-                raise RpcError(NOT_FOUND, f"There is no session {name!r}.")
+                raise _missing(name)
             self._sessions[session.id] = session
             begin = session.begin
         elif os.path.realpath(place.cwd) != os.path.realpath(session.cwd):
@@ -248,7 +248,7 @@ class Server:
     def _session(self, params: Params) -> "Session":
         name = _text(params, "sessionId")
         if (found := self._sessions.get(name)) is None:
-            raise RpcError(NOT_FOUND, f"There is no open session {name!r}.")
+            raise _missing(name)
         return found
 
     async def _list(self, params: Params) -> Mapping[str, object]:
@@ -336,6 +336,10 @@ class Server:
         session = self._session(params)
         session.options.set(_text(params, "configId"), params.get("value"))
         return self._options(session)
+
+
+def _missing(session: str) -> RpcError:
+    return RpcError(NOT_FOUND, f"There is no session {session!r}, or it is not open.", {"sessionId": session})
 
 
 def _text(params: Params, name: str) -> str:

@@ -126,7 +126,7 @@ class Session:
             models = models_of(await asyncio.to_thread(agent.catalog))
             self._options = Options(agent, self.policy, models)
         except SessionNotFound as error:
-            raise RpcError(NOT_FOUND, str(error)) from error
+            raise RpcError(NOT_FOUND, str(error), {"sessionId": self._place.session}) from error
         except (SagentError, OSError) as error:
             raise failure(error) from error
         self.id = agent.log.session_id
