@@ -17,6 +17,7 @@ PROGRAMS = {
     "ssh-keygen": "openssh-client",
     "bwrap": "bubblewrap",
     "openssl": "openssl",
+    "node": "nodejs",
 }
 
 

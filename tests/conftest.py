@@ -73,6 +73,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "ip": lambda: bool(shutil.which("ip")),
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
     "openssl": lambda: bool(shutil.which("openssl")),
+    "node": lambda: bool(shutil.which("node")),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable"))),
     "axe": lambda: bool(find_spec("axe_core_python")),
     "linux": lambda: sys.platform == "linux",

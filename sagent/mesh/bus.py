@@ -278,6 +278,11 @@ def _time(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
+def frame_kind(text: str) -> FrameKind | None:
+    """A kind of frame by its name."""
+    return "restart" if text == "restart" else _KINDS.get(text)
+
+
 def encode_frame(frame: Frame, parcel: str = "") -> bytes:
     """As JSON; with a `parcel` the body is kept under that name."""
     members: dict[str, object] = {"version": names.VERSION, "kind": frame.kind}

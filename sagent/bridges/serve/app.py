@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,8 +46,9 @@ def document() -> Mapping[str, object]:
     return as_object(json.loads((_HERE / "openapi.json").read_text("utf-8")))
 
 
-def make_app(users: Mapping[str, Sessions], host: str, cookie: str) -> "ASGIApp":
-    """The application; `users` has the sessions that each token opens, `cookie` is the name of the page's cookie."""
+def make_app(users: Mapping[str, Sessions], host: str, cookie: str, more: Sequence[Route] = ()) -> "ASGIApp":
+    """The application; `users` has the sessions that each token opens, `cookie` is the name of the page's cookie.
+    `more` are routes of others, for those who have a token."""
     repeats = Repeats()
 
     async def log_in(request: Request) -> Response:
@@ -84,7 +85,7 @@ def make_app(users: Mapping[str, Sessions], host: str, cookie: str) -> "ASGIApp"
         Route(f"{session}/files", _safely(_files)),
         Route(f"{session}/diff", _safely(_diff)),
     ]
-    app = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing, 500: _broken})
+    app = Starlette(routes=[*routes, *more], exception_handlers={404: _missing, 405: _missing, 500: _broken})
     door = Door(app, users, host, cookie)
     return door
 

@@ -7,8 +7,9 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from sagent.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from starlette.routing import Route
 
     from sagent.config import Settings
 
@@ -36,6 +39,8 @@ def run_serve(argv: Sequence[str]) -> int:
     parser.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
     user = "several people, each with a token and with sessions of their own (repeatable)"
     parser.add_argument("--user", metavar="NAME", action="append", help=user)
+    bus = "the bus that /v1/bus leads to (or SAGENT_BUS); without one it is a bus of this server, for each user its own"
+    parser.add_argument("--bus", metavar="URL", help=bus)
     parser.add_argument("--output-format", metavar="F", help="text (default), or json: the addresses as a line of JSON")
     parser.add_argument("--cwd", metavar="DIR", help="where sessions work; they stay in this directory")
     parser.add_argument("--add-dir", metavar="DIR", action="append", help="another directory for sessions (repeatable)")
@@ -43,6 +48,7 @@ def run_serve(argv: Sequence[str]) -> int:
     add_agent_flags(parser)
     given = vars(parser.parse_args(argv))
     host, port = str(given.pop("host", LOOPBACK)).strip("[]"), _port(str(given.pop("port", "0")))
+    bus = str(given.pop("bus", os.environ.get("SAGENT_BUS", "")))
     names, form = list(given.pop("user", [])), str(given.pop("output_format", "text"))
     if form not in ("text", "json"):
         raise UsageError(f"--output-format {form}: text or json.")
@@ -58,7 +64,7 @@ def run_serve(argv: Sequence[str]) -> int:
         )
     tokens = {name: secrets.token_urlsafe(32) for name in names} or {"": _own_token()}
     with _listening(host, port) as bound:
-        return asyncio.run(_serve(given, settings, tokens, bound, host, form))
+        return asyncio.run(_serve(given, settings, tokens, bound, host, form, bus))
 
 
 async def _serve(
@@ -68,6 +74,7 @@ async def _serve(
     bound: socket.socket,
     host: str,
     form: str,
+    bus: str,
 ) -> int:
     from sagent.bridges.serve.app import make_app
     from sagent.bridges.serve.running import serve
@@ -79,8 +86,29 @@ async def _serve(
         for name, token in tokens.items()
     }
     port = bound.getsockname()[1]
-    with _announced(settings.state_dir, tokens, bound, host, form):
-        return await serve(make_app(users, host, f"sagent-{port}"), bound, list(users.values()))
+    async with _bus_of(bus) as more:
+        with _announced(settings.state_dir, tokens, bound, host, form):
+            return await serve(make_app(users, host, f"sagent-{port}", more), bound, list(users.values()))
+
+
+@asynccontextmanager
+async def _bus_of(url: str) -> "AsyncGenerator[Sequence[Route]]":
+    """The routes of a bus: of a server elsewhere, or of one in this process for each user."""
+    from sagent.bridges.serve.door import USER
+    from sagent.mesh.buses.http_routes import Gates, bus_routes
+    from sagent.mesh.buses.local import LocalBus
+
+    async with AsyncExitStack() as stack:
+        if url:
+            from sagent.mesh.buses.nats import nats_bus
+
+            shared = await stack.enter_async_context(nats_bus(url))
+            gates = Gates(lambda _: shared)
+        else:
+            own = defaultdict[int, LocalBus](LocalBus)
+            gates = Gates(lambda request: own[id(request.scope[USER])])
+        stack.push_async_callback(gates.aclose)
+        yield bus_routes(gates)
 
 
 def _port(text: str) -> int:
@@ -98,9 +126,13 @@ def _own_token() -> str:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise UsageError(f"--host {host} --port {port}: {error.strerror or error}") from error
+    bound.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # asyncio sets it only where a socket names the protocol
+    return bound
 
 
 @contextmanager
