@@ -139,7 +139,14 @@ async def test_a_page_is_named_by_its_host_and_opened_only_when_the_person_says_
         assert said == ["decline", "cancel", "accept"]
         assert opened == []
         await do(servers, ask.format(url))
-        for bad in ("file:///etc/passwd", "javascript:alert(1)", "https://bank.example@evil.example/", "https:///x"):
+        for bad in (
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "https://bank.example@evil.example/",
+            "https:///x",
+            "https://a`b.example/",
+            "https://a.b:99999/",
+        ):
             assert "decline" in await do(servers, ask.format(bad))
         odd.answers = [None]
         await do(servers, ask.format("https://b\u0430nk.example/"))  # with a Cyrillic letter

@@ -60,6 +60,20 @@ async def test_an_error_that_a_server_answers_with_ends_no_connection(tmp_path: 
     assert odd.log.count('"initialize"') == 1
 
 
+async def test_an_answer_that_is_none_ends_no_connection(tmp_path: Path) -> None:
+    typed = {**tool("do"), "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    odd = Odd(tmp_path, tools=[typed])
+    async with odd.opened() as servers:
+        for code in (
+            "result = {'content': [], 'structuredContent': {'n': 'x'}}",
+            "result = {'content': 7}",
+            "result = {'content': [{'type': 'image', 'data': 'no base64!', 'mimeType': 'image/png'}]}",
+        ):
+            assert "an answer that cannot be used" in await do(servers, code)
+        assert await do(servers, "result = {'content': [], 'structuredContent': {'n': 1}}") == '{"n":1}'
+    assert odd.log.count('"initialize"') == 1
+
+
 async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:

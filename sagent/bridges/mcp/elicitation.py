@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -112,7 +113,7 @@ class Elicitor:
             return ElicitResult(action="decline")
         text = (
             f"{printable(params.message)[:MOST_MESSAGE]}\n\n"
-            f"It wants you to open a page of {spelled(host)} in a browser:\n\n    {printable(params.url)}"
+            f"It wants you to open a page of `{spelled(host)}` in a browser:\n\n    {printable(params.url)}"
         )
         said = await _Asking(server, answer)(text, (_OPEN, _OPENED, _DECLINE))
         if said == _OPEN:
@@ -168,7 +169,8 @@ def _host_of(url: str) -> str | None:
     except ValueError:
         return None
     odd = "@" in parts.netloc or "\\" in url or not url.isprintable() or " " in url
-    if parts.scheme not in ("https", "http") or not parts.hostname or odd or len(url) > MOST_MESSAGE:
+    named = re.fullmatch(r"[\w.:-]+", parts.hostname or "")
+    if parts.scheme not in ("https", "http") or not parts.hostname or not named or odd or len(url) > MOST_MESSAGE:
         return None
     return f"{parts.hostname}:{port}" if port else parts.hostname
 

@@ -140,6 +140,8 @@ class McpTool:
                 case _:
                     raise ToolError(f"{self._who} answered with an error: {_said(error)}") from error
         except Exception as error:
+            if isinstance(error, ValueError | RuntimeError) and self._link.state == "connected":  # it has answered
+                raise ToolError(f"{self._who} gave an answer that cannot be used: {failure(error)}") from error
             self._link.lost()
             raise await self._failed(error, _UNKNOWN) from error
 
