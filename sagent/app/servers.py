@@ -64,4 +64,4 @@ def announce_to(agent: Agent, servers: "Servers | None", stack: AsyncExitStack) 
     """Have the agent read what changes at its servers, for as long as the stack is open."""
     if servers is not None:
         servers.announce = lambda text: agent.send(user(text, sender="mcp"), "next")
-        stack.callback(servers.hush)
+        stack.callback(servers.stop_announcing)

@@ -131,13 +131,13 @@ def serve(path: str) -> None:
 
 
 def _play(asker: socket.socket) -> None:
-    """Play a scenario with the asker's output and environment, and tell it the exit code."""
+    """Play a scenario with the asker's output and environment, and send it the exit code."""
     code = 1
     try:
-        told, fds, *_ = socket.recv_fds(asker, 1 << 20, 2)
+        sent, fds, *_ = socket.recv_fds(asker, 1 << 20, 2)
         for number, fd in enumerate(fds, 1):
             os.dup2(fd, number)
-        url, environment = json.loads(told)
+        url, environment = json.loads(sent)
         os.environ.update(environment)
         code = asyncio.run(main(url))
     except BaseException:

@@ -1,4 +1,4 @@
-"""Tools that change: told at the end of the conversation, never in what was sent before, and asked about once more."""
+"""Tools that change: reported at the end of the conversation, never in what was sent before, and asked about again."""
 
 import asyncio
 import json
@@ -203,9 +203,9 @@ async def test_a_server_of_the_new_protocol_is_listened_to(tmp_path: Path) -> No
 
 def test_a_server_that_changes_its_tools_without_end_is_not_reported_without_end() -> None:
     offer = Offer("odd", (), ())
-    told = [offer.update({f"t{n}": Tool(name=f"t{n}", input_schema={"type": "object"})}) for n in range(30)]
-    assert [bool(text) for text in told] == [True] * 10 + [False] * 20
-    assert told[9].endswith("It changes them often: no more of it is reported.")
+    reports = [offer.update({f"t{n}": Tool(name=f"t{n}", input_schema={"type": "object"})}) for n in range(30)]
+    assert [bool(text) for text in reports] == [True] * 10 + [False] * 20
+    assert reports[9].endswith("It changes them often: no more of it is reported.")
 
 
 async def test_what_find_tools_shows_is_what_the_server_says_now(tmp_path: Path) -> None:

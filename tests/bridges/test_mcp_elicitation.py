@@ -31,7 +31,7 @@ def asking(schema: object = FORM, message: str = "Who are you?") -> str:
 
 
 async def answered(odd: Odd, schema: object, *answers: str | None, message: str = "Who are you?") -> object:
-    """What a server is told when the person says this."""
+    """What a server receives when the person says this."""
     odd.answers = [*answers]
     async with odd.opened() as servers:
         said = json.loads(await do(servers, asking(schema, message)))

@@ -1,6 +1,6 @@
-"""What one MCP server offers in a session, and what is said to the model where that becomes other than it was.
+"""What one MCP server offers in a session, and what the model is sent when that changes.
 
-What the model was given stays as it is, so that a provider's cache of it stays good; changes are told in a message.
+What the model was given stays as it is, so that a provider's cache of it stays good; changes are reported in a message.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 500  # characters of a list of names
 MOST_SCHEMA = 2_000  # characters of a schema that is other than before
 MOST_TEXT = 6_000  # characters of one message
-MOST_TOLD = 10  # messages about one server
+MOST_REPORTS = 10  # messages about one server
 
 
 class Offer:
@@ -24,7 +24,7 @@ class Offer:
 
     def __init__(self, server: str, tools: Sequence[McpTool], listed: Iterable[str]) -> None:
         self._server, self._tools, self._seen = server, tools, set(listed)
-        self._told = 0
+        self._reports = 0
 
     def update(self, listed: Mapping[str, "McpToolInfo"]) -> str:
         """Take what it lists now, and say what is other than before; "" for nothing. Raises ValueError or TypeError,
@@ -47,11 +47,11 @@ class Offer:
             *(_described(tool) for tool in other),
             _sentence("New, to be used from the next session on", added),
         ]
-        if not any(sentences) or self._told == MOST_TOLD:
+        if not any(sentences) or self._reports == MOST_REPORTS:
             return ""
-        self._told += 1
+        self._reports += 1
         head = f"The MCP server {self._server} has changed its tools."
-        last = "It changes them often: no more of it is reported." if self._told == MOST_TOLD else ""
+        last = "It changes them often: no more of it is reported." if self._reports == MOST_REPORTS else ""
         return "\n".join((head, *filter(None, sentences)))[:MOST_TEXT] + (f"\n{last}" if last else "")
 
 

@@ -74,7 +74,7 @@ class Elicitor:
         except ValidationError:
             wanted = []
         agreed = [(await self.ask(server, one)).action == "accept" for one in wanted]
-        start = f"The MCP server {server} wants a page opened in a browser first."
+        start = "wants a page opened in a browser first."
         if agreed and all(agreed):
             return f"{start} The person has it open: call the tool again when they say that they are done there."
         return f"{start} {_DECLINED}"

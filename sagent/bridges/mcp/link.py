@@ -38,7 +38,7 @@ class NotYet(ConnectionError):
 
 
 class Link:
-    """One server. `on_changed` hears which of its lists are others, `elicitor` puts what it asks to a person."""
+    """One server. `on_changed` is called with a list that it has changed, `elicitor` puts its questions to a person."""
 
     def __init__(self, name: str, server: McpServer, processes: ProcessGroup, host: Host, elicitor: Elicitor) -> None:
         self.name, self.server = name, server
@@ -217,7 +217,7 @@ class Link:
                 pass
 
     async def _listen(self, client: "Client") -> None:
-        """Hear of changes by the one long request that the protocol has for it since 2026-07-28."""
+        """Receive changes by the one long request that the protocol has for them since 2026-07-28."""
         from mcp import MCPError
         from mcp.client.subscriptions import (
             ListenNotSupportedError,
@@ -283,8 +283,8 @@ class Link:
 
         if self._profile is None or not (said is None or was_held_back(said, failed=True)):
             return ""
-        told = within(self._profile, map(Path, self._profile.writable[:4]))
-        return f"{told}. `[mcp.{self.name}] needs = [...]` in the person's config gives it more."
+        limits = within(self._profile, map(Path, self._profile.writable[:4]))
+        return f"{limits}. `[mcp.{self.name}] needs = [...]` in the person's config gives it more."
 
     async def aclose(self) -> None:
         self._stop.set()

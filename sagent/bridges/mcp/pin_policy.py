@@ -15,7 +15,7 @@ from sagent.tool import Effect, Workspace
 
 class PinPolicy(Policy):
     """A policy in which a tool that was approved, and says something else by now, is asked about first, whatever rule
-    allows it. `free` tells that the person has said that nothing is to be asked."""
+    allows it. `free` is whether nothing is to be asked at all."""
 
     def __init__(self, inner: Policy, tools: Callable[[], Mapping[str, McpTool]], free: Callable[[], bool]) -> None:
         self._inner, self._tools, self._free = inner, tools, free

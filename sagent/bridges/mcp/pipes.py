@@ -1,6 +1,6 @@
 """An MCP server that is a program: started with two pipes, a message on each line, and ended with all it has started.
 
-Beside the SDK's own: lines are bounded, the program cannot outlive this process, and why it ended is known.
+In addition to what the SDK does: lines are bounded, the program cannot outlive this process, and why it ended is known.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 
 
 class Program:
-    """One run of a server's program. `fault` says why it came to an end, where it did; `on_end` hears that its output
-    has ended."""
+    """One run of a server's program. `fault` says why it came to an end, where it did; `on_end` is called when its
+    output ends."""
 
     def __init__(self, processes: ProcessGroup, on_end: Callable[[], None]) -> None:
         self._processes, self._on_end = processes, on_end
@@ -96,7 +96,7 @@ class Program:
     async def _read(
         self, reader: asyncio.StreamReader, arriving: "MemoryObjectSendStream[SessionMessage | Exception]"
     ) -> None:
-        """Pass its messages on; lines that are none are passed over. In the end the client is told by the stream's."""
+        """Pass its messages on; what is no message is skipped. The end of the stream ends the client's."""
         import anyio
         from mcp.shared.message import SessionMessage
         from mcp.types import jsonrpc_message_adapter
@@ -165,7 +165,7 @@ async def _write(
     leaving: "MemoryObjectReceiveStream[SessionMessage]",
     arriving: "MemoryObjectSendStream[SessionMessage | Exception]",
 ) -> None:
-    """Pass our messages on. Where nobody reads them the client is told, for it waits for answers."""
+    """Pass our messages on. Where nobody reads them, the client's stream is closed: it waits for answers."""
     try:
         async for message in leaving:
             writer.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")

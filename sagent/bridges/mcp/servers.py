@@ -65,7 +65,7 @@ class Servers:
         processes, elicitor = ProcessGroup(), Elicitor(host.answer)
         for name, server in servers.items():
             self.links[name] = Link(name, server, processes, host, elicitor)
-        with _unsaid("mcp", "client"):
+        with _quiet("mcp", "client"):
             try:
                 found = await asyncio.gather(*(self._tools_of(link, notices) for link in self.links.values()))
                 self.tools = tuple(tool for tools in found for tool in sorted(tools, key=lambda tool: tool.own))
@@ -77,8 +77,8 @@ class Servers:
                 await asyncio.gather(*(link.aclose() for link in self.links.values()), return_exceptions=True)
                 await processes.aclose()
 
-    def hush(self) -> None:
-        """Announce nothing any more: whoever heard it has ended."""
+    def stop_announcing(self) -> None:
+        """Announce nothing any more, for the agent has ended."""
         self.announce = lambda _: None
 
     def by_name(self) -> Mapping[str, McpTool]:
@@ -144,7 +144,7 @@ class Servers:
         return kept
 
     def _watch(self, link: Link, offer: Offer) -> None:
-        """Hear of changes of a server's lists."""
+        """Follow the changes of a server's lists."""
 
         def on_changed(kind: Kind) -> None:
             if kind == "resources":
@@ -230,7 +230,7 @@ def confining(sandbox: Sandbox, profile: "Callable[[], Profile]", cwd: Path) -> 
 
 
 @contextmanager
-def _unsaid(*loggers: str) -> Generator[None]:
+def _quiet(*loggers: str) -> Generator[None]:
     """Keep what the SDK logs off stderr, where it goes if nobody has set logging up; who has gets it as ever."""
     handler = logging.NullHandler()
     for name in loggers:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.bridges.mcp.link import Link, failure
+from sagent.bridges.mcp.link import Link, failure, is_closed
 from sagent.bridges.mcp.output import output_of, words_in
 from sagent.bridges.mcp.pins import Pins
 from sagent.errors import ToolError
@@ -112,10 +112,11 @@ class McpTool:
             self._link.lost()
             raise await self._failed(error, "The call was not sent.") from error
 
-    async def _call(self, client: "Client", arguments: "dict[str, Thawed]", run: RunContext) -> "CallToolResult":
-        """The server's answer. A call is made once more only where the server has said that it did not know it."""
+    async def _call(
+        self, client: "Client", arguments: "dict[str, Thawed]", run: RunContext, *, again: bool = True
+    ) -> "CallToolResult":
+        """The server's answer. A call is made once more only where the server has said that it did not read it."""
         from mcp import MCPError
-        from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             run.progress(
@@ -125,25 +126,30 @@ class McpTool:
         try:
             return await client.call_tool(self.own, arguments, progress_callback=report)
         except MCPError as error:
-            match error.code:
-                case _ if _is_ended_session(error):
-                    self._link.lost()
-                    return await (await self._client()).call_tool(self.own, arguments, progress_callback=report)
-                case _ if error.code == CONNECTION_CLOSED or self._link.login_wanted():
-                    self._link.lost()
-                    raise await self._failed(error, _UNKNOWN) from error
-                case _ if error.code == REQUEST_TIMEOUT:
-                    limit = f"{self._link.server.timeout:g} s (its timeout)"
-                    raise ToolError(f"{self._who} has not answered within {limit}. {_UNKNOWN}") from error
-                case _ if error.code == URL_ELICITATION_REQUIRED:
-                    raise ToolError(await self._link.elicitor.show_pages(self.server, error.data)) from error
-                case _:
-                    raise ToolError(f"{self._who} answered with an error: {_said(error)}") from error
+            if again and _is_ended_session(error):
+                self._link.lost()
+                return await self._call(await self._client(), arguments, run, again=False)
+            if not is_closed(error) and not self._link.login_wanted():
+                raise ToolError(f"{self._who} {await self._reply(error)}") from error
+            self._link.lost()
+            raise await self._failed(error, _UNKNOWN) from error
         except Exception as error:
             if isinstance(error, ValueError | RuntimeError) and self._link.state == "connected":  # it has answered
                 raise ToolError(f"{self._who} gave an answer that cannot be used: {failure(error)}") from error
             self._link.lost()
             raise await self._failed(error, _UNKNOWN) from error
+
+    async def _reply(self, error: "MCPError") -> str:
+        """What the server did instead of the call, in words."""
+        from mcp import types
+
+        match error.code:
+            case types.REQUEST_TIMEOUT:
+                return f"has not answered within {self._link.server.timeout:g} s (its timeout). {_UNKNOWN}"
+            case types.URL_ELICITATION_REQUIRED:
+                return await self._link.elicitor.show_pages(self.server, error.data)
+            case _:
+                return f"answered with an error: {one_line(printable(error.message), 1_000) or failure(error)}"
 
     @property
     def _who(self) -> str:
@@ -162,10 +168,6 @@ _UNKNOWN = "It is not known whether it did what the call asked for: find out bef
 def _is_ended_session(error: "MCPError") -> bool:
     """Whether a server of the earlier protocol knows no such session: what was sent in it was not read."""
     return error.message == "Session terminated"
-
-
-def _said(error: BaseException) -> str:
-    return one_line(printable(str(error)), 1_000) or failure(error)
 
 
 def plain(name: str) -> str:
