@@ -19,6 +19,7 @@ from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.repl.view.calls import render_approval
 from sagent.sandbox import Sandbox
+from sagent.sandbox.probe import Means
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import Notebook
 from tests.tools.conftest import Call, Folder
@@ -219,6 +220,16 @@ async def test_in_the_sandbox_it_writes_what_commands_may_and_a_change_of_that_i
     finally:
         await tool.aclose()
         await sandbox.aclose()
+
+
+async def test_where_no_program_may_listen_the_call_says_so(
+    workspace: Workspace, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    sandbox = Sandbox()
+    with pytest.raises(ToolError, match="under Landlock no program may listen"):
+        await call(Notebook(sandbox=sandbox), code="1")
+    await sandbox.aclose()
 
 
 KILLED = """

@@ -114,6 +114,11 @@ class Notebook:
         argv = command(python_of(workspace.cwd))
         confined = Confined(argv)
         if held and sandbox is not None and profile is not None:
+            if sandbox.means.name == "landlock":
+                raise ToolError(
+                    "There is no kernel: under Landlock no program may listen on a socket, which a kernel does. Use Bash;"
+                    " the person can install bubblewrap."
+                )
             confined = await sandbox.confine(argv, profile, workspace.cwd, lasting=True)
         kernel = Kernel(self._processes, confined)
         environment = without_keys(os.environ, self._keep, self._withheld)
