@@ -116,7 +116,7 @@ class Notebook:
         if held and sandbox is not None and profile is not None:
             if sandbox.means.name == "landlock":
                 raise ToolError(
-                    "There is no kernel: under Landlock no program may listen on a socket, which a kernel does. Use Bash;"
+                    "There is no kernel: under Landlock no program may listen on a socket, which it must. Use Bash;"
                     " the person can install bubblewrap."
                 )
             confined = await sandbox.confine(argv, profile, workspace.cwd, lasting=True)
