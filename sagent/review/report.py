@@ -15,6 +15,7 @@ from sagent.version import __version__
 _SARIF_LEVEL: Mapping[Severity, str] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 _SARIF_RANK: Mapping[Severity, float] = {"critical": 95.0, "high": 80.0, "medium": 50.0, "low": 20.0}
 _QUALITY: Mapping[Severity, str] = {"critical": "blocker", "high": "critical", "medium": "major", "low": "minor"}
+MOST_NAMED = 10  # files that were left out
 MOST_ANNOTATIONS = 10  # that GitHub takes of one step, of each level
 
 
@@ -148,7 +149,9 @@ FORMATS: Mapping[str, Callable[[Review], str]] = {
 def _figures(review: Review) -> str:
     """What it came to, in a line."""
     cost = f"{'at least ' if review.unpriced else ''}{float(review.usd):.4f} USD"
-    left = f"; not shown to the model, being too large: {', '.join(review.left_out)}" if review.left_out else ""
+    more = f" and {len(review.left_out) - MOST_NAMED} more" if len(review.left_out) > MOST_NAMED else ""
+    named = f"{', '.join(review.left_out[:MOST_NAMED])}{more}"
+    left = f"; not shown to the model, being too large: {named}" if named else ""
     where = f"{review.base[:12]}..{review.head[:12] or 'working tree'}"
     return printable(f"{count(len(review.findings), 'finding')} in {where}; {review.model}, {cost}{left}")
 

@@ -197,6 +197,16 @@ def boxed() -> Iterator[Row]:
         yield Row(f"`true` by Bash in the sandbox over a bare one ({bare:.1f} ms), {words}", 15, gap, "ms")
 
 
+def telemetry() -> Iterator[Row]:
+    """What spans and metrics add to a turn; without them there is nothing that could."""
+    argv = [PYTHON, str(Path(__file__).with_name("telemetry.py")), str(RUNS * 4)]
+    took = json.loads(subprocess.check_output(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True))
+    for mode, words in (("on", "without content"), ("content", "with content")):
+        gap = took[mode]
+        note = f"{gap / 10:.2f} % of a turn of which the model takes 1 s"
+        yield Row(f"`--telemetry`, {words}: CPU of a tool turn more", 1, gap, "ms", note)
+
+
 def modules(*argv: str) -> int:
     """Modules imported before the first request, or in all where there is none."""
     with served(lambda _: Turn(text="done")) as (_, environment), tempfile.NamedTemporaryFile() as file:
@@ -210,6 +220,7 @@ def measure_alone() -> Iterator[Row]:
         yield Row(f"`{flag}` over `python3 -c pass`", most, against_python(flag), "ms")
     yield from boxed()
     yield from checkpoints()
+    yield from telemetry()
     yield Row("opening a log of 10,000 messages", 0.5, open_log(), "s")
     yield Row("30,000 text deltas: extra CPU", 0.7, delta_cpu(), "s")
     over, ratio = greeting()
