@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.agent import Agent, Asker
-from sagent.bridges.live import Wanted
+from sagent.bridges.live import Wanted, failure_of
 from sagent.errors import SagentError
 from sagent.events import Denied, Event, Notice, Result, Retrying, SessionOpened, ToolStarted
 from sagent.lib.dataclass import dataclass
@@ -248,7 +248,7 @@ async def _answer(
     except SagentError as error:
         return _result(str(error), {"is_error": True, "error": {"kind": error.kind, "message": str(error)}})
     except OSError as error:
-        text = f"{error.filename or 'A file could not be used'}: {error.strerror or error}"
+        text = failure_of(error)
         return _result(text, {"is_error": True, "error": {"kind": "failed", "message": text}})
     except BaseException:  # cancelled, or the client cannot be reached: nobody waits for the run any more
         run.task.cancel()

@@ -306,6 +306,20 @@ async def test_modes_models_and_interruptions_are_actions(place: Path, provider:
         assert (await client.post(f"/{name}/open")).json()["state"] == "idle"
 
 
+async def test_a_message_that_is_urgent_lets_a_call_go_on_as_a_job(place: Path, provider: list) -> None:
+    provider += [Turn("", calls=(Call("Bash", {"command": "touch began; sleep 60"}),)), Turn("I read it.")]
+    async with served(place, permission_mode="full", wait_for_jobs=False) as client:
+        name = await client.begin("sleep")
+        while not (place / "began").exists():
+            await asyncio.sleep(0.02)
+        sent = await client.post(f"/{name}/messages", {"text": "stop a moment", "moment": "now"})
+        assert sent.json()["state"] == "sent"
+        await client.until(name, "result")
+        [root] = (await client.get(f"/{name}")).json()["agents"]
+        assert [job["tool"] for job in root["jobs"]] == ["Bash"]
+        assert not provider
+
+
 async def test_what_a_model_says_is_no_markup_in_what_the_page_gets(place: Path, provider: list) -> None:
     evil = "<img src=x onerror=alert(1)> [a](javascript:alert(1)) **bold**"
     provider += [Turn(evil)]

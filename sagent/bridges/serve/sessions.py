@@ -135,7 +135,7 @@ class Hosted:
             return
         node = self.live.agent.tree.get(event.agent)
         self.feed.publish(event, node.log.head if node is not None else "")
-        if isinstance(event, Received) and not self._title:
+        if isinstance(event, Received) and event.agent == "root" and not (event.message.sender or self._title):
             self._title = one_line(event.message.content, 80)
         self.touch()
 
@@ -239,9 +239,7 @@ def _show_agent(agent: Conversation) -> dict[str, object]:
         "usd": float(state.ledger.spent(agent.path)),
         "context_tokens": state.context.tokens(),
         "window": state.model_limits.window,
-        "jobs": [
-            {"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)} for job in jobs
-        ],
+        "jobs": jobs,
     }
 
 

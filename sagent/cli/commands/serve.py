@@ -135,6 +135,17 @@ def _listening(host: str, port: int) -> socket.socket:
     return bound
 
 
+def _sweep(folder: "Path") -> None:
+    """Remove what servers left that were killed."""
+    for file in folder.glob("*.json"):
+        try:
+            os.kill(int(json.loads(file.read_bytes())["pid"]), 0)
+        except ProcessLookupError:
+            file.unlink(missing_ok=True)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+
+
 @contextmanager
 def _announced(state: "Path", tokens: Mapping[str, str], bound: socket.socket, host: str, form: str) -> Generator[None]:
     """Say where it listens and with which tokens; also in a file, for this user's other processes."""
@@ -148,6 +159,7 @@ def _announced(state: "Path", tokens: Mapping[str, str], bound: socket.socket, h
     shown = {"url": url, "pid": os.getpid(), "tokens": dict(tokens)} if "" not in tokens else None
     shown = shown or {"url": url, "pid": os.getpid(), "token": tokens[""]}
     make_directory(state / "serve")
+    _sweep(state / "serve")
     file = state / "serve" / f"{port}.json"
     with atomic_write(file) as out:
         out.write(json.dumps(shown).encode() + b"\n")

@@ -4,6 +4,7 @@
 const rendered = window.trustedTypes
   ? trustedTypes.createPolicy("rendered", { createHTML: (html) => html })
   : { createHTML: (html) => html };
+const MOST = 500; // earlier events that are shown
 const at = (id) => document.getElementById(id);
 const words = at("words");
 let sessions = [];
@@ -131,11 +132,20 @@ function show(id) {
   at("questions").hidden = true;
   for (const part of ["files", "points"]) at(part).open = false;
   list();
-  source = new EventSource(here("/events?html=1&last=2000"));
-  source.onmessage = (message) => follow(JSON.parse(message.data));
+  let before = 0;
+  source = new EventSource(here(`/events?html=1&last=${MOST}`));
+  source.onmessage = (message) => {
+    before += live ? 0 : 1;
+    follow(JSON.parse(message.data));
+  };
   source.addEventListener("status", (message) => stand(JSON.parse(message.data)));
   source.addEventListener("reset", () => { if (!live) clear(); dropDrafts(); });
-  source.addEventListener("live", () => { live = true; hint(); toEnd(); });
+  source.addEventListener("live", () => { 
+    live = true;
+    if (before >= MOST) at("transcript").prepend(make("p", { className: "note" }, "What came before is not shown: “Save as a page” has all of it."));
+    hint();
+    toEnd();
+  });
   source.addEventListener("rewound", () => show(current));
   source.onerror = () => {
     if (source.readyState === EventSource.CLOSED) setTimeout(() => attempt(() => ask("GET", here())), 1000);
