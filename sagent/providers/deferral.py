@@ -13,7 +13,9 @@ from sagent.messages import Message, Part, Private, ToolCall
 from sagent.model import ToolSpec
 
 FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
-THROUGH = "through"  # in what is private to a provider of a call: the model wrote it by CALL_TOOL
+THROUGH = "through"
+"""In what is private to the provider of a call: that a model wrote it by CALL_TOOL, and its arguments where those
+have another form than ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +27,15 @@ class Deferral:
 
     def sent(self, call: ToolCall) -> ToolCall:
         """A call as it goes out: where its provider has signed it, as that wrote it, whatever is deferred now."""
-        data = as_object(call.private.data) if call.private else EMPTY
-        if call.private is None and call.name in self.names:
-            return _through(call, None)
-        if call.private is not None and THROUGH in data:
-            data = json_freeze_object({name: value for name, value in data.items() if name != THROUGH})
-            return _through(call, replace(call.private, data=data) if data else None)
-        return call
+        if call.private is None:
+            return _through(call, _arguments(call), None) if call.name in self.names else call
+        data = as_object(call.private.data)
+        if THROUGH not in data:
+            return call
+        written = data[THROUGH]
+        arguments = written if isinstance(written, JsonObject) else _arguments(call)
+        rest = json_freeze_object({name: value for name, value in data.items() if name != THROUGH})
+        return _through(call, arguments, replace(call.private, data=rest) if rest else None)
 
     def meant(self, message: Message) -> Message:
         """A reply with the calls that the model means. What names no such tool stays: `call_tool` says so."""
@@ -45,10 +49,12 @@ class Deferral:
         if name not in self.names:
             return part
         flat = {key: value for key, value in part.arguments.items() if key not in ("name", "arguments")}
-        private = part.private
-        if private is not None:
-            private = replace(private, data=json_freeze_object({**as_object(private.data), THROUGH: CALL_TOOL}))
-        return replace(part, name=str(name), arguments=JsonObject({**flat, **_read(given)}), private=private)
+        meant = replace(part, name=str(name), arguments=JsonObject({**flat, **_read(given)}))
+        if part.private is None:
+            return meant
+        written = True if part.arguments == _arguments(meant) else part.arguments
+        data = json_freeze_object({**as_object(part.private.data), THROUGH: written})
+        return replace(meant, private=replace(part.private, data=data))
 
     def forgets(self, block: Mapping[str, object]) -> bool:
         """Whether a block of a provider's own is of its search for tools, and not asked for any more. Anthropic's name
@@ -61,8 +67,12 @@ class Deferral:
 NONE = Deferral()
 
 
-def _through(call: ToolCall, private: Private | None) -> ToolCall:
-    arguments = JsonObject({"name": call.name, "arguments": call.arguments})
+def _arguments(call: ToolCall) -> JsonObject:
+    """Those of the call by which it goes out."""
+    return JsonObject({"name": call.name, "arguments": call.arguments})
+
+
+def _through(call: ToolCall, arguments: JsonObject, private: Private | None) -> ToolCall:
     return replace(call, name=CALL_TOOL, arguments=arguments, private=private)
 
 

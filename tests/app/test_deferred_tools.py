@@ -190,18 +190,24 @@ async def test_call_tool_runs_nothing_by_itself(
 
 
 @pytest.mark.parametrize("shape", ["flat", "text"])
+@pytest.mark.parametrize("model", FAMILIES)
 async def test_arguments_in_the_shapes_that_weaker_models_give_are_understood(
-    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work").mkdir()
     deploy, inner = Deploy(), {"stage": "test"}
     given = {"name": deploy.name, **(inner if shape == "flat" else {"arguments": json.dumps(inner)})}
     async with FakeProviderServer([Turn(calls=(Call("call_tool", given),)), Turn("x")]) as server:
         where = environment(monkeypatch, tmp_path, server)
-        flags = {"model": "moonshot/kimi-k2.6", "permission_mode": "full"}
+        flags = {"model": model, "permission_mode": "full"}
         async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None, more=[deploy]) as agent:
             await agent.run("go")
     assert deploy.calls == [inner]
+    body: Any = server.requests[1].json
+    if model.startswith("google/"):  # which signs calls
+        assert body["contents"][1]["parts"][0]["functionCall"]["args"] == given
+    if model.startswith("openai/"):  # which knows what it wrote
+        assert json.loads(body["input"][1]["arguments"]) == given
 
 
 async def test_a_session_goes_on_with_another_provider_and_with_fewer_tools(
