@@ -9,6 +9,7 @@ from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.events import Event, Result
 from sagent.review.finding import Review
+from sagent.review.policy import RepositoryPolicy
 from sagent.review.reviewer import TOOLS, outcome, reading_only
 
 _TASK = """Fix the findings of a review below, each with the smallest change that puts it right, in the files of the
@@ -28,7 +29,7 @@ async def fix(settings: Settings, findings: Sequence[tuple[str, str]], listener:
         cwd=repository_root(settings.cwd) or settings.cwd,
     )
     listed = "\n\n".join(f"## {place}\n{text}" for place, text in findings)
-    async with open_agent(allowed, listener) as agent:
+    async with open_agent(allowed, listener, policy=RepositoryPolicy.of(allowed)) as agent:
         return await outcome(agent, agent.run(f"{_TASK}\n\n{listed}"))
 
 

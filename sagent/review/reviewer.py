@@ -14,6 +14,7 @@ from sagent.events import Event, Result
 from sagent.lib.json import as_object, as_str
 from sagent.review.changes import Changes, file_at
 from sagent.review.finding import SCHEMA, Review, read_findings
+from sagent.review.policy import RepositoryPolicy
 from sagent.review.untrusted import without_hidden
 
 PROMPT = Path(__file__).with_name("review.md")
@@ -50,7 +51,8 @@ async def review(
     settings = replace(settings, cwd=repository_root(settings.cwd) or settings.cwd)
     shown, left_out = _shown(changes)
     prompt = _prompt(settings.cwd, changes, shown, left_out, about)
-    async with open_agent(reading_only(settings), listener) as agent:
+    settings = reading_only(settings)
+    async with open_agent(settings, listener, policy=RepositoryPolicy.of(settings)) as agent:
         result = await outcome(agent, agent.run(prompt, output=SCHEMA))
     answer = as_object(cast("object", result.data))
     found = Review(

@@ -69,6 +69,26 @@ def test_nothing_that_a_repository_says_makes_it_write(shell: Shell, shas: tuple
     assert sorted(tools) == ["Glob", "Grep", "List", "Read"]
 
 
+def test_nothing_beyond_the_repository_is_read(shell: Shell, shas: tuple[str, str]) -> None:
+    (shell.cwd.parent / "home").mkdir(exist_ok=True)
+    (shell.cwd.parent / "home/diary.txt").write_text("Dear diary")
+    (shell.cwd / "link").symlink_to(shell.cwd.parent / "home")
+    calls = (
+        Call("Read", {"file_path": str(shell.cwd.parent / "home/diary.txt")}),
+        Call("Read", {"file_path": "link/diary.txt"}),
+        Call("Grep", {"pattern": "Dear", "path": ".."}),
+        Call("Grep", {"pattern": "Dear", "path": "link"}),
+        Call("Read", {"file_path": "a.py"}),
+    )
+    shell.serve([Turn(calls=calls), answer()])
+    done = shell.run("review", "HEAD~1", "--allow", "Read(/**)", model="")
+    assert done.code == 2
+    done = shell.run("review", "HEAD~1", model="")
+    assert done.code == 0, done.err
+    assert "Dear diary" not in asked(shell)
+    assert asked(shell).count("reads its repository alone") == 4
+
+
 @pytest.mark.parametrize(
     ("argv", "steps", "code"),
     [

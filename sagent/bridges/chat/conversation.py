@@ -171,7 +171,7 @@ class ThreadSession:
         finally:
             self._reply = None
             self.spent = agent.ledger.cost().total
-            settle(min(spent, room))
+            settle(spent)
 
     def _on_event(self, event: Event) -> None:
         reply = self._reply

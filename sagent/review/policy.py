@@ -1,0 +1,28 @@
+"""A policy for changes that anybody may have written: what is beyond the repository is not read either."""
+
+import os
+from pathlib import Path
+from typing import Self
+
+from sagent.config import Settings
+from sagent.messages import ToolCall
+from sagent.policy import Deny, Verdict
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.tool import Effect, Workspace
+
+
+class RepositoryPolicy(PermissionPolicy):
+    """The settings' own policy, and only within the workspace; what the session keeps of long results is in it too."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        private = (settings.config_dir, settings.state_dir)
+        return cls(settings.permission_mode, Rules.parse((), settings.deny), private=private)
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        roots = [Path(os.path.realpath(each)) for each in (*workspace.roots, workspace.kept) if each is not None]
+        places = [Path(os.path.realpath(each)) for each in (*effect.paths, effect.real) if each]
+        if any(not any(place.is_relative_to(root) for root in roots) for place in places):
+            return Deny("A review reads its repository alone.")
+        return await super().before_tool(call, effect, workspace)
