@@ -1,6 +1,7 @@
 """Sessions over HTTP and server-sent events, against a provider on loopback."""
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from served import Client, served
 
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 @pytest.fixture
@@ -330,6 +333,16 @@ async def test_what_a_model_says_is_no_markup_in_what_the_page_gets(place: Path,
         html = "".join(event.data.get("html", "") for event in events)
         assert "<strong>bold</strong>" in html
         assert "<img" not in html and "<script" not in html and 'href="javascript' not in html
+
+
+async def test_an_image_that_was_read_is_shown(place: Path, provider: list) -> None:
+    (place / "dot.png").write_bytes(base64.b64decode(DOT))
+    provider += [Turn("", calls=(Call("Read", {"file_path": "dot.png"}),)), Turn("A dot.")]
+    async with served(place) as client:
+        name = await client.begin("look")
+        await client.done(name)
+        html = "".join(event.data.get("html", "") for event in await client.until(name, "live", html="1"))
+        assert f'<img src="data:image/png;base64,{DOT}"' in html
 
 
 async def test_the_document_names_the_routes_that_there_are(place: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,20 +15,19 @@ from sagent.bridges.live import Wanted
 from sagent.bridges.serve import rewinding
 from sagent.bridges.serve.door import USER, Door
 from sagent.bridges.serve.feed import Item
-from sagent.bridges.serve.fragments import fragment, plan_fragment
 from sagent.bridges.serve.problem import problem, problem_of
-from sagent.bridges.serve.repeats import Repeats, read_body
+from sagent.bridges.serve.reading import document, flag_of, number_of, read_object, text_of
+from sagent.bridges.serve.repeats import Repeats
 from sagent.bridges.serve.sessions import Hosted, Sessions, show_question
+from sagent.bridges.serve.stream import encode, with_beats
 from sagent.errors import SagentError, UsageError
-from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_freeze, wire_bytes
-from sagent.lib.schema import violations
+from sagent.lib.json import as_object, as_str, wire_bytes
 from sagent.messages import user
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Stop, Switch
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-BEAT = 15.0  # seconds of silence after which a stream says that it is there
 _HERE = Path(__file__).parent
 _PAGE = {"app.js": "text/javascript", "app.css": "text/css", "transcript.css": "text/css"}
 _POLICY = (
@@ -40,19 +38,13 @@ _POLICY = (
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-@cache
-def document() -> Mapping[str, object]:
-    """The OpenAPI document."""
-    return as_object(json.loads((_HERE / "openapi.json").read_text("utf-8")))
-
-
 def make_app(users: Mapping[str, Sessions], host: str, cookie: str, more: Sequence[Route] = ()) -> "ASGIApp":
     """The application; `users` has the sessions that each token opens, `cookie` is the name of the page's cookie.
     `more` are routes of others, for those who have a token."""
     repeats = Repeats()
 
     async def log_in(request: Request) -> Response:
-        given = await _body(request)
+        given = await read_object(request)
         token = as_str(given.get("token"))
         if door.find(token) is None:
             return problem(401, "This is not a token of this server: it has printed the address that has it.")
@@ -148,66 +140,29 @@ def _json(data: object, status: int = 200) -> Response:
     return Response(wire_bytes(data), status, media_type="application/json")
 
 
-async def _body(request: Request, schema: str = "") -> Mapping[str, object]:
-    """The object that a request has sent. Raises UsageError for one that is none, or not as its schema has it."""
-    data = await read_body(request)
-    try:
-        value = json_freeze(json.loads(data or b"{}"))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"The request is not JSON: {error}.") from error
-    if not isinstance(value, JsonObject):
-        raise UsageError("The request is not a JSON object.")
-    if schema and (wrong := violations(_schema(schema), value)):
-        raise UsageError(" ".join(wrong))
-    return value
-
-
-@cache
-def _schema(name: str) -> JsonObject:
-    schemas = as_object(as_object(document()["components"])["schemas"])
-    return json_freeze(as_object(schemas[name]))
-
-
-def _number(request: Request, name: str, default: int | None) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not text.isdecimal() or not 0 < int(text) < 10**9:
-        raise UsageError(f"{name}={text}: give a number above 0.")
-    return int(text)
-
-
-def _flag(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "").lower() in ("1", "true", "yes")
-
-
-def _text(given: Mapping[str, object], name: str) -> str | None:
-    return as_str(given[name]) if name in given else None
-
-
 # -- sessions
 
 
 async def _list(request: Request) -> Response:
     sessions = _sessions(request)
     shown: list[Mapping[str, object]] = [each.status() for each in sessions.open()]
-    if _flag(request, "earlier"):
+    if flag_of(request, "earlier"):
         shown += await asyncio.to_thread(sessions.earlier)
     return _json({"sessions": shown})
 
 
 async def _create(request: Request) -> Response:
-    given = await _body(request, "NewSession")
+    given = await read_object(request, "NewSession")
     cap = given.get("max_budget_usd")
     wanted = Wanted(
-        cwd=_text(given, "cwd"),
-        model=_text(given, "model"),
+        cwd=text_of(given, "cwd"),
+        model=text_of(given, "model"),
         max_budget_usd=float(cap) if isinstance(cap, int | float) else None,
-        permission_mode=_text(given, "permission_mode"),
-        effort=_text(given, "effort"),
+        permission_mode=text_of(given, "permission_mode"),
+        effort=text_of(given, "effort"),
     )
     hosted = await _sessions(request).begin(wanted)
-    if text := _text(given, "text"):
+    if text := text_of(given, "text"):
         hosted.require_live().send(text)
     return _json(hosted.status(), 201)
 
@@ -230,7 +185,7 @@ async def _close(request: Request) -> Response:
 
 
 async def _send(request: Request) -> Response:
-    hosted, given = _hosted(request), await _body(request, "NewMessage")
+    hosted, given = _hosted(request), await read_object(request, "NewMessage")
     await _sessions(request).resume(hosted)
     live, text = hosted.require_live(), as_str(given["text"])
     agent, moment = as_str(given.get("agent"), "root"), as_str(given.get("moment"), "now")
@@ -245,7 +200,7 @@ async def _send(request: Request) -> Response:
 
 
 async def _interrupt(request: Request) -> Response:
-    hosted, given = _hosted(request), await _body(request, "Interrupt")
+    hosted, given = _hosted(request), await read_object(request, "Interrupt")
     live = hosted.require_live()
     if (agent := as_str(given.get("agent"), "root")) != "root":
         live.agent.tree.interrupt(agent)
@@ -263,12 +218,12 @@ async def _questions(request: Request) -> Response:
 
 
 async def _answer(request: Request) -> Response:
-    hosted, given = _hosted(request), await _body(request, "Answer")
+    hosted, given = _hosted(request), await read_object(request, "Answer")
     name = request.path_params["question"]
     question = hosted.live.questions.get(name) if hosted.live else None
     if question is None or question.answer.done():
         return problem(404, f"The question {name!r} is not open: it was answered, or its call is over.")
-    decision, answer = given.get("decision"), _text(given, "answer")
+    decision, answer = given.get("decision"), text_of(given, "answer")
     if isinstance(question.about, tuple):
         if decision is None or answer is not None:
             raise UsageError("This is an approval: give decision, allow or deny.")
@@ -283,7 +238,7 @@ async def _answer(request: Request) -> Response:
 
 
 async def _act(request: Request) -> Response:
-    hosted, given = _hosted(request), await _body(request, "Action")
+    hosted, given = _hosted(request), await read_object(request, "Action")
     live = hosted.require_live()
     path, kind = as_str(given.get("agent"), "root"), given["type"]
     if (agent := live.agent.tree.get(path)) is None:
@@ -304,7 +259,7 @@ async def _act(request: Request) -> Response:
 def _action(kind: str, given: Mapping[str, object]) -> Action:
     match kind:
         case "switch":
-            model, effort, advisor = (_text(given, name) for name in ("model", "effort", "advisor"))
+            model, effort, advisor = (text_of(given, name) for name in ("model", "effort", "advisor"))
             return Switch(model=model, effort=effort, advisor=advisor)
         case "compact":
             return Compact(as_str(given.get("hints")))
@@ -322,66 +277,17 @@ def _action(kind: str, given: Mapping[str, object]) -> Action:
 
 
 async def _events(request: Request) -> Response:
-    hosted, html, last = _hosted(request), _flag(request, "html"), _number(request, "last", None)
+    hosted, html, last = _hosted(request), flag_of(request, "html"), number_of(request, "last", None)
     after = request.headers.get("last-event-id") or request.query_params.get("after", "")
 
     async def stream() -> AsyncIterator[bytes]:
-        yield b"retry: 1000\n\n" + _sse(Item("", "status", wire_bytes(hosted.status())), html=html)
-        async for item in _with_beats(hosted.feed.follow(after, last)):
-            yield b": still here\n\n" if item is None else _sse(item, html=html)
+        fetch = hosted.fetch if html else None
+        yield b"retry: 1000\n\n" + encode(Item("", "status", wire_bytes(hosted.status())), fetch)
+        async for item in with_beats(hosted.feed.follow(after, last)):
+            yield b": still here\n\n" if item is None else encode(item, fetch)
 
     headers = {"x-accel-buffering": "no"}
     return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
-
-
-async def _with_beats(items: AsyncIterator[Item]) -> AsyncIterator[Item | None]:
-    """The items, and None where there was none for a while."""
-
-    async def take() -> Item:
-        return await anext(items)
-
-    task = asyncio.ensure_future(take())
-    try:
-        while True:
-            if not (await asyncio.wait([task], timeout=BEAT))[0]:
-                yield None
-                continue
-            try:
-                item = task.result()
-            except StopAsyncIteration:
-                return
-            task = asyncio.ensure_future(take())
-            yield item
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-def _sse(item: Item, *, html: bool) -> bytes:
-    """An event as it is on the wire; JSON has no line ends."""
-    data = item.data
-    if html and item.name in ("", "status"):
-        data = _with_html(item)
-    head = (f"event: {item.name}\n" if item.name else "") + (f"id: {item.id}\n" if item.id else "")
-    return b"%bdata: %b\n\n" % (head.encode(), data)
-
-
-_SHOWN = (b'"received"', b'"reply_finished"', b'"tool_finished"', b'"advice"')
-
-
-def _with_html(item: Item) -> bytes:
-    if not item.name and not any(kind in item.data[:40] for kind in _SHOWN):
-        return item.data
-    event = dict(as_object(json.loads(item.data)))
-    if item.name:
-        questions = [dict(as_object(each)) for each in as_array(event.get("questions"))]
-        for each in questions:
-            if plan := as_str(each.get("plan")):
-                each["html"] = plan_fragment(plan)
-        event["questions"] = questions
-    elif html := fragment(event):
-        event["html"] = html
-    return wire_bytes(event)
 
 
 async def _transcript(request: Request) -> Response:
@@ -394,7 +300,7 @@ async def _transcript(request: Request) -> Response:
         return Response(page, media_type="text/markdown" if kind == "md" else "text/html")
     if kind != "json":
         raise UsageError(f"format={kind}: json, md or html.")
-    limit = _number(request, "limit", 200) or 200
+    limit = number_of(request, "limit", 200) or 200
     after = request.query_params.get("after", "").partition(".")[0]
     found = await asyncio.to_thread(_page_of, hosted, after, limit)
     return _json(found)
@@ -427,7 +333,7 @@ async def _points(request: Request) -> Response:
 
 
 async def _rewind(request: Request) -> Response:
-    hosted, given = _hosted(request), await _body(request, "Rewind")
+    hosted, given = _hosted(request), await read_object(request, "Rewind")
     live, what = hosted.require_live(), as_str(given.get("what"), "both")
     found = await rewinding.rewind(live.agent, as_str(given["point"]), what, preview=given.get("preview") is True)
     if what != "files" and not given.get("preview"):
@@ -442,4 +348,4 @@ async def _files(request: Request) -> Response:
 async def _diff(request: Request) -> Response:
     path = request.query_params.get("path", "")
     agent = _hosted(request).require_live().agent
-    return _json(await rewinding.diff(agent, path, html=_flag(request, "html")))
+    return _json(await rewinding.diff(agent, path, html=flag_of(request, "html")))

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.session.contents import ConsultationEntry
+from sagent.session.stored import StoredMedia
 from sagent.session.table import decode
-from sagent.transcript.cards import Cards
+from sagent.transcript.cards import Cards, Fetch
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.prose import Prose
 from sagent.transcript.steps import Consulted, Said, Turn, as_number
@@ -14,14 +15,15 @@ from sagent.transcript.timeline import Call, Timeline, TurnShown, without_names
 MOST = 60_000  # characters of one text
 
 
-def fragment(event: Mapping[str, object]) -> str:
-    """The HTML of an event by its JSON; "" for one that has none."""
+def fragment(event: Mapping[str, object], fetch: Fetch) -> str:
+    """The HTML of an event by its JSON; "" for one that has none. `fetch` brings an image by its sha256."""
     agent, redaction = as_str(event.get("agent")), Redaction(keep=True)
-    cards = Cards(Timeline(), redaction, Prose(redaction, MOST), lambda _: None)
+    cards = Cards(Timeline(), redaction, Prose(redaction, MOST), fetch)
     match event.get("type"):
         case "received":
             message = as_object(event.get("message"))
-            shown = Said(agent, _texts(message, "text"), as_str(message.get("sender")))
+            text, sender = _texts(message, "text"), as_str(message.get("sender"))
+            shown = Said(agent, text, sender, media=_media(message.get("parts")))
         case "reply_finished":
             message = as_object(event.get("message"))
             thinking = _texts(message, "thinking")
@@ -55,8 +57,19 @@ def _call(event: Mapping[str, object]) -> Call:
     diff = without_names(as_str(event.get("diff"))) if state == "done" else ""
     arguments = as_object(event.get("arguments"))
     return Call(
-        as_str(event.get("name")), arguments, diff, state, as_str(event.get("text")), as_number(event.get("seconds"))
+        as_str(event.get("name")),
+        arguments,
+        diff,
+        state,
+        as_str(event.get("text")),
+        as_number(event.get("seconds")),
+        media=_media(event.get("media")),
     )
+
+
+def _media(parts: object) -> tuple[StoredMedia, ...]:
+    found = (part for part in map(as_object, as_array(parts)) if part.get("type") == "image")
+    return tuple(StoredMedia(as_str(part.get("media_type")), as_str(part.get("sha256"))) for part in found)
 
 
 def _texts(message: Mapping[str, object], *kinds: str) -> str:

@@ -15,6 +15,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.lib.text import one_line, printable
 from sagent.model import full_name
+from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import origin, title
 from sagent.session.log import read_log
 from sagent.session.store import sessions
@@ -96,6 +97,13 @@ class Hosted:
         if self.live is None or self.live.closed:
             raise UsageError(f"Session {self.id} is closed: send it a message to open it.")
         return self.live
+
+    def fetch(self, blob: str) -> bytes | None:
+        """An image of the session, None where it is lost."""
+        try:
+            return BlobDirectory(self.path / "blobs").get(blob)
+        except (SagentError, OSError):
+            return None
 
     def touch(self) -> None:
         """Report how it stands, soon."""

@@ -1,0 +1,61 @@
+"""What a request says, checked by the OpenAPI document."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+
+from sagent.bridges.serve.repeats import read_body
+from sagent.errors import UsageError
+from sagent.lib.json import JsonObject, as_object, as_str, json_freeze
+from sagent.lib.schema import violations
+
+DOCUMENT = Path(__file__).with_name("openapi.json")
+
+
+@cache
+def document() -> Mapping[str, object]:
+    """The OpenAPI document."""
+    return as_object(json.loads(DOCUMENT.read_text("utf-8")))
+
+
+async def read_object(request: Request, schema: str = "") -> Mapping[str, object]:
+    """The object that a request has sent. Raises UsageError for one that is none, or not as its schema has it."""
+    data = await read_body(request)
+    try:
+        value = json_freeze(json.loads(data or b"{}"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"The request is not JSON: {error}.") from error
+    if not isinstance(value, JsonObject):
+        raise UsageError("The request is not a JSON object.")
+    if schema and (wrong := violations(_schema(schema), value)):
+        raise UsageError(" ".join(wrong))
+    return value
+
+
+@cache
+def _schema(name: str) -> JsonObject:
+    schemas = as_object(as_object(document()["components"])["schemas"])
+    return json_freeze(as_object(schemas[name]))
+
+
+def number_of(request: Request, name: str, default: int | None) -> int | None:
+    """A number above 0 in the query. Raises UsageError."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or not 0 < int(text) < 10**9:
+        raise UsageError(f"{name}={text}: give a number above 0.")
+    return int(text)
+
+
+def flag_of(request: Request, name: str) -> bool:
+    """Whether the query says yes to something."""
+    return request.query_params.get(name, "").lower() in ("1", "true", "yes")
+
+
+def text_of(given: Mapping[str, object], name: str) -> str | None:
+    """A member that may be left out."""
+    return as_str(given[name]) if name in given else None

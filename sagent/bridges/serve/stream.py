@@ -1,0 +1,62 @@
+"""Events on the wire: server-sent events, as the HTML standard has them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from sagent.bridges.serve.feed import Item
+from sagent.bridges.serve.fragments import fragment, plan_fragment
+from sagent.lib.json import as_array, as_object, as_str, wire_bytes
+from sagent.transcript.cards import Fetch
+
+BEAT = 15.0  # seconds of silence after which a stream says that it is there
+
+
+async def with_beats(items: AsyncIterator[Item]) -> AsyncIterator[Item | None]:
+    """The items, and None where there was none for a while."""
+
+    async def take() -> Item:
+        return await anext(items)
+
+    task = asyncio.ensure_future(take())
+    try:
+        while True:
+            if not (await asyncio.wait([task], timeout=BEAT))[0]:
+                yield None
+                continue
+            try:
+                item = task.result()
+            except StopAsyncIteration:
+                return
+            task = asyncio.ensure_future(take())
+            yield item
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def encode(item: Item, fetch: Fetch | None = None) -> bytes:
+    """An event as it is on the wire; JSON has no line ends. With `fetch`, which brings images, it has its HTML."""
+    data = item.data
+    if fetch is not None and item.name in ("", "status"):
+        data = _with_html(item, fetch)
+    head = (f"event: {item.name}\n" if item.name else "") + (f"id: {item.id}\n" if item.id else "")
+    return b"%bdata: %b\n\n" % (head.encode(), data)
+
+
+_SHOWN = (b'"received"', b'"reply_finished"', b'"tool_finished"', b'"advice"')
+
+
+def _with_html(item: Item, fetch: Fetch) -> bytes:
+    if not item.name and not any(kind in item.data[:40] for kind in _SHOWN):
+        return item.data
+    event = dict(as_object(json.loads(item.data)))
+    if item.name:
+        questions = [dict(as_object(each)) for each in as_array(event.get("questions"))]
+        for each in questions:
+            if plan := as_str(each.get("plan")):
+                each["html"] = plan_fragment(plan)
+        event["questions"] = questions
+    elif html := fragment(event, fetch):
+        event["html"] = html
+    return wire_bytes(event)
