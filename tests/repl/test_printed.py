@@ -1,6 +1,6 @@
 """What of a block is on the terminal for good is known in every width: nothing is written twice, nothing left out."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sagent.repl.terminal.printed import Printed
@@ -21,6 +21,7 @@ def words(*rows: Line) -> str:
     return "".join(character for row in rows for _, text in row for character in text if character.isalnum())
 
 
+@example(Piece("paragraph", "one"), Piece("paragraph", "one"), [(12, 0, 3), (12, 2, 0)])  # a row ended by its letters
 @given(PIECES, PIECES, st.lists(st.tuples(st.integers(12, 90), st.integers(0, 9), st.integers(0, 5)), max_size=4))
 def test_every_letter_is_written_once(first: Piece, second: Piece, steps: list[tuple[int, int, int]]) -> None:
     printed, written = Printed(), ""

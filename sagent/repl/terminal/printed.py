@@ -12,14 +12,17 @@ class Printed:
     def __init__(self) -> None:
         self._rows = self._letters = self._width = 0
         self._block: Sequence[Line] = ()  # all rows of it in that width
+        self._used_up = False  # whether the row with the letters had no others when it was looked at last
 
     def clear(self) -> None:
         """Begin with another block."""
         self._rows = self._letters = self._width = 0
-        self._block = ()
+        self._block, self._used_up = (), False
 
     def add(self, rows: int, letters: int = 0) -> None:
         """So many more rows are final, and so many letters of the one after them."""
+        if self._used_up and (rows or letters):  # these come after that row
+            self._rows, self._letters, self._used_up = self._rows + 1, 0, False
         self._letters = letters + (0 if rows else self._letters)
         self._rows += rows
 
@@ -29,8 +32,10 @@ class Printed:
             self._rows, self._letters = _place(block, self._final)
         self._block, self._width = block, width
         rest = list(block[self._rows :])
+        self._used_up = False
         if self._letters and rest:
             rest[:1] = [row] if (row := _after(rest[0], self._letters)) else []
+            self._used_up = not row
         return rest
 
     def finish(self, piece: Sequence[Line], width: int) -> list[Line]:
@@ -39,7 +44,7 @@ class Printed:
             return list(piece)
         final = self._final - sum(map(count_letters, piece))
         rest = self.rest(piece, width)
-        self._rows, self._letters, self._width = 0, max(final, 0), 0
+        self._rows, self._letters, self._width, self._used_up = 0, max(final, 0), 0, False
         return rest
 
     @property
