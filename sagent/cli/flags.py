@@ -225,7 +225,9 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
             "--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)"
         )
     group.add_argument(
-        "--tools", metavar="A,B", help="offer only these tools; default,web adds the web; none for no tools"
+        "--tools",
+        metavar="A,B",
+        help="only these tools, or groups: default, web, papers, code, notebook; none for none",
     )
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
     plan = "write nothing: print a plan, or in the REPL propose one"
