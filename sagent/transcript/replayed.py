@@ -16,7 +16,6 @@ from sagent.events import (
     SessionOpened,
     Switched,
     ToolFinished,
-    ToolStarted,
 )
 from sagent.messages import DENIED, Message, ToolCall
 from sagent.session import contents
@@ -99,7 +98,6 @@ class _Replay:
         if (reply := self._reply) is not None:
             self._reply = None
             yield self._place, ReplyFinished(self._agent, reply, self._charges.usage, self._charges.price)
-            yield from ((self._place, ToolStarted(self._agent, call)) for call in reply.calls)
 
     def _events(self, content: contents.Content) -> Iterator[Event]:
         agent = self._agent

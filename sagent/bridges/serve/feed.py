@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from sagent.events import Event, Finished, ReplyFinished, Retrying, TextDelta, ThinkingDelta
+from sagent.events import (
+    Event,
+    Finished,
+    ReplyFinished,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+)
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import wire_bytes
 from sagent.session.blobs import BlobDirectory
@@ -24,8 +33,8 @@ _DIGITS = 16  # of an entry's id that an event's has
 @dataclass(frozen=True, slots=True)
 class Item:
     """An event as JSON. `id` is what a client comes back with, "" for what is not repeated. `name` is "" for an event
-    of an agent, else that of one of the server's own: "status"; "reset", after which what is in the logs comes and
-    unfinished texts begin anew; "live", from which on everything happens now; "rewound"."""
+    of an agent, else that of one of the server's own: "status"; "reset", after which what is in the logs comes, and
+    calls that run and unfinished texts begin anew; "live", from which on everything happens now; "rewound"."""
 
     id: str
     name: str
@@ -45,6 +54,7 @@ class Feed:
         self._items: deque[Item] = deque()
         self._size, self._next = 0, 1  # bytes, and the number of the event to come
         self._drafts: dict[tuple[str, type[TextDelta | ThinkingDelta]], list[str]] = {}
+        self._calls: dict[tuple[str, str], ToolStarted] = {}  # that run
         self._ends: dict[str, Event] = {}  # by the entry after which a run ended
         self._waiting: set[asyncio.Event] = set()
         self._last = ""  # entry that is known
@@ -60,8 +70,13 @@ class Feed:
         match event:
             case TextDelta() | ThinkingDelta():
                 self._drafts.setdefault((event.agent, type(event)), []).append(event.text)
+            case ToolStarted():
+                self._calls[event.agent, event.call.id] = event
+            case ToolFinished():
+                self._calls.pop((event.agent, event.call.id), None)
             case ReplyFinished() | Retrying() | Finished():
                 self._drafts = {key: texts for key, texts in self._drafts.items() if key[0] != event.agent}
+                self._calls = {key: call for key, call in self._calls.items() if key[0] != event.agent}
             case _:
                 pass
         if isinstance(event, Finished) and entry:
@@ -88,13 +103,13 @@ class Feed:
         try:
             while not self.closed:
                 if place is None:
-                    place, drafts, sizes = self._next, self._texts(), self._sizes()
+                    place, begun, sizes = self._next, self._begun(), self._sizes()
                     yield Item("", "reset", b"{}")
                     async for item in self._from_logs(sizes, entry, last):
                         yield item
                         entry = item.id
                     last = None
-                    for item in (*drafts, Item("", "live", b"{}")):
+                    for item in (*begun, Item("", "live", b"{}")):
                         yield item
                 oldest = self._next - len(self._items)
                 if place < oldest:
@@ -141,10 +156,10 @@ class Feed:
         """The logs, as far as they are written now."""
         return {file: file.stat().st_size for file in log_files(self._path())}
 
-    def _texts(self) -> list[Item]:
-        """The unfinished texts, each as one piece."""
-        pieces = [kind(agent, "".join(texts)) for (agent, kind), texts in self._drafts.items()]
-        return [Item("", "", wire_bytes(encode_event(piece))) for piece in pieces]
+    def _begun(self) -> list[Item]:
+        """What no log has yet: the calls that run, and the unfinished texts, each as one piece."""
+        pieces = (kind(agent, "".join(texts)) for (agent, kind), texts in self._drafts.items())
+        return [Item("", "", wire_bytes(encode_event(event))) for event in (*self._calls.values(), *pieces)]
 
     def _keep(self, id_: str, name: str, data: bytes) -> None:
         self._items.append(Item(id_, name, data))

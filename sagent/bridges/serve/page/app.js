@@ -162,6 +162,8 @@ function clear() {
 }
 
 function dropDrafts() {
+  for (const call of Object.values(running)) call.remove();
+  running = {};
   for (const draft of Object.values(drafts)) draft.article.remove();
   drafts = {};
 }
@@ -267,6 +269,7 @@ const kinds = {
     remark(event.agent, `Tried again in ${event.seconds} s: ${event.reason}`);
   },
   tool_started(event) {
+    if (running[`${event.agent} ${event.call_id}`]) return;
     const progress = make("pre");
     const details = make("details", { className: "call running" }, make("summary", {}, make("span", { className: "verb" }, event.name),
       " ", make("code", {}, gist(event)), " …"), progress);
@@ -303,6 +306,7 @@ const kinds = {
     if (event.agent !== "root") note(event.agent, event.is_error ? event.stop_reason : "done");
     if (drafts[event.agent]) drafts[event.agent].article.classList.remove("draft");
     delete drafts[event.agent];
+    forget(event.agent);
     if (event.is_error) remark(event.agent, event.error.message, true);
   },
 };
@@ -316,6 +320,7 @@ function dropDraft(agent) {
 
 function stand(session) {
   status = session;
+  document.body.classList.add("has-session");
   const place = sessions.findIndex((each) => each.id === session.id);
   if (place >= 0) sessions[place] = session;
   else if (session.state !== "closed") sessions.push(session);
