@@ -28,8 +28,9 @@ def asking_calls(messages: Iterable[Message], tool: str) -> frozenset[str]:
 
 
 def quote_setting(system: str, tools: Sequence[ToolSpec]) -> str:
-    """What the agent knew before anything was said: its system prompt in short, and what it can call."""
-    listed = "\n".join(f"- {tool.name}: {clean(_first_sentence(tool.description))}" for tool in tools) or "- none"
+    """What the agent knew before anything was said: its system prompt in short, and the tools that it was shown."""
+    known = [tool for tool in tools if not tool.deferred]
+    listed = "\n".join(f"- {tool.name}: {clean(_first_sentence(tool.description))}" for tool in known) or "- none"
     return f"Its instructions, in short:\n{cut(clean(system), _SYSTEM, 400)}\n\nIts tools:\n{listed}"
 
 
