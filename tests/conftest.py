@@ -74,6 +74,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
     "openssl": lambda: bool(shutil.which("openssl")),
     "node": lambda: bool(shutil.which("node")),
+    "go": lambda: bool(shutil.which("go")),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable"))),
     "axe": lambda: bool(find_spec("axe_core_python")),
     "linux": lambda: sys.platform == "linux",
@@ -93,6 +94,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
 MAY_BE_MISSING = {
     "recordings",
     "chromium",
+    "go",
     "netns",
     "bwrap",
     "landlock",

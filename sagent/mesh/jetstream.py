@@ -396,6 +396,7 @@ class JetStream:
     async def call(self, call: Callable[[], Awaitable[T]], timeout: float, *, tries: int = 1_000) -> T:
         """Make a call once the bus can be reached, and again where it was lost in between. Errors of JetStream pass."""
         from nats import errors
+        from nats.js.errors import APIError
 
         end = time.monotonic() + timeout
         lost = f"The bus does not answer within {timeout:g} s."
@@ -414,7 +415,8 @@ class JetStream:
                     raise
                 tries -= 1
                 if not tries or time.monotonic() >= end:
-                    raise Unavailable(lost) from error
+                    reason = f" It says: {error}." if isinstance(error, APIError) else ""
+                    raise Unavailable(lost + reason) from error
                 await asyncio.sleep(0.05)
 
     async def unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -118,26 +118,34 @@ def _binary() -> str:
 
 
 def _configuration(options: ServerOptions, ports: Path) -> str:
-    """The server's configuration (docs.nats.io, "Configuration"). Texts are JSON strings, which it reads."""
+    """The server's configuration (docs.nats.io, "Configuration")."""
     lines = [
-        f"listen: {json.dumps(f'{_bracketed(options.host)}:{options.port or -1}')}",
+        f"listen: {_quoted(f'{_bracketed(options.host)}:{options.port or -1}')}",
         f"server_name: {names.SYNCED}-{os.urandom(4).hex()}",
         f"max_payload: {MAX_PAYLOAD}",
-        f"ports_file_dir: {json.dumps(str(ports))}",
+        f"ports_file_dir: {_quoted(str(ports))}",
         "ping_interval: 5s",  # a client whose host is gone is known to be after 15 s
         "ping_max: 2",
-        f"jetstream {{ store_dir: {json.dumps(str(options.directory / 'store'))}, sync_interval: always }}",
+        f"jetstream {{ store_dir: {_quoted(str(options.directory / 'store'))}, sync_interval: always }}",
     ]
     if tls := options.tls:
-        files = f"cert_file: {json.dumps(str(tls.cert))}, key_file: {json.dumps(str(tls.key))}"
-        verify = f", ca_file: {json.dumps(str(tls.ca))}, verify: true" if tls.ca else ""
+        files = f"cert_file: {_quoted(str(tls.cert))}, key_file: {_quoted(str(tls.key))}"
+        verify = f", ca_file: {_quoted(str(tls.ca))}, verify: true" if tls.ca else ""
         lines.append(f"tls {{ {files}{verify}, timeout: 5 }}")
     if options.users is not None:
-        lines.append(f"include {json.dumps(os.path.relpath(options.users, options.directory))}")
+        lines.append(f"include {_quoted(os.path.relpath(options.users, options.directory))}")
     else:
         user = f"{{ nkey: {_own_key(options.directory)} }}"
         lines.append(f"accounts {{ SAGENT {{ jetstream: enabled, users: [ {user} ] }} }}")
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A text as the server reads it. Raises UsageError for a path that it cannot be given."""
+    if not text.isprintable():
+        raise UsageError(f"{text!r}: a bus cannot be given a path with line breaks or control characters.")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _own_key(folder: Path) -> str:

@@ -217,3 +217,24 @@ async def test_a_port_that_is_taken_is_named(server: Broker, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=f"{server.port}.*in use"):
         async with serving(ServerOptions(tmp_path / "bus", port=server.port)):
             pass
+
+
+@pytest.mark.parametrize("folder", ["bü s", 'a "b" \\ $HOME', "it's {x} # y"])
+async def test_a_directory_may_have_any_name(tmp_path: Path, folder: str) -> None:
+    users = tmp_path / folder / "users.conf"
+    async with serving(ServerOptions(tmp_path / folder / "bus", port=0)) as server, connected(server.url) as bus:
+        await bus.ensure()
+    users.write_text("accounts { A { jetstream: enabled, users: [ { user: ann, password: secret } ] } }")
+    async with serving(ServerOptions(tmp_path / folder / "bus", port=0, users=users)) as server:
+        async with connected(f"nats://ann:secret@127.0.0.1:{server.port}") as bus:
+            await bus.ensure()
+        with pytest.raises(Refused) as raised:
+            async with connected(f"nats://ann:wrong@127.0.0.1:{server.port}"):
+                pass
+        assert "wrong" not in str(raised.value)
+
+
+async def test_a_path_that_a_server_cannot_be_given_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="line breaks"):
+        async with serving(ServerOptions(tmp_path / "a\nb", port=0)):
+            pass

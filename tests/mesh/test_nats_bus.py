@@ -6,7 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 from buses import Broker, options
 
+from sagent.lib.json import wire_bytes
+from sagent.mesh import names
+from sagent.mesh.bus import Address, answer_of, decode_frame, message, new_id
 from sagent.mesh.buses.nats import NatsBus, nats_bus
+from sagent.mesh.errors import WrongVersion
 from sagent.testing.bus_suite import BusSuite
 
 
@@ -33,3 +37,43 @@ class TestNatsBus(BusSuite):
             await asyncio.to_thread(broker.restart)
 
         return disrupt
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\x00",
+        b"[]",
+        b"[" * 100_000,
+        b'{"version":1,"id":"x","to":"nobody here"}',
+        b'{"version":9,"id":"x","to":"a","body":1}',
+        b'{"version":1,"id":"x","to":"a","parcel":"gone"}',
+        b'{"version":1,"id":"x","to":"a","body":1e999}',
+    ],
+)
+async def test_what_cannot_be_read_is_passed_over(broker: Broker, data: bytes) -> None:
+    """It does not stand in the way of what comes after it."""
+    to = Address(f"odd.a{new_id()}")
+    async with nats_bus(broker.url) as bus:
+        await bus.jetstream.append(names.inbox_subject(to.name), data)
+        await bus.send(message(to, "good"))
+        async with bus.receiving(to.name) as deliveries, asyncio.timeout(30):
+            delivery = await anext(deliveries)
+            await delivery.ack()
+        assert delivery.envelope.body == "good"
+        assert await bus.jetstream.last(names.INBOX, names.inbox_subject(to.name)) is None
+
+
+async def test_whoever_sends_another_version_is_told(broker: Broker) -> None:
+    async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:
+        to = Address(f"odd.a{new_id()}")
+        data = wire_bytes({"version": 9, "id": "later", "to": to.name, "answers_to": bus.client, "body": None})
+        async with bus.jetstream.listening(names.reply_subject(bus.client)) as replies:
+            await bus.jetstream.append(names.inbox_subject(to.name), data)
+            async with other.receiving(to.name) as deliveries:
+                waiting = asyncio.ensure_future(anext(deliveries))
+                frame, _ = decode_frame((await anext(replies)).message.data)
+                waiting.cancel()
+        with pytest.raises(WrongVersion, match="version 9; this sagent knows 1"):
+            answer_of(frame, message(to, None))

@@ -3,17 +3,18 @@
 import asyncio
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_load
 from sagent.mesh.bus import Bus, Delivery, Envelope, Frame, Sent, encode
-from sagent.mesh.errors import MeshError, NobodyThere
+from sagent.mesh.errors import Full, MeshError, NobodyThere
 
 GRACE = 15.0  # seconds in which a client whose connection was lost may come back
 KEPT = 1_000  # events that are kept for a client that comes back, once they were sent
 REMEMBERED = 10_000  # messages and deliveries
+MOST = 1_000  # requests, and receivers, at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Feed:
     async def follow(self, after: str) -> AsyncGenerator[Event]:
         """The events after one, or all. Raises UsageError for one that is not kept any more. Ends where another
         connection follows."""
-        place = int(after) + 1 if after.isdecimal() else 1
+        place = int(after) + 1 if after.isdecimal() and len(after) < 16 else 1
         if place < self._first:
             raise UsageError(f"Events up to {self._first - 1} are not kept any more: begin anew.")
         self._followers += 1
@@ -116,6 +117,7 @@ class Gate:
     def ask(self, envelope: Envelope, timeout: float) -> "Kept":
         """A request and its answer; one whose id is known is gone on with."""
         if (kept := self._asks.get(envelope.id)) is None:
+            self._check(self._asks)
             kept = self._asks[envelope.id] = Kept(lambda: self._asks.pop(envelope.id, None))
             kept.run(self._ask(kept.feed, envelope, timeout))
         return kept
@@ -140,10 +142,15 @@ class Gate:
             await kept.aclose()
             kept = None
         if kept is None:
+            self._check(self._inboxes)
             kept = Kept(lambda: self._inboxes.pop(name, None))
             self._inboxes[name] = kept
             kept.run(self._receive(kept.feed, name))
         return kept
+
+    def _check(self, there: Mapping[str, "Kept"]) -> None:
+        if len(there) >= MOST:
+            raise Full(f"{MOST:,} streams are open on this server already: end some of them.")
 
     async def leave(self, name: str) -> None:
         if (kept := self._inboxes.get(name)) is not None:

@@ -17,6 +17,8 @@ from sagent.mesh.errors import Full, MeshError
 
 INBOX_LIMIT = 1_000
 REMEMBERED = 10_000  # messages whose ids are known
+MOST_BYTES = 256 << 20  # of all messages that wait
+MOST_ADDRESSES = 10_000  # at which messages wait
 
 
 class LocalBus:
@@ -30,16 +32,18 @@ class LocalBus:
         self._watchers: set[asyncio.Queue[Change | None]] = set()
 
     async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
-        encode_body(envelope)
+        size = len(encode_body(envelope))
         if (known := self._known.get(envelope.id)) is not None:
             return known
         inbox = self._inbox(envelope.to.name)
+        if sum(inbox.size for inbox in self._inboxes.values()) + size > MOST_BYTES:
+            raise Full(f"More than {MOST_BYTES:,} bytes of messages wait on this bus already.")
         try:
             async with asyncio.timeout(timeout):
                 await inbox.signal.wait(lambda: len(inbox.waiting) < INBOX_LIMIT)
         except TimeoutError:
             raise Full(f"The inbox of {envelope.to} is full: {INBOX_LIMIT:,} messages wait there.") from None
-        sent = self._known[envelope.id] = _Sent(envelope)
+        sent = self._known[envelope.id] = _Sent(envelope, size)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         inbox.put(sent)
@@ -75,9 +79,11 @@ class LocalBus:
                 else:
                     yield delivery
 
+        inbox.receivers += 1
         try:
             yield deliveries()
         finally:
+            inbox.receivers -= 1
             for sent in last:
                 inbox.put_back(sent)
 
@@ -127,6 +133,10 @@ class LocalBus:
             queue.put_nowait(change)
 
     def _inbox(self, name: str) -> "_Inbox":
+        if name not in self._inboxes and len(self._inboxes) >= MOST_ADDRESSES:
+            self._inboxes = {name: inbox for name, inbox in self._inboxes.items() if inbox.is_used}
+            if len(self._inboxes) >= MOST_ADDRESSES:
+                raise Full(f"Messages wait at {MOST_ADDRESSES:,} addresses of this bus already.")
         return self._inboxes.setdefault(name, _Inbox())
 
 
@@ -148,8 +158,8 @@ class _Signal:
 class _Sent:
     """A message in an inbox."""
 
-    def __init__(self, envelope: Envelope) -> None:
-        self.envelope, self.deliveries, self.sequence = envelope, 0, 0
+    def __init__(self, envelope: Envelope, size: int) -> None:
+        self.envelope, self.size, self.deliveries, self.sequence = envelope, size, 0, 0
         self.is_taken = asyncio.Event()
         self.is_given_up = False
 
@@ -174,14 +184,22 @@ class _Inbox:
 
     def __init__(self) -> None:
         self.waiting: deque[_Sent] = deque()
+        self.size = 0  # in bytes, of what waits
         self.signal = _Signal()
+        self.receivers = 0
         self._now: _Sent | None = None
         self._count = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether something waits there, or somebody receives."""
+        return bool(self.waiting or self._now or self.receivers)
 
     def put(self, sent: _Sent) -> None:
         self._count += 1
         sent.sequence = self._count
         self.waiting.append(sent)
+        self.size += sent.size
         self.signal.set()
 
     async def take(self) -> _Sent:
@@ -189,6 +207,7 @@ class _Inbox:
         while True:
             await self.signal.wait(lambda: bool(self.waiting) and self._now is None)
             sent = self.waiting.popleft()
+            self.size -= sent.size
             self.signal.set()  # there is room
             until = sent.envelope.kept_until
             if sent.is_given_up or (until is not None and until < time.time() and not sent.deliveries):
@@ -201,16 +220,20 @@ class _Inbox:
     def done(self, sent: _Sent) -> None:
         if self._now is sent:
             self._now = None
+            sent.envelope = replace(sent.envelope, body=None)  # only its id is remembered
             self.signal.set()
 
     def put_back(self, sent: _Sent) -> None:
         if self._now is sent:
+            self._now = None
             self.waiting.appendleft(sent)
-            self.done(sent)
+            self.size += sent.size
+            self.signal.set()
 
     def remove(self, sent: _Sent) -> None:
         if sent in self.waiting:
             self.waiting.remove(sent)
+            self.size -= sent.size
             self.signal.set()
 
 

@@ -128,7 +128,10 @@ class NatsBus:
 
     async def _opened(self, frame: Frame, parcel: str) -> Frame:
         """The frame with the body that was too large for it."""
-        return replace(frame, body=await self.unpack(parcel)) if parcel else frame
+        try:
+            return replace(frame, body=await self.unpack(parcel)) if parcel else frame
+        except ValueError as error:
+            raise Unavailable(f"An answer cannot be read: {error}.") from None
 
     async def _cancel(self, sent: "_Sent") -> None:
         with suppress(MeshError):  # whoever answers stops at the deadline then
@@ -262,9 +265,9 @@ class NatsBus:
         return name
 
     async def unpack(self, parcel: str) -> Json:
-        """The body of a parcel. Raises Unavailable where it is gone."""
+        """The body of a parcel. Raises ValueError where it is gone, and Unavailable."""
         if (data := await self._parcels.get(parcel)) is None:
-            raise Unavailable(f"The body of a message is not there any more: parcel {parcel}.")
+            raise ValueError(f"the body of a message is not there any more: parcel {parcel}")
         return json_load(data)
 
 
