@@ -1,4 +1,4 @@
-"""An MCP server of the earlier protocol that does what a test wants: what it offers is a file, which can be changed.
+"""An MCP server, of the earlier protocol by default, that does what a test wants: what it offers is in a file.
 
 `python odd_server.py FILE`: FILE is JSON, {"tools": [...], "prompts": [...], "resources": [...]}. Each request that it
 is sent, and each answer, is a line of FILE.log. The tool `do` runs Python code.
@@ -11,6 +11,7 @@ from pathlib import Path
 
 OFFER = Path(sys.argv[1])
 LOG = OFFER.with_suffix(".log").open("a", buffering=1)
+MODERN = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 answers: dict[object, threading.Event] = {}
 said: dict[object, dict[str, object]] = {}
 lock = threading.Lock()
@@ -45,6 +46,8 @@ def notify(method: str, **params: object) -> None:
 def result_of(method: str, params: dict, number: object) -> object:
     offer = json.loads(OFFER.read_text())
     match method:
+        case "server/discover" if offer.get("discover") == "modern":
+            return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **MODERN}
         case "initialize":
             able = {name: {"listChanged": True} for name in ("tools", "prompts", "resources") if name in offer}
             info = {"name": "odd", "version": "1"}
@@ -55,7 +58,8 @@ def result_of(method: str, params: dict, number: object) -> object:
             kind = method.partition("/")[0]
             at = int(params.get("cursor", 0))
             every = offer[kind]
-            page = {kind: every[at : at + 2]}
+            extra = MODERN if offer.get("discover") == "modern" else {}
+            page = {kind: every[at : at + 2], **extra}
             return page if at + 2 >= len(every) else {**page, "nextCursor": str(at + 2)}
         case "resources/read":
             return offer["read"][params["uri"]]
@@ -91,6 +95,8 @@ for line in sys.stdin:
         said[message["id"]] = message
         answers.setdefault(message["id"], threading.Event()).set()
     elif message["method"] == "server/discover" and (how := json.loads(OFFER.read_text()).get("discover")):
+        if how == "modern":
+            threading.Thread(target=serve, args=[message], daemon=True).start()
         if how == "ends":
             sys.exit("expected initialize")
     elif "id" in message:

@@ -167,6 +167,34 @@ async def test_an_error_that_wants_a_page_first_is_put_to_the_person(tmp_path: P
         assert "did not agree" in await do(servers, code)
 
 
+WANTS = """
+form = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+want = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": form}}
+given = params.get("inputResponses")
+text = json.dumps([given, params.get("requestState")])
+done = {"resultType": "complete", "content": [{"type": "text", "text": text}]}
+result = done if given else {"resultType": "input_required", "inputRequests": {"k": want}, "requestState": "s1"}
+"""
+
+
+async def test_the_new_protocol_asks_by_a_result_and_the_call_is_made_again_with_the_answer(tmp_path: Path) -> None:
+    odd = Odd(tmp_path, discover="modern")
+    odd.answers = ["mine", "Decline"]
+    async with odd.opened() as servers:
+        said = json.loads(await do(servers, WANTS))
+        assert said == [{"k": {"action": "accept", "content": {"a": "mine"}}}, "s1"]
+        assert json.loads(await do(servers, WANTS))[0] == {"k": {"action": "decline"}}
+
+
+async def test_a_server_that_wants_more_without_end_gets_no_more_and_stays(tmp_path: Path) -> None:
+    odd = Odd(tmp_path, discover="modern")
+    async with odd.opened() as servers:
+        said = await do(servers, "result = {'resultType': 'input_required', 'requestState': 'x'}")
+        assert "gave an answer that cannot be used: InputRequiredRoundsExceededError" in said
+        assert await do(servers, "result = {'resultType': 'complete', 'content': []}") == "(nothing)"
+    assert odd.log.count('"server/discover"') == 1
+
+
 async def test_a_question_ends_with_the_call_that_it_came_from(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     waiting, ended = asyncio.Event(), asyncio.Event()
