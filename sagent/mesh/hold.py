@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from sagent.mesh.opencalls import answer_open_calls, is_unfinished
 from sagent.mesh.rebuild import Rebuilt, rebuild
 from sagent.mesh.records import Records, check_flags, decode_said
 from sagent.mesh.remote import Mesh
+from sagent.mesh.tasks import end, kept_up
 from sagent.mesh.trace import under
 from sagent.mesh.workspace import Files
 from sagent.messages import Document, Image, Message, Text, user
@@ -74,7 +75,9 @@ class Hold:
         self._node, self._place = node.name, node.directory
         self._records, self._stream = Records(bus), SessionStream(bus, session)
         self._broadcast, self._approvals = Broadcast(bus, session), Approvals(bus, session)
-        self._moving = asyncio.Event()
+        self._moving, self._lost = asyncio.Event(), asyncio.Event()
+        self._mirror: Mirror | None = None
+        self._done = False
         self._taken, self._acks = set[int](), set[asyncio.Task[None]]()
 
     def move(self) -> None:
@@ -84,20 +87,34 @@ class Hold:
     async def work(self, open_agent: OpenAgent) -> bool:
         """Whether all is done; False where another node is to go on. Raises SagentError."""
         keeping, working = asyncio.create_task(self._lease.keep()), asyncio.create_task(self._work(open_agent))
+        lost = asyncio.create_task(self._lost.wait())
         try:
-            await asyncio.wait([keeping, working], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([keeping, working, lost], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (keeping, working):
-                task.cancel()
-            await asyncio.wait([keeping, working])
-        lost = working.cancelled() or isinstance(working.exception(), Fenced)
-        return not lost and working.result()
+            self._let_go()  # first: that it is interrupted is no part of the session
+            await end(keeping, working, lost)
+        if not working.cancelled() and (error := working.exception()) and not isinstance(error, Fenced):
+            raise error
+        return self._done
 
-    async def _work(self, open_agent: OpenAgent) -> bool:
+    def _let_go(self) -> None:
+        """Pass nothing on any more: from here on the session may be another node's."""
+        self._lost.set()
+        if self._mirror is not None:
+            self._mirror.fence()
+
+    def _beside(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Something that the work needs: where it fails or ends by itself, the session is let go of."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda task: None if task.cancelled() else self._let_go())
+        return task
+
+    async def _work(self, open_agent: OpenAgent) -> None:
         try:
             record, revision = await self._records.get(self._session)
         except SessionNotFound:
-            return True
+            self._done = True
+            return
         after = await take_over(self._stream, f"{self._node} {self._lease.revision}")
         directory = self._place / "sessions" / self._session
         rebuilt = await rebuild(self._stream, directory)
@@ -106,11 +123,8 @@ class Hold:
         )
         before = record.node
         record, revision = await self._records.change(record, revision, state="working", node=self._node)
-        mirror = Mirror(self._stream, after, rebuilt.files)
-        tasks = [asyncio.create_task(work) for work in (mirror.run(), self._broadcast.run())]
-        current = asyncio.current_task()
-        assert current is not None
-        tasks.append(asyncio.create_task(_cancel_when(mirror.fenced, current)))
+        mirror = self._mirror = Mirror(self._stream, after, rebuilt.files)
+        tasks = [self._beside(mirror.run()), asyncio.create_task(self._broadcast.run())]
         try:
             try:
                 cwd = await files.restore(rebuilt.files or record.base)
@@ -126,17 +140,15 @@ class Hold:
                 await self._give_up(failure.message)
             if result is None:
                 await self._records.change(record, revision, state="queued")
-                return False
+                return
             answered = tuple(sorted(self._taken))[-_REMEMBERED:]
             await self._broadcast.flush(end_line())
             changes = {"result": result, "answered": answered, "now": mirror.files}
             await self._records.change(record, revision, state="idle", **changes)
         finally:
-            mirror.fence()
-            for task in (*tasks, *self._acks):
-                task.cancel()
-            await asyncio.gather(*tasks, *self._acks, return_exceptions=True)
-        return True
+            self._let_go()
+            await end(*tasks, *self._acks)
+        self._done = True
 
     async def _run(
         self, open_agent: OpenAgent, opening: Opening, mirror: Mirror, files: Files, rebuilt: Rebuilt, before: str
@@ -149,15 +161,16 @@ class Hold:
         async with open_agent(opening, self._broadcast.hear, self._approvals.ask, barrier) as agent:
             opened.append(agent)
             barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
-            tasks = [asyncio.create_task(self._feed(agent, mirror)), asyncio.create_task(self._listen(agent))]
-            tasks.append(asyncio.create_task(self._stop_to_move(agent)))
+            tasks = [
+                self._beside(kept_up(lambda: self._feed(agent, mirror))),
+                self._beside(kept_up(lambda: self._listen(agent))),
+                asyncio.create_task(self._stop_to_move(agent)),
+            ]
             try:
                 result = await self._turns(agent, opening, before)
                 await mirror.settled()
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await end(*tasks)
         return result
 
     async def _keep_files(self, mirror: Mirror, files: Files) -> None:
@@ -265,11 +278,6 @@ def _as_said(message: Message) -> Message:
     """A message from the bus, whatever it claims: what a person or an agent elsewhere says, not the model or us."""
     parts = tuple(part for part in message.parts if isinstance(part, Text | Image | Document))
     return Message("user", parts or (Text("(an empty message)"),), f"bus:{message.sender}" if message.sender else "")
-
-
-async def _cancel_when(event: asyncio.Event, task: "asyncio.Task[object]") -> None:
-    await event.wait()
-    task.cancel()
 
 
 async def _acknowledge(taken: Taken, mirror: Mirror) -> None:

@@ -39,19 +39,22 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        return clock() - self._renewed < HOLD
+        """Once this is false it stays so: whoever has seen that does nothing any more."""
+        if clock() - self._renewed >= HOLD:
+            self._renewed = -HOLD
+        return self._renewed > 0
 
     async def keep(self) -> None:
         """Renew the lease; returns when it is lost."""
         while self.holds:
             await asyncio.sleep(RENEW)
             since = clock()
-            left = HOLD - (since - self._renewed)
-            if left <= 0:
+            if not self.holds:
                 return
+            left = HOLD - (since - self._renewed)
             try:
                 self._last = await self._bucket.update(self._key, self._holder, self._last, timeout=left)
-                self._renewed = since
+                self._renewed = since if self.holds else self._renewed
             except Fenced:
                 self._renewed = -HOLD
             except Unavailable:

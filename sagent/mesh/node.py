@@ -13,6 +13,7 @@ from sagent.mesh.errors import MeshError, Unavailable
 from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
 from sagent.mesh.jetstream import Intake, JetStream, Request, Taken
 from sagent.mesh.lease import Lease
+from sagent.mesh.tasks import end, kept_up
 
 ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another's
 _ROUND = 3.0  # seconds of one request for work; shorter than ACK_WAIT, so that a process that was stopped gets none
@@ -37,15 +38,13 @@ class Node:
 
     async def run(self) -> None:
         """Take work, and return when the node is drained: what it held is then with others."""
-        background = [asyncio.create_task(self._announce()), asyncio.create_task(self._listen())]
+        background = [asyncio.create_task(kept_up(work)) for work in (self._announce, self._listen)]
         try:
             async with asyncio.TaskGroup() as group:
                 for label in ("", *self.options.labels):
                     group.create_task(self._take(label, group))
         finally:
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await end(*background)
             with suppress(MeshError):
                 await self._cards.delete(self._key)
 
@@ -97,7 +96,7 @@ class Node:
             self._warn(f"session {session}: {type(error).__name__}: {error}")
             done = True
         finally:
-            signs.cancel()
+            await end(signs)
         await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _LATER))
 
     async def _hold(self, session: str, lease: Lease) -> bool:

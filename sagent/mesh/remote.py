@@ -20,6 +20,7 @@ from sagent.mesh.jetstream import JetStream, Request, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
 from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, check_flags, decode_record
+from sagent.mesh.tasks import end
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.session.names import new_session_id
@@ -72,9 +73,7 @@ class RemotePeer:
             try:
                 yield peer
             finally:
-                for task in (*tasks, *peer._tasks):
-                    task.cancel()
-                await asyncio.gather(*tasks, *peer._tasks, return_exceptions=True)
+                await end(*tasks, *peer._tasks)
 
     @property
     def path(self) -> str:

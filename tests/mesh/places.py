@@ -65,7 +65,7 @@ class Place:
     def environment(self, name: str) -> dict[str, str]:
         home = self.directory / f"home-{name}"
         home.mkdir(exist_ok=True)
-        keep = {key: os.environ[key] for key in ("PATH", "LANG", "CI") if key in os.environ}
+        keep = {key: os.environ[key] for key in ("PATH", "LANG", "CI", "PYTHONPATH") if key in os.environ}
         return {
             **keep,
             "HOME": str(home),
