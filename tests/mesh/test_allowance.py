@@ -1,0 +1,69 @@
+"""One cap over agents on other nodes: whatever dies in between, what all of them spend stays below it."""
+
+import random
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.engine.journal import Journal
+from sagent.errors import BudgetExceeded
+from sagent.events import Failure, Result
+from sagent.mesh.child import Lent
+from sagent.session.store import Session
+from sagent.usage import Cost
+from tests.depth import deep
+
+CAP = Decimal("1.00")
+
+
+class Child:
+    """A session on another node, which spends what it may and not more."""
+
+    def __init__(self, cap: Decimal, chance: random.Random) -> None:
+        self.spent = (cap * Decimal(chance.choice(("0", "0.3", "0.999", "1")))).quantize(
+            Decimal("0.0001"), "ROUND_DOWN"
+        )
+        self.unbilled = min(cap - self.spent, Decimal(chance.choice(("0", "0.01"))))
+
+    @property
+    def result(self) -> Result:
+        return Result("x", (), "end", Failure("budget", "spent"), cost=Cost(self.spent, unbilled=self.unbilled))
+
+
+@settings(max_examples=deep(60, 2000), deadline=None)
+@given(seed=st.integers(0, 1 << 32), lives=st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_the_children_of_all_lives_stay_below_the_cap(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, lives: list[int]
+) -> None:
+    """A parent lends to children and dies, at any moment, again and again. A call that was open is made again."""
+    chance, directory = random.Random(seed), tmp_path_factory.mktemp("lent") / "s"
+    children: dict[str, Child] = {}
+    open_calls: list[str] = []
+    for life, calls in enumerate(lives):
+        with Session(directory) if directory.exists() else Session.create_at(directory) as session:
+            ledger = Ledger(CAP, PriceBook())
+            ledger.restore(session.charges())
+            log = session.log()
+            agent = SimpleNamespace(state=SimpleNamespace(journal=Journal("root", log), log=log), ledger=ledger)
+            paths, open_calls = [*open_calls, *(f"root/node-{life}-{number}" for number in range(calls))], []
+            for path in paths:
+                lent = Lent(agent, path, chance.choice((None, Decimal("0.2"), Decimal("0.7"))))  # pyright: ignore[reportArgumentType]
+                try:
+                    lent.set_aside()
+                except BudgetExceeded:
+                    continue
+                assert lent.usd is not None
+                if chance.random() < 0.9:  # else the parent dies before the session was begun
+                    children.setdefault(path, Child(lent.usd, chance))
+                if path not in children or chance.random() < 0.4:
+                    open_calls.append(path)
+                else:
+                    lent.settle(children[path].result)
+                assert sum(child.spent + child.unbilled for child in children.values()) <= CAP
+                assert ledger.cost().total <= CAP
