@@ -328,10 +328,11 @@ class JetStream:
 
     @asynccontextmanager
     async def taking(
-        self, stream: str, subject: str, name: str, *, ack_wait: float, most: int = 1
+        self, stream: str, subject: str, name: str, *, ack_wait: float, most: int = 1, idle: float = 3_600.0
     ) -> AsyncGenerator["Intake"]:
-        """Messages to be worked on and acknowledged, at most so many at a time over all who take under this name."""
-        intake = Intake(self, stream, subject, names.token(name), ack_wait, most)
+        """Messages to be worked on and acknowledged, at most so many at a time over all who take under this name. The
+        bus forgets that there was such a name when nobody has taken under it for `idle` seconds."""
+        intake = Intake(self, stream, subject, names.token(name), ack_wait, most, idle)
         try:
             yield intake
         finally:
@@ -543,9 +544,11 @@ class Reader:
 class Intake:
     """Messages to be worked on: each is ours until it is acknowledged, or for `ack_wait` seconds without a sign."""
 
-    def __init__(self, bus: JetStream, stream: str, subject: str, name: str, ack_wait: float, most: int) -> None:
+    def __init__(
+        self, bus: JetStream, stream: str, subject: str, name: str, ack_wait: float, most: int, idle: float
+    ) -> None:
         self._bus, self._stream, self._subject, self._name = bus, stream, subject, name
-        self._ack_wait, self._most = ack_wait, most
+        self._ack_wait, self._most, self._idle = ack_wait, most, max(idle, ack_wait, 2 * _ROUND)
         self._pull: JetStreamContext.PullSubscription | None = None
 
     async def next(self, timeout: float = _ROUND) -> Taken | None:
@@ -554,9 +557,7 @@ class Intake:
         from nats.js.api import ConsumerConfig
 
         if self._pull is None:
-            config = ConsumerConfig(
-                ack_wait=self._ack_wait, max_ack_pending=self._most, inactive_threshold=max(3_600.0, self._ack_wait)
-            )
+            config = ConsumerConfig(ack_wait=self._ack_wait, max_ack_pending=self._most, inactive_threshold=self._idle)
             self._pull = await self._bus.pull(self._stream, self._subject, self._name, config)
         try:
             pull = self._pull
