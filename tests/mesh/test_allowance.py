@@ -2,7 +2,6 @@
 
 import random
 from decimal import Decimal
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
