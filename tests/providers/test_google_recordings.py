@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import httpx2
 import pytest
 
 from sagent.errors import ModelError
@@ -113,7 +114,8 @@ async def test_replies_as_the_sdk_reads_them(genai: ModuleType) -> None:
     for path in recordings()[::3]:
         ours = await read_all(path, chunk="whole")
         async with serve(path, chunk="whole") as server:
-            options = genai.types.HttpOptions(base_url=server.url, api_version="v1beta")
+            over = {"transport": httpx2.AsyncHTTPTransport()}  # and not over aiohttp, where that is installed
+            options = genai.types.HttpOptions(base_url=server.url, api_version="v1beta", async_client_args=over)
             client = genai.Client(api_key="k", vertexai=False, http_options=options).aio
             for line, found in ours:
                 chunks = None

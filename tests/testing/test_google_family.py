@@ -4,6 +4,7 @@ import json
 import urllib.request
 from types import ModuleType
 
+import httpx2
 import pytest
 
 from sagent.testing.families.google import GOOGLE
@@ -28,7 +29,8 @@ def genai() -> ModuleType:
 
 
 def connect(genai: ModuleType, server: FakeProviderServer):
-    options = genai.types.HttpOptions(base_url=server.url, api_version="v1beta")
+    over = {"transport": httpx2.AsyncHTTPTransport()}  # and not over aiohttp, where that is installed
+    options = genai.types.HttpOptions(base_url=server.url, api_version="v1beta", async_client_args=over)
     return genai.Client(api_key="k", vertexai=False, http_options=options).aio
 
 
