@@ -72,7 +72,7 @@ def answers(request: Received) -> Turn | Stall:
 
 
 @contextmanager
-def told(home: Path, *flags: str, script: Script = answers) -> Generator[Story]:
+def story_server(home: Path, *flags: str, script: Script = answers) -> Generator[Story]:
     """The server, until the block ends; again with the same home, with the same sessions."""
     cwd = home / "calculator"
     cwd.mkdir(parents=True, exist_ok=True)

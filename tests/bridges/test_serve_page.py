@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from page_story import Story, told
+from page_story import Story, story_server
 
 from tests.transcript.browser import Browser
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.needs("chromium")
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with told(tmp_path_factory.mktemp("story")) as found:
+    with story_server(tmp_path_factory.mktemp("story")) as found:
         yield found
 
 
@@ -137,6 +137,21 @@ def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(
     until(browser, f"current === {first!r}")
     browser.press("/")
     assert browser.run("document.activeElement.id") == "words"
+
+
+def test_a_page_that_nobody_looked_at_goes_on_where_it_was(page: Callable[[str], Browser], story: Story) -> None:
+    browser = page("Good morning")
+    until(browser, "status.state === 'idle'")
+    until(browser, f"{SHOWN}.includes('Good.')")
+    browser.run("pause(); 0")
+    name = browser.run("current")
+    story.http.post(f"/v1/sessions/{name}/messages", json={"text": "Good evening"})
+    while story.http.get(f"/v1/sessions/{name}").json()["state"] != "idle":
+        time.sleep(0.05)
+    browser.run("document.dispatchEvent(new Event('visibilitychange')); 0")
+    until(browser, f"{SHOWN}.includes('Good evening')")
+    until(browser, f"{SHOWN}.split('Good.').length === 3")
+    assert browser.run(f"{SHOWN}.split('Good morning').length") == 2
 
 
 @pytest.mark.needs("axe")

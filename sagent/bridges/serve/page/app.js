@@ -16,6 +16,7 @@ let running = {}; // by agent and call: its place in the transcript
 let blocks = {}; // by agent: where its cards go
 let spending = []; // of the session: its cost, as it grew
 let live = false; // what arrives happens now
+let lastId = ""; // of the last event
 
 // -- talking to the server
 
@@ -132,17 +133,26 @@ function show(id) {
   at("questions").hidden = true;
   for (const part of ["files", "points"]) at(part).open = false;
   list();
+  lastId = "";
+  connect();
+  at("as-page").href = here("/transcript?format=html");
+}
+
+function connect() {
   let before = 0;
-  source = new EventSource(here(`/events?html=1&last=${MOST}`));
+  source = new EventSource(here(`/events?html=1&last=${MOST}${lastId ? `&after=${encodeURIComponent(lastId)}` : ""}`));
   source.onmessage = (message) => {
     before += live ? 0 : 1;
+    lastId = message.lastEventId || lastId;
     follow(JSON.parse(message.data));
   };
   source.addEventListener("status", (message) => stand(JSON.parse(message.data)));
   source.addEventListener("reset", () => { if (!live) clear(); dropDrafts(); });
-  source.addEventListener("live", () => { 
+  source.addEventListener("live", () => {
+    if (live) return;
     live = true;
-    if (before >= MOST) at("transcript").prepend(make("p", { className: "note" }, "What came before is not shown: “Save as a page” has all of it."));
+    const text = "What came before is not shown: “Save as a page” has all of it.";
+    if (before >= MOST) at("transcript").prepend(make("p", { className: "note" }, text));
     hint();
     toEnd();
   });
@@ -150,8 +160,18 @@ function show(id) {
   source.onerror = () => {
     if (source.readyState === EventSource.CLOSED) setTimeout(() => attempt(() => ask("GET", here())), 1000);
   };
-  at("as-page").href = here("/transcript?format=html");
 }
+
+// A browser has six connections to a server: a page that nobody looks at gives its own back, and goes on later.
+let leaving = 0;
+function pause() {
+  if (source) source.close();
+}
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(leaving);
+  if (document.hidden) leaving = setTimeout(pause, 20000);
+  else if (current && source.readyState === EventSource.CLOSED) connect();
+});
 
 function clear() {
   live = false;
