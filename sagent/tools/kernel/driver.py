@@ -9,6 +9,7 @@ A question is {"id", "code", "seconds"}, or {"interrupt": true}; an answer {"id"
 import asyncio
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Mapping
@@ -134,6 +135,7 @@ class Driver:
         self._python = python
         self._manager: Manager | None = None
         self._client: Client | None = None
+        self._folder = ""  # of its sockets
         self.interrupted = False
 
     async def run(self, number: int, code: str, seconds: float) -> None:
@@ -159,11 +161,13 @@ class Driver:
             with suppress(Exception):
                 await self._manager.shutdown_kernel(now=True)
         self._client = self._manager = None
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _start(self) -> Client:
         made: object = import_module("jupyter_client.manager").AsyncKernelManager(kernel_name="python3")
         manager = self._manager = cast("Manager", made)
-        folder = tempfile.mkdtemp(prefix="kernel-")
+        folder = self._folder = tempfile.mkdtemp(prefix="sagent-kernel-")
         if len(folder) < _LONGEST_SOCKET:
             manager.transport, manager.ip = "ipc", f"{folder}/kernel"
         manager.connection_file = f"{folder}/connection.json"

@@ -16,6 +16,7 @@ from sagent.lib.text import one_line, printable
 from sagent.sandbox import Confined
 
 LONGEST_LINE = 1 << 27  # bytes of an answer
+ENDING = 2.0  # seconds to end by itself
 GRACE = 10.0  # seconds that an interrupted call has to end, before its kernel is
 
 
@@ -80,6 +81,9 @@ class Kernel:
         if self._listening is not None:
             self._listening.cancel()
         if self._process is not None:
+            with contextlib.suppress(TimeoutError):  # its input has ended: it takes its kernel and its files with it
+                async with asyncio.timeout(ENDING):
+                    await self._process.ended()
             await self._process.kill()
             self._process.close()
         self.confined.finish()
