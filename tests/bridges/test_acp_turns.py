@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sagent.testing.script import Call, Received, Stall, Step, Turn
 from tests.depth import deep
+from tests.waiting import until
 
 REPLIES: Mapping[str, Step] = {
     "say": Turn("hello"),
@@ -28,6 +29,8 @@ STEPS = st.one_of(
     st.tuples(st.just("prompt"), st.sampled_from(sorted(REPLIES))),
     st.tuples(st.sampled_from(("cancel", "cancel_request", "close", "load", "new", "command")), st.none()),
     st.tuples(st.just("rounds"), st.integers(1, 400)),
+    st.tuples(st.just("rounds"), st.integers(1, 8)),
+    st.tuples(st.just("cancelled prompt"), st.integers(0, 12)),  # rounds of the loop between the two
 )
 ANSWERS = st.lists(
     st.sampled_from(("allow_once", "reject_once", "cancelled", "never", "error")), min_size=1, max_size=4
@@ -54,17 +57,33 @@ class Person:
         }
 
 
+async def rounds(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 async def take(peer: Peer, work: Path, steps: list[tuple[str, Any]], wanted: list[str]) -> None:
-    """Do what the steps say, and then leave."""
+    """Do what the steps say, cancel what is left, and leave."""
     session, prompts = await peer.new(work), 0
+    sessions = [session]
+
+    def begin(number: str, reply: str) -> None:
+        wanted.append(reply)
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": f"{reply} please"}]}
+        line = {"jsonrpc": "2.0", "id": number, "method": "session/prompt", "params": params}
+        peer.write(json.dumps(line).encode())
+
     for step, what in steps:
         match step:
             case "prompt":
-                wanted.append(what)
                 prompts += 1
-                line = {"jsonrpc": "2.0", "id": f"p{prompts}", "method": "session/prompt"}
-                prompt = [{"type": "text", "text": f"{what} please"}]
-                peer.write(json.dumps({**line, "params": {"sessionId": session, "prompt": prompt}}).encode())
+                begin(f"p{prompts}", what)
+            case "cancelled prompt":
+                prompts += 1
+                begin(f"p{prompts}", "wait")
+                await rounds(what)
+                peer.notify("session/cancel", sessionId=session)
+                await until(lambda number=f"p{prompts}": number in {each["id"] for each in peer.stray}, "its end")
             case "cancel":
                 peer.notify("session/cancel", sessionId=session)
             case "cancel_request":
@@ -77,9 +96,12 @@ async def take(peer: Peer, work: Path, steps: list[tuple[str, Any]], wanted: lis
                 peer.begin_prompt(session, "/context")
             case "new":
                 session = await peer.new(work)
+                sessions.append(session)
             case _:
-                for _ in range(what):
-                    await asyncio.sleep(0)
+                await rounds(what)
+    for each in sessions:
+        peer.notify("session/cancel", sessionId=each)
+    await until(lambda: len(peer.stray) == prompts, "the end of every turn that was cancelled")
     await peer.server.aclose()
     for task in peer.tasks:
         task.cancel()
