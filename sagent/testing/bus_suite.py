@@ -8,6 +8,7 @@ class TestMyBus(BusSuite):
 """
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -167,6 +168,36 @@ class BusSuite:
             async with answering(other, to, take):
                 await request_is_answered(bus, other, to)
             assert (number in taken) is not given_up
+
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_whatever_receivers_do_each_message_is_handled_once_and_in_order(
+        self, bus: Bus, other: Bus, to: Address, seed: int
+    ) -> None:
+        """Senders repeat themselves, receivers come and go and leave messages unacknowledged, in any order."""
+        chance, handled = random.Random(seed), list[Json]()  # noqa: S311 -- to repeat it
+        sent = list[Envelope]()
+
+        async def receive() -> None:
+            async with chance.choice((bus, other)).receiving(to.name) as deliveries:
+                for _ in range(chance.randrange(1, 4)):
+                    if len(handled) < len(sent):
+                        async with asyncio.timeout(PATIENCE):
+                            delivery = await anext(deliveries)
+                        if chance.random() < 0.3:
+                            return  # as one that is stopped in the middle
+                        handled.append(delivery.envelope.body)
+                        await delivery.ack()
+
+        for number in range(30):
+            sent.append(Envelope(to, number))
+            await bus.send(sent[-1])
+            if chance.random() < 0.4:
+                await other.send(chance.choice(sent))
+            if chance.random() < 0.4:
+                await receive()
+        while len(handled) < len(sent):
+            await receive()
+        assert handled == list(range(30))
 
     # Answers
 
