@@ -197,7 +197,7 @@ async def _cancelled(task: "asyncio.Task[Answer]") -> None:
 
 
 def log(text: str) -> None:
-    """Tell whoever reads the log of the editor."""
+    """Write to standard error, which is the log of the editor."""
     from sagent.lib.text import printable
 
     with suppress(OSError):

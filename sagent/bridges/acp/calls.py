@@ -85,7 +85,7 @@ def line_of(call: ToolCall, diff: str) -> int | None:
 
 
 def change_of(call: ToolCall, workspace: Workspace) -> Change | None:
-    """What a call of Edit or Write would make of its file as it is now; None where that cannot be told."""
+    """What a call of Edit or Write would make of its file as it is now; None where that cannot be said."""
     if call.name not in ("Edit", "Write") or (path := place_of(call, workspace)) is None:
         return None
     from sagent.tools.replacement import proposed
@@ -139,7 +139,7 @@ def fresh(before: str, now: str) -> str:
 
 
 class CallIds:
-    """Names for calls that are told apart in a whole session: a provider may give the same id again, and agents have
+    """Names for calls that are unique in a whole session: a provider may give the same id again, and agents have
     ids of their own."""
 
     def __init__(self) -> None:

@@ -190,7 +190,7 @@ class Server:
         return await self._taken_up(params, replay=since is not None)
 
     def _state(self, session: "Session") -> Mapping[str, object]:
-        """What a client is told of a session that is set up."""
+        """What a client gets of a session that is set up."""
         if self._client.version == 1:
             return {"modes": session.options.modes(), **self._options(session)}
         return self._options(session)

@@ -88,7 +88,7 @@ class Session:
     def __init__(self, client: Client, opening: Opening, place: Place) -> None:
         self.id, self.cwd = "", place.cwd
         self._client = client
-        self._early: list[Update] = []  # what there was to tell before its client knew the session
+        self._early: list[Update] = []  # updates from before its client knew the session
         self._known = False
         self._planning = self._named = False
         self._cancelled: set[object] = set()  # turns
@@ -152,10 +152,10 @@ class Session:
     # -- what the client reads
 
     def begin(self) -> None:
-        """The client knows the session now: tell it what came before, and what can be typed."""
+        """The client knows the session now: send what came before, and what can be typed."""
         self._known = True
         if self._client.shows_notices:
-            self._tell_early()  # else they are thoughts, which belong to a turn
+            self._send_early()  # else they are thoughts, which belong to a turn
         assert self._opened is not None
         commands = [
             {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}
@@ -171,7 +171,7 @@ class Session:
         else:
             self._early.append(update)
 
-    def _tell_early(self) -> None:
+    def _send_early(self) -> None:
         early, self._early = self._early, []
         for update in early:
             self.emit(update)
@@ -263,7 +263,7 @@ class Session:
     async def _take(self, turn: object, message: Message, agent: "Agent") -> str:
         """A turn, from a prompt to the last word: what ended it."""
         self._current, before = turn, self.policy.mode
-        self._tell_early()
+        self._send_early()
         try:
             rest = await self._carried_out(message)
             if rest is None:

@@ -52,7 +52,7 @@ def _until_closed(work: Callable[[], None]) -> Callable[[], None]:
     def run() -> None:
         try:
             work()
-        except RuntimeError:  # the loop is closed: nobody is there to be told
+        except RuntimeError:  # the loop is closed
             return
 
     return run

@@ -64,7 +64,7 @@ def diff(change: Change) -> Update:
 
 
 def new_id() -> str:
-    """A message's name; it is told apart from those of other processes that go on with the same session."""
+    """A message's name, unlike those of other processes that go on with the same session."""
     return os.urandom(8).hex()
 
 
@@ -121,7 +121,7 @@ class Updates:
         self._advice: dict[tuple[str, str], str] = {}
 
     def of(self, event: Event) -> Iterator[Update]:
-        """What there is to tell of an event."""
+        """What an event is to a client."""
         match event:
             case TextDelta("root", text):
                 yield chunk("agent_message", self._message, text_block(text))

@@ -57,7 +57,7 @@ class EditorLink:
         notices = {"selection_changed": self._selected}
         self._connection = Connection({}, notices, self._out.put_nowait)
         self._selection: Selection | None = None
-        self._told: Selection | None = None
+        self._read: Selection | None = None
         self._diffs = 0
 
     async def greet(self) -> None:
@@ -84,11 +84,11 @@ class EditorLink:
         return {}
 
     def context(self) -> str:
-        """What is selected, for a model to read with the next prompt; "" where it was told already, or nothing is."""
+        """What is selected, for a model to read with the next prompt; "" where it was read already, or nothing is."""
         found = self._selection
-        if found is None or found == self._told or not found.path.is_relative_to(self._folder):
+        if found is None or found == self._read or not found.path.is_relative_to(self._folder):
             return ""
-        self._told = found
+        self._read = found
         where = f"lines {found.first}-{found.last}" if found.last > found.first else f"line {found.first}"
         cut = "\n(more is selected than this)" if len(found.text) > MOST_SELECTED else ""
         who = f"The person has selected {where} of {found.path} in {printable(self.editor)}"
