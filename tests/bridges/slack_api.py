@@ -26,6 +26,7 @@ class Slack:
     acked: list[str] = field(default_factory=list)
     fail: dict[str, str] = field(default_factory=dict)
     limit: int = 0
+    slow: float = 0.0  # seconds that a call which writes takes to be answered, when it is done
     sockets: list[web.WebSocketResponse] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,6 +85,8 @@ class Slack:
             return web.json_response({"ok": False, "error": self.fail[method]})
         answer = self._answer(method, body)
         self.changed.set()
+        if method.startswith("chat."):
+            await asyncio.sleep(self.slow)
         return web.json_response({"ok": True, **answer})
 
     def _answer(self, method: str, body: dict) -> dict:

@@ -112,6 +112,14 @@ async def test_a_mention_begins_a_session_and_the_thread_goes_on(tmp_path: Path)
         await rig.slack.until(lambda: len(set(rig.slack.acked)) == 5)
 
 
+async def test_an_answer_that_ends_while_its_first_words_are_posted_is_there_once(tmp_path: Path) -> None:
+    async with served(tmp_path, ["quick"]) as rig:
+        rig.slack.slow = 0.3
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.until(lambda: any("quick" in text and "$" in text for text in rig.slack.texts()))
+        assert len(rig.slack.texts()) == 1
+
+
 async def test_what_slack_sends_twice_is_answered_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as rig:
         event = {"type": "app_mention", "user": "U1", "channel": CHANNEL, "ts": "1.0", "text": "<@UBOT> hi"}

@@ -162,16 +162,19 @@ class ThreadSession:
         parts, problems = await parts_of(self._surface, said.attachments)
         settle = self._budget.hold(said.thread.place, room)
         before, spent = counted(agent), room  # what is not known counts as all of it
-        self._reply = Reply(self._surface, self._thread)
-        self._reply.show("thinking")
+        self._reply = reply = Reply(self._surface, self._thread)
+        reply.show("thinking")
         try:
-            result = await _result(agent, said.text, parts)
-            spent = counted(agent) - before
-            await self._reply.finish(_footer(result, problems))
+            try:
+                result = await _result(agent, said.text, parts)
+                spent = counted(agent) - before
+            finally:
+                self.spent = agent.ledger.cost().total
+                settle(spent)
+            await reply.finish(_footer(result, problems))
         finally:
+            reply.abandon()
             self._reply = None
-            self.spent = agent.ledger.cost().total
-            settle(spent)
 
     def _on_event(self, event: Event) -> None:
         reply = self._reply

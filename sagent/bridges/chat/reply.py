@@ -19,7 +19,7 @@ class Reply:
         self._surface, self._thread = surface, thread
         self._text, self._certain, self._doing = "", 0, ""
         self._shown: list[tuple[str, str]] = []  # messages by their names, and what they say
-        self._changed = asyncio.Event()
+        self._changed, self._ending = asyncio.Event(), asyncio.Event()
         self._task = asyncio.create_task(self._keep_up())
 
     def write(self, text: str) -> None:
@@ -43,8 +43,9 @@ class Reply:
 
     async def finish(self, footer: str) -> None:
         """Have all of it there, and a line below. Raises ChatError."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        self._ending.set()
+        self._changed.set()
+        await asyncio.wait([self._task])  # to its end: what is on its way would be posted twice
         self._doing = footer
         for left in reversed(range(TRIES)):
             try:
@@ -56,13 +57,21 @@ class Reply:
             else:
                 return
 
+    def abandon(self) -> None:
+        """Leave it as it is."""
+        self._task.cancel()
+
     async def _keep_up(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
+            if self._ending.is_set():
+                return
             with suppress(ChatError):  # it is tried again with the next change
                 await self._bring(_whole_words(self._text))
-            await asyncio.sleep(self._surface.pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._surface.pause):
+                    await self._ending.wait()
 
     async def _bring(self, text: str) -> None:
         """Have the messages say a text."""
