@@ -10,10 +10,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.server import Server, ServerOptions, serving
 from sagent.testing.server import FakeProviderServer, Received, Script, Step
+from tests.depth import WHOLE
 
+slow = pytest.mark.skipif(not WHOLE, reason="waits for leases to expire; make test-all runs it")
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 MODEL = "anthropic/claude-sonnet-4-6"
 
@@ -45,18 +49,16 @@ class Place:
     """Where a test happens."""
 
     directory: Path
-    broker: Server
+    url: str
     bus: JetStream
     server: FakeProviderServer
     stack: contextlib.AsyncExitStack
+    broker: Server | None = None
     nodes: dict[str, Process] = field(default_factory=dict)
-
-    @property
-    def url(self) -> str:
-        return self.broker.url
 
     async def restart_bus(self) -> None:
         """Kill the bus, and start it again on what it has on its disk."""
+        assert self.broker is not None
         os.kill(self.broker.process.pid, signal.SIGKILL)
         await self.broker.process.ended()
         options = ServerOptions(self.directory / "bus", port=self.broker.port)
@@ -97,11 +99,11 @@ class Place:
         self.stack.push_async_callback(end)
         return started
 
-    async def node(self, name: str, *argv: str) -> Process:
-        """A node that takes work."""
+    async def node(self, name: str, *argv: str, bus: str = "") -> Process:
+        """A node that takes work, by another way to the bus where one is given."""
         pipe = asyncio.subprocess.PIPE
         flags = ("--permission-mode", "full", "--sandbox", "off", "--model", MODEL)
-        node = await self.start("node", "--bus", self.url, "--name", name, *flags, *argv, name=name, stderr=pipe)
+        node = await self.start("node", "--bus", bus or self.url, "--name", name, *flags, *argv, name=name, stderr=pipe)
         assert node.process.stderr is not None
         lines: list[bytes] = []
         while b"takes work" not in (line := await node.process.stderr.readline()):
@@ -138,7 +140,7 @@ async def place(directory: Path, script: Script, **options: object) -> AsyncIter
         running = await stack.enter_async_context(serving(ServerOptions(directory / "bus", port=0)))
         bus = await stack.enter_async_context(connected(running.url))
         await bus.ensure()
-        yield Place(directory, running, bus, server, stack)
+        yield Place(directory, running.url, bus, server, stack, running)
 
 
 def result_of(out: str) -> Mapping[str, object]:

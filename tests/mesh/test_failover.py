@@ -3,13 +3,15 @@
 import asyncio
 import json
 import signal
+import time
 from pathlib import Path
+from typing import Self
 
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Turn
-from tests.mesh.places import Place, by_results, place
+from tests.mesh.places import Place, by_results, place, slow
 
 
 async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
@@ -62,6 +64,7 @@ async def until(here: Place, path: Path) -> None:
             await asyncio.sleep(0.05)
 
 
+@slow
 async def test_a_node_that_was_stopped_and_wakes_writes_nothing(tmp_path: Path) -> None:
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     turns = [
@@ -105,6 +108,7 @@ async def test_a_drained_node_loses_nothing(tmp_path: Path) -> None:
         assert "finished" in here.server.requests[-1].body.decode()
 
 
+@slow
 async def test_the_bus_is_killed_and_restarted_while_a_node_works(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1"}),)), Turn("Done.")]
@@ -123,3 +127,61 @@ async def rebuilt(here: Place, session: str, directory: Path) -> dict[str, bytes
     await rebuild(SessionStream(here.bus, session), directory)
     assert not verify(directory).problems
     return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+
+
+@slow
+async def test_a_node_that_is_cut_off_stops_its_commands_before_another_begins(tmp_path: Path) -> None:
+    ticks = tmp_path / "ticks"
+    turns = [Turn("One.", calls=(Call("Bash", {"command": f"while true; do echo >>{ticks}; sleep 0.1; done"}),))]
+    async with place(tmp_path, by_results([*turns, Turn("Done.")])) as here, Wire(here.broker.port) as wire:
+        await here.node("n1", bus=here.url.replace(str(here.broker.port), str(wire.port)))
+        asking = asyncio.create_task(here.ask("--json", "work"))
+        await until(here, ticks)
+        await here.node("n2")
+        wire.cut()
+        code, out, err = await asking
+        assert (code, json.loads(out)["result"]) == (0, "Done."), err
+        began = time.time() - (time.monotonic() - here.server.requests[-1].at)
+        assert ticks.stat().st_mtime < began
+        size = ticks.stat().st_size
+        await asyncio.sleep(0.5)
+        assert ticks.stat().st_size == size
+
+
+class Wire:
+    """A way to the bus that can be cut: what is sent from then on arrives nowhere, and nobody is told."""
+
+    def __init__(self, port: int) -> None:
+        self._to, self.port, self._whole = port, 0, True
+
+    def cut(self) -> None:
+        self._whole = False
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ends: list[asyncio.StreamWriter] = []
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for end in self._ends:
+            end.close()
+        await asyncio.gather(*(end.wait_closed() for end in self._ends), return_exceptions=True)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        self._ends += (writer, back)
+        for source, target in ((reader, back), (there, writer)):
+            self._tasks.add(asyncio.create_task(self._copy(source, target)))
+
+    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(1 << 16):
+            if self._whole:
+                target.write(data)
+                await target.drain()
+        target.close()

@@ -11,7 +11,7 @@ from sagent.mesh.jetstream import Taken
 from sagent.mesh.node import Node
 from sagent.mesh.remote import Mesh
 from sagent.testing.server import Turn
-from tests.mesh.places import MODEL, Place, by_results, place
+from tests.mesh.places import MODEL, Place, by_results, place, slow
 
 
 def node(here: Place, name: str) -> Node:
@@ -21,6 +21,7 @@ def node(here: Place, name: str) -> Node:
     return Node(here.bus, options, opener(flags), pytest.fail)
 
 
+@slow
 async def test_a_message_whose_acknowledgement_was_lost_is_not_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,9 +18,9 @@ from sagent.session.log import read_log
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import deep
-from tests.mesh.places import Place, place
+from tests.mesh.places import Place, place, slow
 
-SESSIONS, BLOWS, NODES, STEPS = deep(3, 200), deep(2, 50), 3, 3
+SESSIONS, BLOWS, NODES, STEPS = deep(3, 100), deep(2, 30), 3, 3
 CAP = Decimal("0.50")
 
 
@@ -40,6 +40,7 @@ def steps(directory: Path) -> object:
     return choose
 
 
+@slow
 async def test_sessions_end_whatever_becomes_of_nodes(tmp_path: Path) -> None:
     chance = random.Random(7)
     async with place(tmp_path, steps(tmp_path), bill="worst") as here, asyncio.timeout(deep(60, 900)):

@@ -10,9 +10,10 @@ from pathlib import Path
 from sagent.cost.prices import PriceBook
 from sagent.mesh.remote import Mesh
 from sagent.testing.server import Call, Received, Step, Turn
-from tests.mesh.places import place
+from tests.mesh.places import place, slow
 
 
+@slow
 async def test_a_child_on_another_node_answers_and_survives_the_node_of_its_parent(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
 
