@@ -229,7 +229,7 @@ class JetStream:
         """Requests and messages on a subject, from now on."""
         subscribe = self._client.subscribe  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its future
         found = await self.call(lambda: subscribe(subject), PATIENCE)
-        await self.call(self._client.flush, PATIENCE)  # what the server refuses of it is known by then
+        await self.call(self._flush, PATIENCE)  # what the server refuses of it is known by then
 
         async def requests() -> AsyncIterator[Request]:
             async for message in found.messages:
@@ -240,6 +240,13 @@ class JetStream:
         finally:
             with suppress(Exception):  # the connection may be lost: so is the subscription then
                 await found.unsubscribe()
+
+    async def _flush(self) -> None:
+        """Return when the server has read what was sent. It goes on without us where we are cancelled: nats-py ends its
+        reader when the answer to a flush arrives that nobody waits for."""
+        flushing = asyncio.ensure_future(self._client.flush(3_600))
+        flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(flushing)
 
     # Streams
 
@@ -436,6 +443,8 @@ class JetStream:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # or its loss would be reported, though nobody waits for it any more
 
 
 def _is_an_answer(error: Exception) -> bool:

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
@@ -133,8 +134,8 @@ async def rebuilt(here: Place, session: str, directory: Path) -> dict[str, bytes
 async def test_a_node_that_is_cut_off_stops_its_commands_before_another_begins(tmp_path: Path) -> None:
     ticks = tmp_path / "ticks"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"while true; do echo >>{ticks}; sleep 0.1; done"}),))]
-    async with place(tmp_path, by_results([*turns, Turn("Done.")])) as here, Wire(here.broker.port) as wire:
-        await here.node("n1", bus=here.url.replace(str(here.broker.port), str(wire.port)))
+    async with place(tmp_path, by_results([*turns, Turn("Done.")])) as here, Wire(port_of(here.url)) as wire:
+        await here.node("n1", bus=here.url.replace(str(port_of(here.url)), str(wire.port)))
         asking = asyncio.create_task(here.ask("--json", "work"))
         await until(here, ticks)
         await here.node("n2")
@@ -146,6 +147,12 @@ async def test_a_node_that_is_cut_off_stops_its_commands_before_another_begins(t
         size = ticks.stat().st_size
         await asyncio.sleep(0.5)
         assert ticks.stat().st_size == size
+
+
+def port_of(url: str) -> int:
+    port = urlsplit(url).port
+    assert port is not None
+    return port
 
 
 class Wire:

@@ -238,3 +238,21 @@ async def test_a_path_that_a_server_cannot_be_given_is_named(tmp_path: Path) -> 
     with pytest.raises(UsageError, match="line breaks"):
         async with serving(ServerOptions(tmp_path / "a\nb", port=0)):
             pass
+
+
+async def test_a_subscription_that_is_given_up_does_not_end_the_connection(tmp_path: Path) -> None:
+    async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, connected(server.url) as bus:
+        await bus.ensure()
+
+        async def listen() -> None:
+            async with bus.listening("sagent.control.x"):
+                await asyncio.Event().wait()
+
+        for rounds in range(20):  # cancelled at each moment of it
+            task = asyncio.create_task(listen())
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        async with asyncio.timeout(3):
+            assert await bus.append(names.work_subject(), b"x") > 0
