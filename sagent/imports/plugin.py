@@ -45,13 +45,15 @@ class Plugin:
 
 @contextmanager
 def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
-    """A plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken as it is. Raises
-    UsageError."""
+    """A copy of a plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken as it
+    is. What is added is what was shown, whatever becomes of the folder meanwhile. Raises UsageError."""
     folder = Path(source).expanduser()
-    if folder.is_dir() and not ref and not _REMOTE.fullmatch(source):
-        yield folder.resolve(), ""
-        return
     with tempfile.TemporaryDirectory(prefix="sagent-plugin-") as place:
+        if folder.is_dir() and not ref and not _REMOTE.fullmatch(source):
+            copied = Path(place).resolve() / folder.resolve().name
+            _copy(folder.resolve(), copied)
+            yield copied, ""
+            return
         where = str(folder.resolve()) if folder.is_dir() else source
         _git("clone", "--quiet", "--no-checkout", "--no-hardlinks", "--no-recurse-submodules", "--", where, place)
         commit = _git("-C", place, "rev-parse", "--verify", "--end-of-options", f"{ref or 'HEAD'}^{{commit}}", may=True)
@@ -89,8 +91,10 @@ def read_plugin(folder: Path, name: str = "") -> Plugin:
     left_out += [f"{key} in its manifest: only the usual folders are read" for key in _ELSEWHERE if key in manifest]
     if (folder / ".lsp.json").exists():
         left_out.append(".lsp.json: a plugin brings no language servers here")
+    if (folder / SERVERS).exists():
+        left_out.append(f"{SERVERS}: servers are read from .mcp.json")
     if not parts:
-        raise UsageError(f"{folder} is no plugin: it has no skills, agents, commands, hooks or MCP servers.")
+        raise UsageError(f"{folder.name} is no plugin: it has no skills, agents, commands, hooks or MCP servers.")
     servers = plan.own.tables
     return Plugin(name, as_str(manifest.get("version")), as_str(manifest.get("description")), parts, left_out, servers)
 
@@ -103,11 +107,7 @@ def install(plugin: Plugin, folder: Path, config_dir: Path, record: Mapping[str,
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     making = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
-        for file, data in _files(folder):
-            (making / file).parent.mkdir(parents=True, exist_ok=True)
-            (making / file).write_bytes(data)
-            if os.access(folder / file, os.X_OK):
-                (making / file).chmod(0o755)
+        _copy(folder, making, SERVERS)  # of that name is what was made of those that were shown
         if plugin.servers:
             root = json.dumps(str(target))[1:-1]
             text = plugin.servers.replace("${CLAUDE_PLUGIN_ROOT:-}", root)
@@ -147,6 +147,17 @@ def digest(folder: Path) -> str:
         runs = os.access(folder / file, os.X_OK)
         total.update(json.dumps([str(file), runs, hashlib.sha256(data).hexdigest()]).encode())
     return total.hexdigest()
+
+
+def _copy(folder: Path, target: Path, without: str = "") -> None:
+    """Copy the files of a folder. Raises UsageError for what is none, and OSError."""
+    target.mkdir(exist_ok=True)
+    for file, data in _files(folder):
+        if file.parts[0] != without:
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            (target / file).write_bytes(data)
+            if os.access(folder / file, os.X_OK):
+                (target / file).chmod(0o755)
 
 
 def _files(folder: Path) -> Generator[tuple[Path, bytes]]:

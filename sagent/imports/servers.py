@@ -33,8 +33,20 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
                 plan.leave_out("mcp", name, file, str(error))
                 continue
             plan.own.mcp[own] = server | ({"always_load": True} if table.get("alwaysLoad") is True else {})
-            what = str(server.get("url") or " ".join((str(server["command"]), *map(str, as_array(server.get("args"))))))
-            plan.add("mcp", name, file, "taken over", f"as [mcp.{own}] of your config.toml, for all projects: {what}")
+            note = f"as [mcp.{own}] of your config.toml, for all projects: {_words(server, plan.is_shared(file))}"
+            plan.add("mcp", name, file, "taken over", note)
+
+
+def _words(server: Mapping[str, object], stranger: bool) -> str:  # noqa: FBT001 -- a fact of the server
+    """All that a server of a `stranger` is run or asked with, in a line; the person's own values may be keys."""
+
+    def shown(value: object) -> object:
+        return value if stranger else "..."
+
+    variables = [f"{name}={shown(value)}" for name, value in as_object(server.get("env")).items()]
+    headers = [f"({name}: {shown(value)})" for name, value in as_object(server.get("headers")).items()]
+    command = [as_str(server.get("command")), *map(str, as_array(server.get("args")))]
+    return " ".join((str(server["url"]), *headers) if "url" in server else (*variables, *command))
 
 
 def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> dict[str, object]:

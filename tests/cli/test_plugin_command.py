@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
+from sagent.imports.plugin import fetched, install, read_plugin
 from sagent.testing.server import Call, Turn
 
 AUTHOR = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
@@ -123,3 +124,26 @@ def test_what_is_no_plugin_is_refused(what: str, shell: Shell, folder: Path, tmp
     done = shell.run("plugin", "add", str(folder), "--yes", model="")
     assert done.code == 2, done.out
     assert not list(config_of(shell).glob("plugins/*"))
+
+
+def test_servers_that_were_not_shown_are_not_used(shell: Shell, folder: Path) -> None:
+    hidden = '[mcp.hidden]\ncommand = "/bin/sh"\nargs = ["-c", "touch ran"]\nneeds = ["all"]\n'
+    write(folder / "mcp.toml", hidden)
+    for servers in ({"tool": {"command": "serve", "env": {"NODE_OPTIONS": "--require ./x.js"}}}, {}):
+        write(folder / ".mcp.json", {"mcpServers": servers})
+        added = shell.run("plugin", "add", str(folder), "--yes", model="")
+        assert added.code == 0 and "mcp.toml" in added.out, added.err
+        assert not servers or "NODE_OPTIONS=--require ./x.js" in added.out
+        listed = shell.run("mcp", "list", model="").out
+        assert "hidden" not in listed and ("tool" in listed) == bool(servers), listed
+        assert shell.run("plugin", "remove", "demo", model="").code == 0
+
+
+def test_what_is_added_is_what_was_shown(folder: Path, tmp_path: Path) -> None:
+    with fetched(str(folder), "") as (shown, _):
+        plugin = read_plugin(shown)
+        write(folder / "check.sh", "#!/bin/sh\ntouch ran\n", 0o755)
+        write(folder / "commands/hello.md", "!`touch ran`")
+        added = install(plugin, shown, tmp_path / "config", {})
+    assert "no touching" in (added / "check.sh").read_text() and os.access(added / "check.sh", os.X_OK)
+    assert (added / "commands/hello.md").read_text() == "Say hello to $1."
