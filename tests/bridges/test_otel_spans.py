@@ -3,6 +3,7 @@
 # The SDK's values are of many types; a wrong one fails the test.
 # pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -224,6 +225,17 @@ async def test_a_compaction_and_its_summary_are_spans(tmp_path: Path) -> None:
     (written,) = [span for span in seen.named("chat scripted") if seen.above(span) == "compact_context"]
     assert written.attributes[names.ROLE] == "compactor"
     seen.check(agent.ledger)
+
+
+async def test_what_is_done_between_two_prompts_begins_no_run(tmp_path: Path) -> None:
+    seen = Seen()
+    agent = agent_of(ScriptedModel("one", "two"), tmp_path, seen)
+    seen.telemetry.watch(agent)
+    await agent.run("1")
+    agent.apply(Compact(clear=True))
+    now = time.time_ns()
+    await agent.run("2")
+    assert seen.named("invoke_agent root")[1].start_time >= now
 
 
 async def test_a_call_that_fails_is_a_span_with_its_error(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ class _Run(_Open):
     billed: Sum = field(default_factory=Sum)  # of model calls that have not ended
     compaction: _Open | None = None
     model_calls: int = 0
+    tool_calls: int = 0  # some servers give calls of different turns the same id
 
     def take_billed(self) -> Sum:
         billed, self.billed = self.billed, Sum()
@@ -170,7 +171,9 @@ class Telemetry:
                 if run is not None and not run.first:
                     run.first = now
             case Received(agent, message):
-                self._run(agent, now, message).since = now
+                node = self._node(agent)
+                if node is None or node.running:  # not what a command puts there between two runs
+                    self._run(agent, now, message).since = now
             case ReplyFinished(agent, message):
                 self._replied(self._run(agent, now), agent, event, now)
             case Retrying(agent, _, kind, _, seconds):
@@ -251,7 +254,7 @@ class Telemetry:
         observe = self._instruments.observe
         observe(names.AGENT_SECONDS, (now - run.started) / 1e9, known)
         observe(names.AGENT_CALLS, run.model_calls, known)
-        observe(names.AGENT_TOOL_CALLS, len(run.calls), known)
+        observe(names.AGENT_TOOL_CALLS, run.tool_calls, known)
         self._last[agent] = self._runs.pop(agent).span
 
     # -- model calls ---------------------------------------------------------------------------------------------------
@@ -349,6 +352,7 @@ class Telemetry:
 
             known[names.ARGUMENTS] = value_text(call.arguments)
         opened = self._open(f"{names.EXECUTE_TOOL} {call.name}", run, known, now)
+        run.tool_calls += 1
         run.calls[call.id] = _ToolCall(opened.span, now, _current_task(), attach(opened.context))
 
     def _tool_finished(self, agent: str, event: ToolFinished, now: int) -> None:
