@@ -129,7 +129,9 @@ def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
 
 
 _MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs", "oauth", "always_load")
-_OAUTH = ("scope", "client_id", "client_secret", "client_metadata_url", "callback_port")
+_OAUTH = (
+    "scope", "client_id", "client_secret", "client_metadata_url", "callback_port", "issuer", "private_key", "algorithm",
+)  # fmt: skip
 
 
 def read_mcp(file: File, table: Table, base: PathBase) -> Mapping[str, McpServer]:
@@ -174,6 +176,10 @@ def _oauth(value: object) -> Mapping[str, str]:
     pairs = _pairs(value, "oauth")
     if strangers := [key for key in pairs if key not in _OAUTH]:
         raise RefusedError(f"oauth has no {strangers[0]!r}: give {', '.join(_OAUTH)}")
+    if "issuer" in pairs and not ("client_id" in pairs and ("client_secret" in pairs) != ("private_key" in pairs)):
+        raise RefusedError(
+            "oauth.issuer is for a login without a person: give client_id and a client_secret or private_key"
+        )
     if not pairs.get("callback_port", "0").isdigit():
         raise RefusedError('oauth.callback_port: give the number of a port as a text, as in "8910"')
     return pairs

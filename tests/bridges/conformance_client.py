@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -99,18 +100,36 @@ async def main(url: str) -> int:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     oauth = {"client_metadata_url": CLIENT}
     oauth |= {key: str(context[key]) for key in ("client_id", "client_secret") if key in context}
-    server = McpServer(url=url, timeout=20, start_timeout=20, oauth=oauth)
     with tempfile.TemporaryDirectory() as folder:
-        state = Path(folder)
-        for attempt in range(LOGINS + 1):
-            async with opened(server, state) as (servers, notices):
-                said = [*notices, *(await use(servers, scenario, context))]
-            print(attempt, said, file=sys.stderr)
-            if not any("sagent mcp login" in one for one in said):
-                return 1 if notices else 0
-            if attempt < LOGINS:
-                await logged_in(server, state)
-        return 1
+        if scenario.startswith("auth/client-credentials"):
+            oauth |= await without_a_person(url, context, Path(folder) / "key")
+        return await play(url, oauth, scenario, context, Path(folder))
+
+
+async def without_a_person(url: str, context: Mapping[str, object], key: Path) -> dict[str, str]:
+    """The settings of a login by a secret or a key; the issuer, which a person knows, is what the server says."""
+    at = urlsplit(url)
+    async with httpx2.AsyncClient() as http:
+        found = await http.get(f"{at.scheme}://{at.netloc}/.well-known/oauth-protected-resource{at.path}")
+    settings = {"issuer": str(found.json()["authorization_servers"][0])}
+    if "private_key_pem" in context:
+        key.write_text(str(context["private_key_pem"]))
+        settings |= {"private_key": str(key), "algorithm": str(context.get("signing_algorithm", "ES256"))}
+    return settings
+
+
+async def play(url: str, oauth: Mapping[str, str], scenario: str, context: Mapping[str, object], state: Path) -> int:
+    """Use the server, and log in where it wants that."""
+    server = McpServer(url=url, timeout=20, start_timeout=20, oauth=oauth)
+    for attempt in range(LOGINS + 1):
+        async with opened(server, state) as (servers, notices):
+            said = [*notices, *(await use(servers, scenario, context))]
+        print(attempt, said, file=sys.stderr)
+        if not any("sagent mcp login" in one for one in said):
+            return 1 if notices else 0
+        if attempt < LOGINS:
+            await logged_in(server, state)
+    return 1
 
 
 def serve(path: str) -> None:

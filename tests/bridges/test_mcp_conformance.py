@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CHECKS = {"2026-07-28": 455, "2025-11-25": 350}
 """Checks that pass at least."""
+EXTENSIONS = {f"auth/{name}" for name in ("enterprise-managed-authorization", "dpop", "dpop-nonce", "wif-jwt-bearer")}
+"""Scenarios that no revision requires, and that are not supported."""
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,7 @@ def test_the_client_does_what_a_revision_of_the_protocol_requires(
     done = subprocess.run([*argv, "-o", tmp_path / "out"], capture_output=True, text=True, check=False, timeout=300)
     summary = done.stdout.partition("SUITE SUMMARY")[2]
     assert done.returncode == 0, summary
+    assert {*re.findall(r"✗ (\S+): ", summary)} == EXTENSIONS
     passed = re.search(r"Total: (\d+) passed", summary)
     assert passed is not None, summary
     assert int(passed[1]) >= CHECKS[revision], summary

@@ -121,3 +121,17 @@ def test_a_prompt_of_a_server_is_a_command_and_a_changed_tool_is_refused_without
     said = json.dumps(server.requests[-1].json)
     assert "has changed what it says of do since that was approved. It now says: Does something else." in said
     assert "Nobody can be asked in this run. To approve it: sagent mcp approve odd" in said
+
+
+@pytest.mark.parametrize(
+    ("oauth", "said"),
+    [
+        ('issuer = "https://a.example", client_id = "c"', "give client_id and a client_secret or private_key"),
+        ('issuer = "https://a.example", client_id = "c", client_secret = "s"', "needs no login of yours"),
+    ],
+)
+def test_a_login_without_a_person_is_complete_and_needs_no_other(shell: Shell, oauth: str, said: str) -> None:
+    config(shell).write_text(f'[mcp.web]\nurl = "https://example.org/mcp"\noauth = {{{oauth}}}\n')
+    failed = shell.run("mcp", "login", "web", model="")
+    assert failed.code == 2
+    assert said in failed.err

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client import ClientRequestContext
     from mcp.client._transport import Transport
+    from mcp.client.auth import OAuthClientProvider
     from mcp.client.session import IncomingMessage
     from mcp.types import ElicitRequestParams, ElicitResult, ListRootsResult
 
@@ -31,6 +32,12 @@ _ENDING = 3.0  # seconds for a connection to end
 _LONGEST_PAUSE = 30.0  # seconds between two starts
 _MOST_WAITED = 4.0  # of them, by a call; with more to go it fails at once
 _RELISTEN = 60.0  # seconds at most until changes are listened for again
+
+
+def _machine_login(server: McpServer) -> "OAuthClientProvider":
+    from sagent.bridges.mcp.machine_login import machine_login
+
+    return machine_login(server)
 
 
 class NotYet(ConnectionError):
@@ -159,9 +166,10 @@ class Link:
                     self._refuses = response.status_code == 401
 
             self._login = self._read_login()
+            auth = self._login if "issuer" not in server.oauth else _machine_login(server)
             async with (
                 httpx2.AsyncClient(
-                    headers=dict(server.headers), timeout=server.timeout, auth=self._login,
+                    headers=dict(server.headers), timeout=server.timeout, auth=auth,
                     event_hooks={"response": [note]},
                 ) as http,
                 self._over(streamable_http_client(server.url, http_client=http)) as client,
@@ -256,7 +264,7 @@ class Link:
 
     def _read_login(self) -> "Login | None":
         """The person's login at the server, where there is one."""
-        if not self.server.url or self._host.state is None:
+        if not self.server.url or self._host.state is None or "issuer" in self.server.oauth:
             return None
         from sagent.bridges.mcp.login import Login, LoginFile
 
@@ -275,6 +283,8 @@ class Link:
         """That it wants a login; "" where it has taken what it was last sent."""
         if self._login is not None and self._login.lacks:
             return self._login.lacks
+        if self._refuses and "issuer" in self.server.oauth:
+            return "it does not take the client_id of its oauth settings"
         return f"it wants a login: sagent mcp login {self.name}" if self._refuses else ""
 
     def hint(self, said: str | None = None) -> str:

@@ -182,6 +182,8 @@ def _add(given: Mapping[str, object]) -> int:
 def _login(settings: "Settings", name: str) -> int:
     """Have the person log in; 1 where that fails."""
     server = _remote(settings, name)
+    if "issuer" in server.oauth:
+        raise UsageError(f"{name} needs no login of yours: its oauth settings have an issuer and a secret or key.")
     _require_package("login")
     from mcp import MCPError
     from mcp.client.auth import OAuthFlowError
