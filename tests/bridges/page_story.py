@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx2
 
+from sagent.lib.json import as_array
 from sagent.testing.script import Call, Received, Stall, Turn
 from sagent.testing.server import FakeProviderServer, Script
 
@@ -45,7 +46,7 @@ class Story:
 
 def answers(request: Received) -> Turn | Stall:
     """What the models say, by what they were asked last."""
-    said = json.dumps(request.json["messages"][-1], ensure_ascii=False)
+    said = json.dumps(as_array(request.json["messages"])[-1], ensure_ascii=False, default=str)
     if "Look at the style" in said:
         return Turn("The style is plain. One line is too long.", calls=())
     if "tool_result" in said and "spawned" in said.lower():

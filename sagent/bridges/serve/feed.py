@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from sagent.events import (
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import wire_bytes
 from sagent.session.blobs import BlobDirectory
+from sagent.session.log import read_end
+from sagent.session.names import agent_of
 from sagent.session.store import log_files
 from sagent.transcript.event_json import encode_event
 from sagent.transcript.replayed import replay
@@ -57,16 +59,30 @@ class Feed:
         self._calls: dict[tuple[str, str], ToolStarted] = {}  # that run
         self._ends: dict[str, Event] = {}  # by the entry after which a run ended
         self._waiting: set[asyncio.Event] = set()
-        self._last = ""  # entry that is known
+        self._last = ""  # the beginning of the id of the last entry, whoever wrote it
+        self._heads: dict[str, str] = {}  # the last entry of each agent's log
         self.closed = False
 
     @property
     def followed(self) -> bool:
         return bool(self._waiting)
 
+    def begin(self) -> None:
+        """Note where the logs end, before the first event. Raises OSError."""
+        path, latest = self._path(), ""
+        for file in log_files(path):
+            try:
+                entry = read_end(file)[-1]
+            except (IndexError, ValueError):
+                continue
+            self._heads[agent_of(path, file)] = entry.id
+            if entry.at >= latest:
+                latest, self._last = entry.at, entry.id[:_DIGITS]
+
     def publish(self, event: Event, entry: str) -> None:
         """Take an event; `entry` is the last one in its agent's log, "" where that is not known."""
-        self._last = entry[:_DIGITS] or self._last
+        if entry and self._heads.get(event.agent) != entry:  # else it is older than what others have written since
+            self._heads[event.agent], self._last = entry, entry[:_DIGITS]
         match event:
             case TextDelta() | ThinkingDelta():
                 self._drafts.setdefault((event.agent, type(event)), []).append(event.text)
@@ -94,7 +110,7 @@ class Feed:
         self.closed = True
         self._wake()
 
-    async def follow(self, after: str = "", last: int | None = None) -> AsyncIterator[Item]:
+    async def follow(self, after: str = "", last: int | None = None) -> AsyncGenerator[Item]:
         """Every event after the one with an id, or from the beginning of the session, and those to come; of what is
         read from the logs at first, only so many of the `last`."""
         entry, place = after.partition(".")[0], self._place(after)

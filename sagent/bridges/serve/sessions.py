@@ -87,6 +87,7 @@ class Hosted:
                     "The session cannot be kept on the disk, so it is not served: see the server's output."
                 )
             self.path, self.live = Path(agent.log.path), live
+            self.feed.begin()
             for event in self._early:
                 self.feed.publish(event, "")
             self._early.clear()

@@ -1,0 +1,103 @@
+"""A feed: whoever follows it hears what matters once and in order, however slow, and from whatever place on."""
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagent.bridges.serve import feed
+from sagent.bridges.serve.feed import Feed, Item
+from sagent.events import Received, TextDelta
+from sagent.messages import user
+from sagent.session.contents import MessageEntry, Spawned
+from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
+
+AGENTS = ("root", "root/a", "root/b")
+
+
+class Stage:
+    """A session in which agents say things, each in its own log, and a feed that hears of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.session = Session.create_at(path)
+        self.session.begin(path)
+        self.feed = Feed(lambda: path)
+        self.feed.begin()
+        self.said: list[str] = []
+        for agent in AGENTS[1:]:
+            first = self.session.log(agent).append(MessageEntry(StoredMessage.of(user(f"born {agent}"), None)))
+            self.session.log().append(Spawned(agent, first.id))
+            self.hear(agent, f"born {agent}")
+
+    def say(self, agent: str) -> None:
+        text = f"{agent} {len(self.said)}"
+        self.session.log(agent).append(MessageEntry(StoredMessage.of(user(text), None)))
+        self.hear(agent, text)
+
+    def hear(self, agent: str, text: str) -> None:
+        self.said.append(text)
+        self.feed.publish(Received(agent, user(text)), self.session.log(agent).head)
+
+    def stream(self, agent: str) -> None:
+        """Something that is in no log."""
+        self.feed.publish(TextDelta(agent, "piece"), self.session.log(agent).head)
+
+
+def texts(items: list[Item]) -> list[str]:
+    events = [json.loads(item.data) for item in items if not item.name]
+    return [event["message"]["parts"][0]["text"] for event in events if event["type"] == "received"]
+
+
+steps = st.lists(st.tuples(st.sampled_from(("say", "stream", "read", "leave")), st.sampled_from(AGENTS)), max_size=30)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps, memory=st.sampled_from((1, 300, 1 << 20)), restarts=st.booleans())
+async def test_everything_is_heard_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], memory: int, restarts: bool
+) -> None:
+    stage = Stage(tmp_path_factory.mktemp("feed") / "session")
+    feed.MOST, kept = memory, feed.MOST
+    try:
+        heard: list[Item] = []
+        place = SimpleNamespace(after="", items=stage.feed.follow())
+
+        async def read(most: int) -> None:
+            """Take what there is, at most so many."""
+            while most:
+                taking = asyncio.ensure_future(anext(place.items))
+                if not (await asyncio.wait([taking], timeout=0.03))[0]:
+                    taking.cancel()
+                    await asyncio.wait([taking])
+                    place.items = stage.feed.follow(place.after)
+                    return
+                heard.append(taking.result())
+                place.after = heard[-1].id or place.after
+                most -= 1
+
+        await read(4)  # to what happens now
+        for what, agent in steps:
+            match what:
+                case "say":
+                    stage.say(agent)
+                case "stream":
+                    stage.stream(agent)
+                case "read":
+                    await read(6)
+                case _:  # the connection breaks, or the server is started anew
+                    await place.items.aclose()
+                    if restarts:
+                        stage.feed = Feed(lambda: stage.session.path)
+                        stage.feed.begin()
+                    place.items = stage.feed.follow(place.after)
+        await read(1_000)
+        assert texts(heard) == stage.said
+        await place.items.aclose()
+    finally:
+        feed.MOST = kept
+        stage.session.close()
