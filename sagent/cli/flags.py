@@ -27,6 +27,7 @@ COMMANDS = {
     "import": "take over what is set up for Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers of others",
     "acp": "an agent for editors: Zed, JetBrains, neovim and others start it",
+    "a2a": "tasks from other agents, by the A2A protocol: a card, JSON-RPC and REST",
     "serve": "sessions over HTTP, for programs and in the browser",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
     "node": "take sessions from a bus and work on them",

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from program import PROGRAM, Shell
 
+from sagent.cli import listening
 from sagent.cli.commands import serve
 from sagent.errors import UsageError
 from sagent.testing.script import Call, Turn
@@ -116,6 +117,6 @@ def test_a_short_token_is_refused(shell: Shell) -> None:
 
 
 def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "find_spec", lambda name: None)
+    monkeypatch.setattr(listening, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"uvicorn.*serve\]"):
         serve.run_serve([])

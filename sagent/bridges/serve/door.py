@@ -1,17 +1,17 @@
 """Who may come in: whoever has a token, from this server's own pages or from no page at all."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sagent.bridges.serve.problem import problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from sagent.bridges.serve.sessions import Sessions
+U = TypeVar("U")
 
 OPEN = ("/", "/login", "/openapi.json")
 """What is shown without a token, in addition to the page's own files."""
@@ -23,16 +23,23 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 USER = "sagent.sessions"
-"""The member of a request's scope that has the sessions of its user."""
+"""The member of a request's scope that has what belongs to its user."""
 
 
-class Door:
+def is_open(path: str) -> bool:
+    """Whether a path is shown without a token."""
+    return path in OPEN or path.startswith("/assets/")
+
+
+class Door(Generic[U]):
     """An ASGI application for those who have a token, as a bearer's or in the page's cookie. A request that names
     another host is refused, for a name of somebody else's may lead here (DNS rebinding), and so is one that another
-    origin's page makes."""
+    origin's page makes. `users` has what belongs to the user of each token; `opens` says which paths need none."""
 
-    def __init__(self, app: "ASGIApp", users: "Mapping[str, Sessions]", host: str, cookie: str) -> None:
-        self._app, self._users, self._host, self._cookie = app, users, host, cookie
+    def __init__(
+        self, app: "ASGIApp", users: Mapping[str, U], host: str, cookie: str, opens: Callable[[str], bool] = is_open
+    ) -> None:
+        self._app, self._users, self._host, self._cookie, self._opens = app, users, host, cookie, opens
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] != "http":
@@ -41,7 +48,9 @@ class Door:
 
         async def answer(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                own = list(message.get("headers", ()))
+                said = {name for name, _ in own}
+                message["headers"] = [*own, *(each for each in HEADERS if each[0] not in said)]
             await send(message)
 
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -52,26 +61,26 @@ class Door:
             )
         elif origin not in (None, f"http://{host}", f"https://{host}"):
             await problem(403, f"Pages of {origin} may not use this server.")(scope, receive, answer)
-        elif (sessions := self.sessions_of(headers)) is not None:
-            await self._app({**scope, USER: sessions}, receive, answer)
-        elif scope["path"] in OPEN or scope["path"].startswith("/assets/"):
+        elif (user := self.user_of(headers)) is not None:
+            await self._app({**scope, USER: user}, receive, answer)
+        elif self._opens(scope["path"]):
             await self._app(scope, receive, answer)
         else:
             text = "Send the server's token: Authorization: Bearer ..., or log in at / with it."
             await problem(401, text, {"WWW-Authenticate": "Bearer"})(scope, receive, answer)
 
-    def sessions_of(self, headers: Mapping[bytes, str]) -> "Sessions | None":
-        """Those that the token of a request opens."""
+    def user_of(self, headers: Mapping[bytes, str]) -> U | None:
+        """What the token of a request opens."""
         scheme, _, token = headers.get(b"authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             token = _cookie(headers.get(b"cookie", ""), self._cookie)
         return self.find(token.strip())
 
-    def find(self, token: str) -> "Sessions | None":
+    def find(self, token: str) -> U | None:
         found = None
-        for known, sessions in self._users.items():  # all of them: how long it takes says nothing
+        for known, user in self._users.items():  # all of them: how long it takes says nothing
             if secrets.compare_digest(known.encode(), token.encode()):
-                found = sessions
+                found = user
         return found
 
     def _knows(self, host: str) -> bool:

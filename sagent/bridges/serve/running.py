@@ -4,18 +4,22 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
-
-from sagent.bridges.serve.sessions import Sessions
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
+class Closing(Protocol):
+    """What belongs to a user of the server."""
+
+    async def aclose(self) -> None: ...
+
+
 async def serve(
-    app: "ASGIApp", bound: socket.socket, users: Sequence[Sessions], stop: asyncio.Event | None = None
+    app: "ASGIApp", bound: socket.socket, users: Sequence[Closing], stop: asyncio.Event | None = None
 ) -> int:
     """Serve until a signal, or `stop`; 128 and the signal's number, or 0. What runs then is interrupted, and every
     session closed."""

@@ -1,0 +1,64 @@
+"""The application: the card for everybody, the protocol for those who have a token."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
+from a2a.types.a2a_pb2 import AgentCard
+from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Mount
+
+from sagent.bridges.a2a.card import JSONRPC_PATH, REST_PATH
+from sagent.bridges.a2a.contexts import Contexts
+from sagent.bridges.a2a.handler import Caller, CallerBuilder, Handler
+from sagent.bridges.a2a.push import Receivers
+from sagent.bridges.live import Opening
+from sagent.bridges.serve.door import Door
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BODY = 40 << 20  # bytes of a request: a PDF in base64
+_CACHED = "public, max-age=300"
+
+
+def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGIApp":
+    """The application; `callers` by their tokens, `host` is the name by which it is reached."""
+    handler, builder = Handler(), CallerBuilder()
+    routes = [
+        *create_agent_card_routes(card, cache_control=_CACHED),
+        *create_jsonrpc_routes(handler, JSONRPC_PATH, builder, enable_v0_3_compat=True),
+        Mount(REST_PATH, routes=create_rest_routes(handler, builder, enable_v0_3_compat=True)),
+    ]
+    bounded = _Bounded(Starlette(routes=routes))
+    return Door(bounded, callers, host, "", opens=lambda path: path == AGENT_CARD_WELL_KNOWN_PATH)
+
+
+def make_caller(opening: Opening, state: Path, cwd: Path, push_to: Sequence[str]) -> Caller:
+    """A caller whose sessions are kept in `state` and work in `cwd`. `push_to` are addresses that are notified although
+    they are not public. Raises OSError."""
+    receivers = Receivers(push_to)
+    return Caller(Contexts(opening, state, cwd, receivers.notify), receivers)
+
+
+class _Bounded:
+    """An application that is sent no more than so much in a request."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        got = 0
+
+        async def bounded() -> "Message":
+            nonlocal got
+            message = await receive()
+            got += len(message.get("body", b""))
+            if got > MOST_BODY:
+                raise HTTPException(413, f"The request is larger than {MOST_BODY:,} bytes.")
+            return message
+
+        await self._app(scope, bounded, send)

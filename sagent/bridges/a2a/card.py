@@ -1,0 +1,55 @@
+"""The card, by which others find out what this agent does and how it is spoken to. Everybody may read it, so it names
+no model, no directory and no tool."""
+
+from collections.abc import Sequence
+
+from a2a.types.a2a_pb2 import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    HTTPAuthSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
+
+from sagent.lib.dataclass import dataclass
+from sagent.version import __version__
+
+JSONRPC_PATH, REST_PATH = "/jsonrpc", "/rest"
+_INPUT = ("text/plain", "text/markdown", "application/json", "image/png", "image/jpeg", "application/pdf")
+_OUTPUT = ("text/markdown", "text/x-diff", "text/plain")
+_BEARER = "bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What the card says that whoever runs the server may choose."""
+
+    name: str = "sagent"
+    description: str = "A coding agent: it reads, changes and runs code in one directory, and answers questions on it."
+    skill: str = "code"
+    tags: Sequence[str] = ("coding",)
+
+
+def make_card(described: Described, url: str) -> AgentCard:
+    """The card of an agent that is reached at `url`, which has no slash at its end."""
+    return AgentCard(
+        name=described.name,
+        description=described.description,
+        version=__version__,
+        supported_interfaces=[
+            AgentInterface(url=f"{url}{path}", protocol_binding=binding, protocol_version=version)
+            for version in ("1.0", "0.3")
+            for path, binding in ((JSONRPC_PATH, "JSONRPC"), (REST_PATH, "HTTP+JSON"))
+        ],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
+        default_input_modes=_INPUT,
+        default_output_modes=_OUTPUT,
+        skills=[
+            AgentSkill(id=described.skill, name=described.name, description=described.description, tags=described.tags)
+        ],
+        security_schemes={_BEARER: SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="bearer"))},
+        security_requirements=[SecurityRequirement(schemes={_BEARER: StringList()})],
+    )

@@ -1,0 +1,312 @@
+"""What one caller has: contexts, each a session, and the tasks in them. Nothing of another caller's is found here."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from a2a.types.a2a_pb2 import Message, Task, TaskState
+from a2a.utils.errors import (
+    InternalError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+from sagent.agent import Agent
+from sagent.bridges.a2a.parts import digest_of, kept_message, read_data, read_message, read_text
+from sagent.bridges.a2a.past import show_past
+from sagent.bridges.a2a.records import RecordFile, State, TaskRecord
+from sagent.bridges.a2a.task import ENDED, RunningTask, decision
+from sagent.bridges.live import LiveSession, Opened, Opening, Wanted, failure_of
+from sagent.errors import SagentError
+from sagent.events import Event, Result
+from sagent.messages import Message as Prompt
+from sagent.session.store import sessions
+
+MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another
+_DIRECTORY = "a2a"
+Answer: TypeAlias = Callable[[LiveSession, Opened, Prompt], Awaitable[Result]]
+"""Has a prompt answered in a session that is open."""
+
+
+async def answer_alone(live: LiveSession, opened: Opened, prompt: Prompt) -> Result:
+    """One agent answers."""
+    return await live.answer(opened.agent, prompt)
+
+
+class Context:
+    """A session of a caller. Its tasks are worked on one after another."""
+
+    def __init__(self, records: RecordFile, path: Path) -> None:
+        self.records, self.path = records, path
+        self.opening = asyncio.Lock()
+        self.live: LiveSession | None = None
+        self.running: dict[str, RunningTask] = {}
+        self.current: RunningTask | None = None
+        self.runs: dict[str, asyncio.Future[Result]] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return self.live is not None and not self.live.closed
+
+    async def open(self, opening: Opening, wanted: Wanted) -> None:
+        """Open it, unless it is. Raises SagentError and OSError."""
+        async with self.opening:
+            if not self.is_open:
+                live = LiveSession(opening, wanted, self._on_event, self._changed)
+                await live.opened()
+                self.live = live
+
+    async def aclose(self) -> None:
+        if self.live is not None:
+            await self.live.aclose()
+        await asyncio.gather(*(task.ended.wait() for task in self.running.values()))
+
+    def _on_event(self, event: Event) -> None:
+        if self.current is not None:
+            self.current.on_event(event)
+
+    def _changed(self) -> None:
+        """A question was put or is over, or a run."""
+        if self.current is not None and self.live is not None and not self.current.ended.is_set():
+            self.current.ask(next(iter(self.live.questions.values()), None))
+
+
+class Contexts:
+    """`state` is where the caller's sessions are kept, `cwd` where they work. `changed` is called with a task when its
+    state changes."""
+
+    def __init__(
+        self, opening: Opening, state: Path, cwd: Path, changed: Callable[[Task], None], answer: Answer = answer_alone
+    ) -> None:
+        self._opening, self._directory, self._changed, self._answer = opening, state / _DIRECTORY, changed, answer
+        self._contexts: dict[str, Context] = {}
+        self._places: dict[str, Context] = {}  # by task
+        self._messages: dict[str, tuple[str, str]] = {}  # id -> task and digest
+        self._taking: dict[str, asyncio.Task[str]] = {}
+        self._ends: set[asyncio.Task[None]] = set()
+        self.closed = False
+        for path in sorted(sessions(state, cwd)):
+            if (file := self._directory / f"{path.name}.jsonl").is_file():
+                self._know(Context(RecordFile.read(file), path))
+
+    def _know(self, context: Context) -> None:
+        self._contexts[context.path.name] = context
+        for record in context.records.tasks.values():
+            self._index(context, record)
+
+    def _index(self, context: Context, record: TaskRecord) -> None:
+        self._places[record.id] = context
+        self._messages |= {name: (record.id, digest) for name, digest in record.digests.items()}
+
+    # -- what is asked of tasks
+
+    async def send(self, message: Message) -> str:
+        """Take a message: the id of the task that it began or belongs to. One that is sent again is taken once, also
+        after a restart. Raises A2AError."""
+        name, digest = message.message_id, digest_of(message)
+        if name in self._taking:
+            await asyncio.wait([self._taking[name]])
+        if name in self._messages:
+            task, known = self._messages[name]
+            if known != digest or (message.task_id and message.task_id != task):
+                raise InvalidParamsError(f"The messageId {name[:100]!r} was used for another message: use a new one.")
+            return task
+        taking = self._taking[name] = asyncio.ensure_future(self._take(message, digest))
+        taking.add_done_callback(lambda done: (self._taking.pop(name, None), done.cancelled() or done.exception()))
+        return await asyncio.shield(taking)
+
+    async def show(self, *names: str) -> Mapping[str, Task]:
+        """Tasks as they stand. Raises TaskNotFoundError."""
+        found: dict[str, Task] = {}
+        past: dict[Context, list[str]] = {}
+        for name in names:
+            context = self._place(name)
+            if name in context.running:
+                found[name] = context.running[name].snapshot()
+            else:
+                past.setdefault(context, []).append(name)
+        for context, wanted in past.items():
+            async with context.opening:  # whether the session is in use is looked at
+                found |= await asyncio.to_thread(show_past, context.path, dict(context.records.tasks), wanted)
+        return found
+
+    def running(self, name: str) -> RunningTask | None:
+        """The task, if it has not ended. Raises TaskNotFoundError."""
+        return self._place(name).running.get(name)
+
+    async def cancel(self, name: str) -> Task:
+        """Raises TaskNotFoundError and TaskNotCancelableError."""
+        context = self._place(name)
+        if (task := context.running.get(name)) is None:
+            raise TaskNotCancelableError(f"Task {name} has ended.")
+        task.canceled = True
+        if task is context.current and context.live is not None:
+            context.live.stop()
+        else:
+            context.runs[name].cancel()
+        await task.ended.wait()
+        if task.state != TaskState.TASK_STATE_CANCELED:
+            raise TaskNotCancelableError(f"Task {name} ended before it could be canceled.")
+        return task.snapshot()
+
+    def records(self, context: str = "") -> list[TaskRecord]:
+        """Every task, or those of a context."""
+        return [
+            record
+            for name, each in self._contexts.items()
+            if context in ("", name)
+            for record in each.records.tasks.values()
+        ]
+
+    async def aclose(self) -> None:
+        """Interrupt what runs. It can be gone on with."""
+        self.closed = True
+        await asyncio.gather(*(each.aclose() for each in self._contexts.values()), return_exceptions=True)
+
+    def _place(self, task: str) -> Context:
+        if (context := self._places.get(task)) is None:
+            raise TaskNotFoundError(f"There is no task {task[:100]!r}.")
+        return context
+
+    # -- messages
+
+    async def _take(self, message: Message, digest: str) -> str:
+        prompt = read_message(message)
+        if self.closed:
+            raise InternalError("The server is stopping.")
+        if message.task_id:
+            return self._follow_up(message, prompt, digest)
+        context = await self._opened(message.context_id)
+        task, place = secrets.token_hex(16), context.path.name
+        record = context.records.accept(task, kept_message(message, task, place), digest)
+        self._index(context, record)
+        self._start(context, RunningTask(record, self._changed), prompt)
+        return task
+
+    def _follow_up(self, message: Message, prompt: Prompt, digest: str) -> str:
+        context, name = self._place(message.task_id), message.task_id
+        if message.context_id not in ("", context.path.name):
+            raise InvalidParamsError(f"Task {name} is in the context {context.path.name}, not {message.context_id!r}.")
+        if (task := context.running.get(name)) is None:
+            again = f"send the message without taskId, with contextId {context.path.name}"
+            raise UnsupportedOperationError(f"Task {name} has ended: to go on, {again}.")
+        kept = kept_message(message, name, context.path.name)
+        self._index(context, context.records.accept(name, kept, digest))
+        task.hear(kept)
+        question = task.question
+        if question is not None and not question.answer.done():
+            text, asks = read_text(message), isinstance(question.about, tuple)
+            question.answer.set_result(decision(text, read_data(message)) if asks else text or None)
+            task.ask(None)
+        elif task is context.current and context.live is not None:
+            context.live.agent.send(prompt, "now")
+        else:
+            raise UnsupportedOperationError(f"Task {name} waits for those before it: send the message when it works.")
+        return name
+
+    async def _opened(self, name: str) -> Context:
+        """A context that is open, a new one for "". Raises A2AError."""
+        await self._make_room()
+        try:
+            if not name:
+                return await self._begin()
+            if (context := self._contexts.get(name)) is None:
+                raise InvalidParamsError(f"There is no context {name[:100]!r}: leave contextId out to begin one.")
+            await context.open(self._opening, Wanted(session=str(context.path)))
+        except (SagentError, OSError) as error:
+            raise InternalError(failure_of(error)) from error
+        return context
+
+    async def _begin(self) -> Context:
+        context = Context(RecordFile(self._directory, ""), Path())
+        await context.open(self._opening, Wanted())
+        assert context.live is not None
+        if not (path := context.live.agent.log.path):
+            await context.aclose()
+            raise InternalError("The session cannot be kept on the disk, so there would be no task to ask for later.")
+        context.path = Path(path)
+        context.records = RecordFile(self._directory, context.path.name)
+        self._know(context)
+        return context
+
+    async def _make_room(self) -> None:
+        """Close a session that nothing is done in, where too many are open. Raises UnsupportedOperationError."""
+        open_ = [each for each in self._contexts.values() if each.is_open]
+        if len(open_) < MOST_OPEN:
+            return
+        if (idle := next((each for each in open_ if not each.running), None)) is None:
+            raise UnsupportedOperationError(f"{MOST_OPEN} tasks are at work, which is the most: send it again later.")
+        async with idle.opening:
+            await idle.aclose()
+
+    # -- work
+
+    def _start(self, context: Context, task: RunningTask, prompt: Prompt) -> None:
+        assert context.live is not None
+        name = task.record.id
+        context.running[name] = task
+        context.runs[name] = context.live.do(partial(self._work, context, task, prompt))
+        end = asyncio.ensure_future(self._see_to_end(context, task))
+        self._ends.add(end)
+        end.add_done_callback(self._ends.discard)
+
+    async def _work(self, context: Context, task: RunningTask, prompt: Prompt, agent: Agent) -> Result:
+        assert context.live is not None
+        context.records.begin(task.record.id, agent.log.head)
+        context.current = task
+        task.put(TaskState.TASK_STATE_WORKING)
+        return await self._answer(context.live, await context.live.opened(), prompt)
+
+    async def _see_to_end(self, context: Context, task: RunningTask) -> None:
+        name = task.record.id
+        run = context.runs[name]
+        await asyncio.wait([run])
+        state, text = self._outcome(task, run)
+        result = run.result() if not run.cancelled() and run.exception() is None else None
+        usage: Mapping[str, object] = _usage(result) if result is not None else {}
+        head = context.live.agent.log.head if context.live is not None and task.record.after is not None else ""
+        if context.current is task:
+            context.current = None
+        try:
+            context.records.end(name, state, text, head, usage)
+        finally:
+            del context.running[name], context.runs[name]
+            task.finish(state, text, result, usage)
+
+    def _outcome(self, task: RunningTask, run: "asyncio.Future[Result]") -> tuple[State, str]:
+        """How a task ended, and why so."""
+        if run.cancelled():
+            if task.canceled:
+                return TaskState.TASK_STATE_CANCELED, "Canceled by the client."
+            return TaskState.TASK_STATE_FAILED, "The server stopped. Send a message with this contextId to go on."
+        if (error := run.exception()) is not None:
+            return TaskState.TASK_STATE_FAILED, failure_of(error)
+        result = run.result()
+        if result.error is None:
+            return TaskState.TASK_STATE_COMPLETED, ""
+        if result.stop_reason == "interrupted":
+            if task.canceled:
+                return TaskState.TASK_STATE_CANCELED, "Canceled by the client."
+            return TaskState.TASK_STATE_FAILED, "Interrupted. Send a message with this contextId to go on."
+        if result.stop_reason == "budget" and not result.turns:
+            return TaskState.TASK_STATE_REJECTED, result.error.message
+        return TaskState.TASK_STATE_FAILED, result.error.message
+
+
+def _usage(result: Result) -> dict[str, object]:
+    """What it took, for the task's metadata."""
+    usage = result.usage
+    cost: dict[str, object] = {"usd": float(result.run_usd)}
+    if result.cost.unpriced:
+        cost["unpriced_models"] = list(result.cost.unpriced)  # then usd is a minimum
+    tokens = {"input_tokens": usage.total_input, "output_tokens": usage.output}
+    return {"sagent": {**cost, **tokens, "model": result.model, "turns": result.turns}}
+
+
+def has_ended(state: State) -> bool:
+    return state in ENDED

@@ -1,0 +1,228 @@
+"""The methods of the protocol, each for the caller whose token came with the request."""
+
+from collections.abc import AsyncGenerator, Mapping
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.server.routes.common import DefaultServerCallContextBuilder
+from a2a.types.a2a_pb2 import (
+    AgentCard,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+)
+from a2a.utils.errors import (
+    ExtendedAgentCardNotConfiguredError,
+    InternalError,
+    InvalidParamsError,
+    UnsupportedOperationError,
+)
+from a2a.utils.proto_utils import validate_proto_required_fields
+from a2a.utils.task import (
+    ListTasksCursor,
+    apply_history_length,
+    decode_list_tasks_cursor,
+    encode_list_tasks_cursor,
+    validate_history_length,
+    validate_page_size,
+)
+from google.protobuf.message import Message as ProtoMessage
+from starlette.requests import Request
+
+from sagent.bridges.a2a.contexts import Contexts
+from sagent.bridges.a2a.push import Receivers
+from sagent.bridges.a2a.task import ENDED, RunningTask, Update
+from sagent.bridges.serve.door import USER
+from sagent.lib.dataclass import dataclass
+
+_PAGE = 50  # tasks, where a client names no number
+_CALLER = "caller"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever has a token: the tasks, and who is notified of them."""
+
+    contexts: Contexts
+    receivers: Receivers
+
+    async def aclose(self) -> None:
+        await self.contexts.aclose()
+        await self.receivers.aclose()
+
+
+class CallerBuilder(DefaultServerCallContextBuilder):
+    """Puts the caller that the door has found into the context of a request."""
+
+    def build(self, request: Request) -> ServerCallContext:
+        context = super().build(request)
+        context.state[_CALLER] = request.scope[USER]
+        return context
+
+
+def _caller(context: ServerCallContext, params: ProtoMessage) -> Caller:
+    """Who asks. Raises InvalidParamsError where a required field is missing."""
+    validate_proto_required_fields(params)
+    found = context.state.get(_CALLER)
+    if not isinstance(found, Caller):  # nobody comes in without a token
+        raise InternalError("The request has no caller.")
+    return found
+
+
+class Handler(RequestHandler):
+    """Answers requests, of both versions of the protocol and over both transports."""
+
+    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
+        validate_history_length(params.configuration)
+        contexts, name = await self._send(params, context)
+        task = contexts.running(name)
+        if task is not None and not params.configuration.return_immediately:
+            async for _ in task.follow():
+                pass
+        shown = (await contexts.show(name))[name] if task is None or task.ended.is_set() else task.snapshot()
+        return apply_history_length(shown, params.configuration)
+
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Update]:
+        validate_history_length(params.configuration)
+        contexts, name = await self._send(params, context)
+        if (task := contexts.running(name)) is None:  # sent again, and done by now
+            yield (await contexts.show(name))[name]
+            return
+        async for update in _followed(task):
+            yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
+
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Update]:
+        contexts = _caller(context, params).contexts
+        if (task := contexts.running(params.id)) is None:
+            shown = (await contexts.show(params.id))[params.id]
+            if shown.status.state in ENDED:
+                why = "".join(f": {part.text}" for part in shown.status.message.parts)
+                raise UnsupportedOperationError(
+                    f"Task {params.id} has ended, as {TaskState.Name(shown.status.state)}{why}. "
+                    "Nothing more happens in it: get the task for what came of it."
+                )
+            yield shown
+            return
+        async for update in _followed(task):
+            yield update
+
+    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
+        validate_history_length(params)
+        return apply_history_length((await _caller(context, params).contexts.show(params.id))[params.id], params)
+
+    async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+        validate_history_length(params)
+        size = _PAGE
+        if params.HasField("page_size"):
+            validate_page_size(params.page_size)
+            size = params.page_size
+        contexts = _caller(context, params).contexts
+        shown = await contexts.show(*(record.id for record in contexts.records(params.context_id)))
+        tasks = sorted(_wanted(shown, params), key=_key, reverse=True)
+        total = len(tasks)
+        if params.page_token:
+            if (cursor := decode_list_tasks_cursor(params.page_token)) is None:
+                raise InvalidParamsError("pageToken is not one of this server's.")
+            tasks = [task for task in tasks if _key(task) < cursor.sort_key()]
+        page, token = tasks[:size], ""
+        if len(tasks) > size:
+            token = encode_list_tasks_cursor(ListTasksCursor(_key(page[-1])[1], page[-1].id))
+        for number, task in enumerate(page):
+            if not params.include_artifacts:
+                task.ClearField("artifacts")
+            page[number] = apply_history_length(task, params)
+        return ListTasksResponse(tasks=page, next_page_token=token, page_size=size, total_size=total)
+
+    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
+        return await _caller(context, params).contexts.cancel(params.id)
+
+    async def on_create_task_push_notification_config(
+        self, params: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        caller = _caller(context, params)
+        caller.contexts.running(params.task_id)
+        return await self._notify(caller, params.task_id, params)
+
+    async def on_get_task_push_notification_config(
+        self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        caller = _caller(context, params)
+        caller.contexts.running(params.task_id)
+        return caller.receivers.get(params.task_id, params.id)
+
+    async def on_list_task_push_notification_configs(
+        self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> ListTaskPushNotificationConfigsResponse:
+        caller = _caller(context, params)
+        caller.contexts.running(params.task_id)
+        return ListTaskPushNotificationConfigsResponse(configs=caller.receivers.all(params.task_id))
+
+    async def on_delete_task_push_notification_config(
+        self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        caller = _caller(context, params)
+        caller.contexts.running(params.task_id)
+        caller.receivers.delete(params.task_id, params.id)
+
+    async def on_get_extended_agent_card(
+        self, params: GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> AgentCard:
+        raise ExtendedAgentCardNotConfiguredError("The public card is all that there is.")
+
+    async def _send(self, params: SendMessageRequest, context: ServerCallContext) -> tuple[Contexts, str]:
+        """Take a message: the caller's contexts and the id of its task."""
+        caller = _caller(context, params)
+        configuration = params.configuration
+        pushes = configuration.HasField("task_push_notification_config")
+        if pushes:  # before anything is done
+            await caller.receivers.check(configuration.task_push_notification_config)
+        name = await caller.contexts.send(params.message)
+        if pushes:
+            await self._notify(caller, name, configuration.task_push_notification_config)
+        return caller.contexts, name
+
+    async def _notify(
+        self, caller: Caller, task: str, config: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig:
+        """Have a receiver sent how a task stands, and every change."""
+        kept = await caller.receivers.set(task, config)
+        caller.receivers.notify((await caller.contexts.show(task))[task])
+        return kept
+
+
+async def _followed(task: RunningTask) -> AsyncGenerator[Update]:
+    updates = task.follow()
+    try:
+        async for update in updates:
+            yield update
+    finally:
+        await updates.aclose()
+
+
+def _wanted(tasks: Mapping[str, Task], params: ListTasksRequest) -> list[Task]:
+    since = params.status_timestamp_after.ToNanoseconds() if params.HasField("status_timestamp_after") else None
+    return [
+        task
+        for task in tasks.values()
+        if params.status in (TaskState.TASK_STATE_UNSPECIFIED, task.status.state)
+        and (since is None or task.status.timestamp.ToNanoseconds() >= since)
+    ]
+
+
+def _key(task: Task) -> tuple[bool, int, str]:
+    return True, task.status.timestamp.ToNanoseconds(), task.id

@@ -1,0 +1,100 @@
+"""Which tasks a session had: a file of lines for each session, `a2a/SESSION.jsonl` in the directory of the state.
+
+A line is written before what it says counts, and is on the disk then. The work itself is in the session's log: a
+record has between which of its entries.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from a2a.types.a2a_pb2 import Message, TaskState, TaskStatus
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, as_str, wire_bytes
+from sagent.session.log import make_directory
+
+State: TypeAlias = "TaskState"
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """A task. `after` is the last entry of the log before it began, None while it waits; `head` the last entry of its
+    own. `state` is None until it has ended, `text` says why it ended so."""
+
+    id: str
+    context: str
+    at: datetime  # of what is known last
+    said: list[Message] = field(default_factory=list[Message])
+    digests: dict[str, str] = field(default_factory=dict[str, str])  # of what was said, by the message's id
+    after: str | None = None
+    head: str = ""
+    state: "State | None" = None
+    text: str = ""
+    usage: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+class RecordFile:
+    """The records of one session, by task, in the order in which they came."""
+
+    def __init__(self, directory: Path, session: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._file, self._session, self._now = directory / f"{session}.jsonl", session, now
+        self.tasks: dict[str, TaskRecord] = {}
+        self._ragged = False  # a killed process left half a line
+
+    @classmethod
+    def read(cls, file: Path) -> "RecordFile":
+        """What a file has; half a line at its end never counted. Raises OSError."""
+        found = cls(file.parent, file.stem)
+        data = file.read_bytes()
+        found._ragged = not data.endswith(b"\n")
+        for line in data.splitlines():
+            try:
+                found._take(as_object(json.loads(line)))
+            except (ValueError, ParseError):
+                continue
+        return found
+
+    def accept(self, task: str, message: Message, digest: str) -> TaskRecord:
+        """A new task, or a further message of one. Raises OSError."""
+        self._write(task, message=MessageToDict(message), digest=digest)
+        return self.tasks[task]
+
+    def begin(self, task: str, after: str) -> None:
+        self._write(task, begun=after)
+
+    def end(self, task: str, state: State, text: str, head: str, usage: Mapping[str, object]) -> None:
+        self._write(task, ended=TaskState.Name(state), text=text, head=head, usage=usage)
+
+    def _write(self, task: str, **said: object) -> None:
+        line = {"task": task, "at": self._now().isoformat(timespec="milliseconds"), **said}
+        make_directory(self._file.parent)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(self._file, flags, 0o600), "wb") as out:
+            out.write((b"\n" if self._ragged else b"") + wire_bytes(line) + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        self._ragged = False
+        self._take(line)
+
+    def _take(self, line: Mapping[str, object]) -> None:
+        name, at = as_str(line["task"]), datetime.fromisoformat(as_str(line["at"]))
+        if "message" in line:
+            message = ParseDict(dict(as_object(line["message"])), Message())
+            record = self.tasks.setdefault(name, TaskRecord(name, self._session, at))
+            record.said.append(message)
+            record.digests[message.message_id] = as_str(line.get("digest"))
+        elif (record := self.tasks.get(name)) is None:
+            return
+        elif "begun" in line:
+            record.after = as_str(line["begun"])
+        elif "ended" in line:
+            record.state = TaskStatus(state=as_str(line["ended"])).state
+            record.text, record.head = as_str(line.get("text")), as_str(line.get("head"))
+            record.usage = as_object(line.get("usage") or {})
+        record.at = at

@@ -1,0 +1,219 @@
+"""A task that is worked on, or waits: how it stands, and who follows it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from a2a.types.a2a_pb2 import (
+    Artifact,
+    Message,
+    Part,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+
+from sagent.bridges.a2a.parts import ANSWER, agent_message, answer_artifact, diff_artifact, struct_of
+from sagent.bridges.a2a.past import said_by_agent
+from sagent.bridges.a2a.records import State, TaskRecord
+from sagent.bridges.live import Question
+from sagent.bridges.serve.sessions import show_question
+from sagent.events import Denied, Event, Notice, ReplyFinished, Result, Retrying, TextDelta, ToolFinished, ToolStarted
+from sagent.lib.json import json_dump, valid_text
+from sagent.lib.text import one_line, printable
+from sagent.messages import ToolCall
+
+Update: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+ENDED = frozenset({
+    TaskState.TASK_STATE_COMPLETED,
+    TaskState.TASK_STATE_FAILED,
+    TaskState.TASK_STATE_CANCELED,
+    TaskState.TASK_STATE_REJECTED,
+})  # fmt: skip
+PAUSED = ENDED | {TaskState.TASK_STATE_INPUT_REQUIRED}
+"""States after which a stream ends: nothing happens until the client says something."""
+_MOST = 1_000  # updates that wait for a follower
+_ALLOWS = frozenset({"allow", "allowed", "approve", "approved", "y", "yes", "ok"})
+_HOW = 'Answer in this task: "allow", or why not.'
+
+
+class RunningTask:
+    """`changed` is called with the task when its state changes."""
+
+    def __init__(self, record: TaskRecord, changed: Callable[[Task], None]) -> None:
+        self.record, self._changed = record, changed
+        self._task = Task(id=record.id, context_id=record.context, history=record.said)
+        self._answer: list[str] = []
+        self._texts: list[str] = []
+        self._changes = 0
+        self._followers: set[asyncio.Queue[Update]] = set()
+        self.question: Question | None = None
+        self.canceled = False
+        self.ended = asyncio.Event()
+        self.put(TaskState.TASK_STATE_SUBMITTED)
+
+    @property
+    def state(self) -> State:
+        return self._task.status.state
+
+    def snapshot(self) -> Task:
+        """As it stands now."""
+        copy = Task()
+        copy.CopyFrom(self._task)
+        if self._answer:
+            copy.artifacts.append(answer_artifact("".join(self._answer)))
+        return copy
+
+    async def follow(self) -> AsyncGenerator[Update]:
+        """As it stands, and what happens until it ends or asks something. A follower that is too slow for all of it is
+        sent how the task stands then."""
+        queue: asyncio.Queue[Update] = asyncio.Queue(_MOST)
+        self._followers.add(queue)
+        try:
+            yield self.snapshot()
+            while not (queue.empty() and self.state in PAUSED):
+                update = await queue.get()
+                yield update
+                if not isinstance(update, TaskArtifactUpdateEvent) and update.status.state in PAUSED:
+                    return
+        finally:
+            self._followers.discard(queue)
+
+    # -- what happens
+
+    def put(self, state: State, message: Message | None = None, metadata: Mapping[str, object] | None = None) -> None:
+        """Another state, or news within it."""
+        before = self._task.status.state
+        status = TaskStatus(state=state, message=message)
+        status.timestamp.FromDatetime(datetime.now(UTC))
+        self._task.status.CopyFrom(status)
+        update = TaskStatusUpdateEvent(task_id=self._task.id, context_id=self._task.context_id, status=status)
+        if metadata:
+            update.metadata.CopyFrom(struct_of(metadata))
+        self._publish(update)
+        if state != before:
+            self._changed(self.snapshot())
+
+    def hear(self, message: Message) -> None:
+        """A further message of the client."""
+        self._task.history.append(message)
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case TextDelta("root", text):
+                self._publish_artifact(answer_artifact(text), append=bool(self._answer))
+                self._answer.append(text)
+            case Retrying():
+                if event.agent == "root" and event.discarded:
+                    self._withdraw()
+                self._say(f"{event.agent}: the model is asked again: {one_line(event.reason, 160)}")
+            case ReplyFinished("root", message) if message.calls:
+                self._withdraw()
+                if message.content.strip():
+                    self._texts.append(message.content)
+                    said = said_by_agent(self.record, self._texts)[-1]
+                    self._task.history.append(said)
+                    self.put(TaskState.TASK_STATE_WORKING, said)
+            case ToolStarted():
+                self._say(f"{event.agent}: {event.call.name} {one_line(_words(event.call), 160)}")
+            case ToolFinished(diff=diff) if diff:
+                self._changes += 1
+                change = diff_artifact(diff, self._changes)
+                self._task.artifacts.append(change)
+                self._publish_artifact(change, append=False, last=True)
+            case Denied():
+                self._say(f"{event.agent}: denied {event.denial.tool}: {one_line(event.denial.reason, 160)}")
+            case Notice(level="warning"):
+                self._say(one_line(event.text, 300))
+            case _:
+                pass
+
+    def finish(self, state: State, text: str, result: Result | None, usage: Mapping[str, object]) -> None:
+        """The last word. The answer of a run that came to one is the one in its result."""
+        if result is not None and result.content and result.content != "".join(self._answer):
+            self._publish_artifact(answer_artifact(result.content), append=False, last=True)
+            self._answer = [result.content]
+        elif self._answer:
+            empty = Artifact(artifact_id=ANSWER, parts=[Part(text="")])
+            self._publish_artifact(empty, append=True, last=True)
+        if usage:
+            self._task.metadata.CopyFrom(struct_of(usage))
+        self.question = None
+        self.put(state, self._said(text, "end") if text else None, usage)
+        self.ended.set()
+
+    def ask(self, question: Question | None) -> None:
+        """What the client is asked now; with None work goes on."""
+        if question is self.question:
+            return
+        self.question = question
+        if question is None:
+            self.put(TaskState.TASK_STATE_WORKING)
+            return
+        shown = show_question(question)
+        shown = {name: value for name, value in shown.items() if value is not None}
+        message = self._said(_question(question), question.id)
+        message.metadata.CopyFrom(struct_of(shown))
+        self.put(TaskState.TASK_STATE_INPUT_REQUIRED, message)
+
+    def _say(self, text: str) -> None:
+        """One line of progress; a question that waits stays what is shown."""
+        if self.question is None and not self.ended.is_set():
+            self.put(TaskState.TASK_STATE_WORKING, self._said(printable(text), "now"))
+
+    def _said(self, text: str, name: str) -> Message:
+        return agent_message(text, f"{self.record.id}-{name}", self.record.id, self.record.context)
+
+    def _withdraw(self) -> None:
+        """What was streamed is not the answer."""
+        if self._answer:
+            self._publish_artifact(answer_artifact(""), append=False)
+            self._answer = []
+
+    def _publish_artifact(self, artifact: Artifact, *, append: bool, last: bool = False) -> None:
+        self._publish(
+            TaskArtifactUpdateEvent(
+                task_id=self._task.id,
+                context_id=self._task.context_id,
+                artifact=artifact,
+                append=append,
+                last_chunk=last,
+            )
+        )
+
+    def _publish(self, update: Update) -> None:
+        for queue in self._followers:
+            if queue.full():
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(self.snapshot())
+            else:
+                queue.put_nowait(update)
+
+
+def decision(text: str, data: Mapping[str, object]) -> str | None:
+    """What an answer says to an approval: None allows, a text denies and says why. Only the very word allows."""
+    if data.get("decision") == "allow" or (not data and text.strip().rstrip(".!").lower() in _ALLOWS):
+        return None
+    return valid_text(str(data.get("reason") or text).strip()) or "the client said no"
+
+
+def _question(question: Question) -> str:
+    match question.about:
+        case (call, ask):
+            wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
+            who = "sagent" if question.agent == "root" else question.agent
+            words = printable(_words(call))
+            return f"{who} wants to call {printable(call.name)}:\n{words}{wants}\n{printable(ask.reason)}\n{_HOW}"
+        case inquiry:
+            options = "".join(f"\n- {option}" for option in inquiry.options)
+            return f"{inquiry.plan or inquiry.text}{options}"
+
+
+def _words(call: ToolCall) -> str:
+    command = call.arguments.get("command")
+    return command if isinstance(command, str) else json_dump(call.arguments)

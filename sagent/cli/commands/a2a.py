@@ -1,0 +1,125 @@
+"""`sagent a2a`: sagent as an agent for others, by the A2A protocol."""
+
+import argparse
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.listening import LOOPBACK, announced, check_form, listening, read_port, read_tokens, require, url_of
+from sagent.cli.opening import opening_of, state_of
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sagent.config import Settings
+
+TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What the flags say of the server."""
+
+    host: str
+    form: str
+    url: str  # by which others reach it, "" where that is where it listens
+    card: Mapping[str, str]
+    push_to: Sequence[str]
+
+
+def run_a2a(argv: Sequence[str]) -> int:
+    parser = Parser("a2a", "sagent as an agent for others, by the A2A protocol.")
+    operations = parser.add_subparsers(dest="operation", required=True, metavar="OPERATION")
+    serving = operations.add_parser(
+        "serve", help="take tasks over JSON-RPC and REST", argument_default=argparse.SUPPRESS
+    )
+    serving.add_argument("--host", metavar="HOST", help=f"the address to listen at (default {LOOPBACK})")
+    serving.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
+    serving.add_argument("--url", metavar="URL", help="the address in the card, where a proxy is in front")
+    user = f"a caller with tasks of their own (repeatable); the token is {TOKEN}_NAME, or a new one"
+    serving.add_argument("--user", metavar="NAME", action="append", help=user)
+    serving.add_argument("--name", metavar="NAME", help="the agent's name in the card (default sagent)")
+    serving.add_argument("--description", metavar="TEXT", help="what it does, in the card")
+    push = "an address that is sent notifications although it is not public (repeatable)"
+    serving.add_argument("--push-to", metavar="HOST:PORT", action="append", help=push)
+    form = "text (default), or json: the address as a line of JSON"
+    serving.add_argument("--output-format", metavar="F", help=form)
+    serving.add_argument("--cwd", metavar="DIR", help="where sessions work")
+    serving.add_config()
+    add_agent_flags(serving)
+    given = vars(parser.parse_args(argv))
+    del given["operation"]
+    return _run(given)
+
+
+def _run(given: dict[str, object]) -> int:
+    """Serve until SIGINT or SIGTERM; tasks that run then are interrupted, and their sessions can be gone on with."""
+    port = read_port(str(given.pop("port", "0")))
+    users = given.pop("user", [])
+    assert isinstance(users, list)
+    names = [str(name) for name in users]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] -- argparse
+    pushes = given.pop("push_to", [])
+    assert isinstance(pushes, list)
+    card = {name: str(given.pop(name)) for name in ("name", "description") if name in given}
+    served = _Served(
+        host=str(given.pop("host", LOOPBACK)).strip("[]"),
+        form=str(given.pop("output_format", "text")),
+        url=str(given.pop("url", "")).rstrip("/"),
+        card=card,
+        push_to=[str(each) for each in pushes],  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] -- argparse
+    )
+    check_form(served.form)
+    if served.url and (urlsplit(served.url).scheme not in ("http", "https") or not urlsplit(served.url).hostname):
+        raise UsageError(f"--url {served.url}: give the address that begins with https:// or http://.")
+    _check_push(served.push_to)
+    tokens = read_tokens(TOKEN, names)
+    settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
+    require("a2a", "a2a", "starlette", "uvicorn", "sse_starlette")
+    with listening(served.host, port) as bound:
+        return asyncio.run(_serve(given, settings, tokens, bound, served))
+
+
+def _check_push(addresses: Sequence[str]) -> None:
+    from sagent.sandbox.hosts import Entry
+
+    for text in addresses:
+        try:
+            Entry.parse(text)
+        except ValueError as error:
+            raise UsageError(f"--push-to {text}: {error}.") from error
+
+
+async def _serve(
+    flags: Mapping[str, object],
+    settings: "Settings",
+    tokens: Mapping[str, str],
+    bound: socket.socket,
+    served: _Served,
+) -> int:
+    from sagent.bridges.a2a.app import make_app, make_caller
+    from sagent.bridges.a2a.card import Described, make_card
+    from sagent.bridges.serve.running import serve
+
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # what is wrong with a request is in its answer
+    callers = {
+        token: make_caller(opening_of(flags, name), state_of(settings, name), settings.cwd, served.push_to)
+        for name, token in tokens.items()
+    }
+    url = served.url or url_of(bound, served.host)
+    app = make_app(make_card(Described(**served.card), url), callers, urlsplit(url).hostname or served.host)
+    with announced(settings.state_dir / "a2a-serve", tokens, bound, served.host, served.form, _words):
+        return await serve(app, bound, list(callers.values()))
+
+
+def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
+    opens = [
+        f"{f'{name} sends' if name else 'Clients send'} Authorization: Bearer {token}" for name, token in tokens.items()
+    ]
+    return [f"Card: {url}/.well-known/agent-card.json", *opens, f"The same is in {file}. Ctrl-C ends it."]

@@ -1,0 +1,120 @@
+"""Where a server listens, the tokens that open it, and how that is said."""
+
+import json
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeAlias
+
+from sagent.cli.render import binary_safe
+from sagent.cli.tables import write
+from sagent.errors import UsageError
+
+LOOPBACK = "127.0.0.1"
+_SHORTEST = 16  # characters of a token that somebody chooses
+Words: TypeAlias = Callable[[str, Mapping[str, str], Path], Sequence[str]]
+"""The lines that say where a server is, from its URL, the tokens by user, and the file that has them too."""
+
+
+def read_port(text: str) -> int:
+    """Raises UsageError."""
+    if not text.isdecimal() or not 0 <= int(text) < 65536:
+        raise UsageError(f"--port {text}: give a number from 0 to 65535.")
+    return int(text)
+
+
+def check_form(form: str) -> None:
+    """Raises UsageError."""
+    if form not in ("text", "json"):
+        raise UsageError(f"--output-format {form}: text or json.")
+
+
+def require(extra: str, *packages: str) -> None:
+    """Raises UsageError that says how to install what is missing."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        from sagent.lib.installed import install_command
+
+        named = ", ".join(missing)
+        raise UsageError(f"sagent {extra} needs packages that are not installed ({named}): {install_command(extra)}")
+
+
+def read_tokens(variable: str, users: Sequence[str]) -> Mapping[str, str]:
+    """The token of each user, or one for "": from the environment, else new. Raises UsageError."""
+    for name in users:
+        if not name.isidentifier() or len(name) > 40 or users.count(name) > 1:
+            raise UsageError(f"--user {name}: give a name once, of up to 40 letters, digits and _.")
+    variables = {name: f"{variable}_{name.upper()}" for name in users} or {"": variable}
+    tokens = {name: _read_token(each) for name, each in variables.items()}
+    if len(set(tokens.values())) < len(tokens):
+        raise UsageError(f"Two users have one token: set {' and '.join(variables.values())} to different ones.")
+    return tokens
+
+
+def _read_token(variable: str) -> str:
+    token = os.environ.get(variable) or secrets.token_urlsafe(32)
+    if len(token) < _SHORTEST or not token.isascii() or not token.isprintable():
+        raise UsageError(f"{variable} is too short, or not printable ASCII: give at least {_SHORTEST} characters.")
+    return token
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises UsageError."""
+    try:
+        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise UsageError(f"--host {host} --port {port}: {error.strerror or error}") from error
+    bound.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # asyncio sets it only where a socket names the protocol
+    return bound
+
+
+def url_of(bound: socket.socket, host: str) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+
+
+@contextmanager
+def announced(
+    folder: Path, tokens: Mapping[str, str], bound: socket.socket, host: str, form: str, words: Words
+) -> Generator[None]:
+    """Say where it listens and with which tokens; also in a file of `folder`, for this user's other processes."""
+    from ipaddress import ip_address
+
+    from sagent.lib.atomic import atomic_write
+    from sagent.session.log import make_directory
+
+    url, file = url_of(bound, host), folder / f"{bound.getsockname()[1]}.json"
+    opens: Mapping[str, object] = {"token": tokens[""]} if "" in tokens else {"tokens": dict(tokens)}
+    shown = {"url": url, "pid": os.getpid(), **opens}
+    make_directory(folder)
+    _sweep(folder)
+    with atomic_write(file) as out:
+        out.write(json.dumps(shown).encode() + b"\n")
+    try:
+        if form == "json":
+            write(sys.stdout, [json.dumps({**shown, "file": str(file)})])
+        else:
+            write(binary_safe(sys.stdout), words(url, tokens, file))
+        sys.stdout.flush()
+        if not ip_address(bound.getsockname()[0]).is_loopback:
+            sys.stderr.write("sagent: it can be reached from other machines, and what is sent is not encrypted.\n")
+            sys.stderr.flush()
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what servers left that were killed."""
+    for file in folder.glob("*.json"):
+        try:
+            os.kill(int(json.loads(file.read_bytes())["pid"]), 0)
+        except ProcessLookupError:
+            file.unlink(missing_ok=True)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue

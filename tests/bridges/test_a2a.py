@@ -1,0 +1,285 @@
+"""sagent as an A2A agent, by the SDK's own clients, against a provider on loopback."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from a2a.types.a2a_pb2 import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from a2a.utils.errors import (
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from a2a_served import a2a_served, said, state, text_of, why
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Value
+
+from sagent.bridges.a2a.app import MOST_BODY
+from sagent.testing.script import Call, Stall, Turn
+from sagent.testing.server import FakeProviderServer
+from tests.repl.samples import PNG
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    return work
+
+
+@pytest.fixture
+async def provider(monkeypatch: pytest.MonkeyPatch):
+    """A provider; its script is set by each test."""
+    async with FakeProviderServer(lambda request: steps.pop(0)) as server:
+        steps: list = []
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        yield steps
+
+
+@pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+async def test_a_task_is_answered_streamed_and_its_context_goes_on(place: Path, provider: list, transport: str) -> None:
+    provider += [Turn("I look.", calls=(Call("List", {}),)), Turn("There is **nothing**: é."), Turn("Still.")]
+    async with a2a_served(place) as [peer]:
+        updates = await peer.stream(said("What is here?"), transport)
+        assert updates[0].WhichOneof("payload") == "task"
+        last = updates[-1].status_update
+        assert last.status.state == 3
+        task = await peer.get(last.task_id)
+        assert (state(task), text_of(task)) == ("completed", "There is **nothing**: é.")
+        assert [part.text for each in task.history for part in each.parts] == ["What is here?", "I look."]
+        again = await peer.send(said("And now?", context_id=task.context_id), transport)
+        assert (state(again), text_of(again), again.context_id) == ("completed", "Still.", task.context_id)
+        assert again.id != task.id
+
+
+def writes(path: Path) -> Turn:
+    return Turn("", calls=(Call("Write", {"file_path": str(path), "content": "x\n"}),))
+
+
+async def test_a_question_is_put_to_the_client_and_answered_in_the_task(place: Path, provider: list) -> None:
+    provider += [writes(place / "a"), writes(place / "b"), Turn("Done.")]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        asked = await peer.send(said("Write a and b."))
+        assert state(asked) == "input_required"
+        assert str(place / "a") in why(asked) and "allow" in why(asked)
+        assert asked.status.message.metadata["kind"] == "approval"
+        assert not (place / "a").exists()
+        again = await peer.send(said("Allow", task_id=asked.id))
+        assert state(again) == "input_required" and str(place / "b") in why(again)
+        assert (place / "a").exists()
+        done = await peer.send(said("no, leave b alone", task_id=asked.id))
+        assert (state(done), text_of(done)) == ("completed", "Done.")
+        assert not (place / "b").exists()
+        assert [each.artifact_id for each in done.artifacts] == ["change-1", "answer"]
+
+
+async def test_what_is_not_the_very_word_does_not_allow(place: Path, provider: list) -> None:
+    provider += [writes(place / "a"), Turn("Not done.")]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        asked = await peer.send(said("Write a."))
+        await peer.send(said("I would not allow that", task_id=asked.id))
+        assert not (place / "a").exists()
+
+
+async def test_a_task_that_works_is_canceled_and_one_that_has_ended_is_not(place: Path, provider: list) -> None:
+    provider += [Stall(Turn("slow")), Turn("Here.")]
+    async with a2a_served(place) as [peer]:
+        client = await peer.client()
+        task = await peer.send(said("Wait."), at_once=True)
+        waiting = await peer.send(said("And then?", context_id=task.context_id), at_once=True)
+        await peer.until(task.id, "working")
+        assert state(waiting) == "submitted"
+        assert state(await client.cancel_task(CancelTaskRequest(id=waiting.id))) == "canceled"
+        assert state(await client.cancel_task(CancelTaskRequest(id=task.id))) == "canceled"
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(CancelTaskRequest(id=task.id))
+        with pytest.raises(UnsupportedOperationError, match=task.context_id):
+            await peer.send(said("More.", task_id=task.id))
+        done = await peer.send(said("Go on.", context_id=task.context_id))
+        assert text_of(done) == "Here."
+
+
+async def test_a_message_that_is_sent_again_is_taken_once_also_after_a_restart(place: Path, provider: list) -> None:
+    provider += [Turn("one"), Turn("two")]
+    first = said("Count.")
+    async with a2a_served(place) as [peer]:
+        tasks = await asyncio.gather(peer.send(first), peer.send(first))
+        assert tasks[0].id == tasks[1].id
+    async with a2a_served(place) as [peer]:
+        again = await peer.send(first)
+        assert (again.id, state(again), text_of(again)) == (tasks[0].id, "completed", "one")
+        other = said("Count down.", message_id=first.message_id)
+        with pytest.raises(InvalidParamsError, match="messageId"):
+            await peer.send(other)
+        updates = await peer.stream(first)
+        assert [each.WhichOneof("payload") for each in updates] == ["task"]
+    assert len(provider) == 1
+
+
+async def test_a_caller_sees_nothing_of_another(place: Path, provider: list) -> None:
+    provider += [Turn("secret"), Turn("mine")]
+    async with a2a_served(place, users=("ann", "bob")) as [ann, bob]:
+        hers = await ann.send(said("Tell me."))
+        client = await bob.client()
+        with pytest.raises(TaskNotFoundError):
+            await bob.get(hers.id)
+        for call in (
+            client.cancel_task(CancelTaskRequest(id=hers.id)),
+            client.list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest(task_id=hers.id)),
+            bob.send(said("And?", task_id=hers.id)),
+            anext(client.subscribe(SubscribeToTaskRequest(id=hers.id))),
+        ):
+            with pytest.raises(TaskNotFoundError):
+                await call
+        with pytest.raises(InvalidParamsError):
+            await bob.send(said("And?", context_id=hers.context_id))
+        assert not (await client.list_tasks(ListTasksRequest())).tasks
+        his = await bob.send(said("Mine?", message_id="m1"))
+        assert [each.id for each in (await client.list_tasks(ListTasksRequest())).tasks] == [his.id]
+        assert [each.id for each in (await (await ann.client()).list_tasks(ListTasksRequest())).tasks] == [hers.id]
+
+
+async def test_nobody_comes_in_without_a_token_and_the_card_names_nothing_of_this_machine(place: Path) -> None:
+    async with a2a_served(place) as [peer], httpx.AsyncClient(base_url=peer.url) as http:
+        card = await http.get("/.well-known/agent-card.json")
+        assert card.status_code == 200 and "max-age" in card.headers["cache-control"] and card.headers["etag"]
+        assert str(place) not in card.text and "claude" not in card.text
+        assert card.json()["securityRequirements"]
+        for path in ("/jsonrpc", "/rest/message:send", "/rest/v1/message:send"):
+            assert (await http.post(path, json={})).status_code == 401
+        assert (await http.get("/rest/tasks")).status_code == 401
+        evil = await http.get("/.well-known/agent-card.json", headers={"host": "evil.example"})
+        assert evil.status_code == 421
+        page = await peer.http.post(f"{peer.url}/jsonrpc", json={}, headers={"origin": "https://evil.example"})
+        assert page.status_code == 403
+
+
+async def test_what_cannot_be_taken_is_refused_before_anything_is_done(place: Path, provider: list) -> None:
+    async with a2a_served(place) as [peer]:
+        for message, error in (
+            (said(" "), InvalidParamsError),
+            (said("", Part(raw=b"\x00\xff\xfe", filename="a.bin")), ContentTypeNotSupportedError),
+            (said("", Part(raw=b"\x89PNG\r\n\x1a\nbroken", filename="a.png")), ContentTypeNotSupportedError),
+            (said("x", context_id="nowhere"), InvalidParamsError),
+            (said("x", task_id="nothing"), TaskNotFoundError),
+            (Message(role=Role.ROLE_USER, parts=[Part(text="x")]), InvalidParamsError),
+        ):
+            with pytest.raises(error):
+                await peer.send(message)
+        with pytest.raises(TaskNotFoundError):
+            await peer.get("nothing")
+        huge = await peer.http.post(f"{peer.url}/jsonrpc", content=b" " * (MOST_BODY + 1))
+        assert "too large" in huge.text or huge.status_code == 413
+        deep = await peer.http.post(
+            f"{peer.url}/jsonrpc", content=b"[" * 100_000, headers={"content-type": "application/json"}
+        )
+        assert "error" in deep.json()
+        assert not (await (await peer.client()).list_tasks(ListTasksRequest())).tasks
+
+
+async def test_files_and_data_reach_the_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeProviderServer([Turn("Seen.")]) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        data = Value()
+        data.struct_value.update({"key": "välue"})
+        parts = [
+            Part(raw="größer".encode(), filename="notes.txt"), Part(raw=PNG, filename="dot.png"), Part(data=data),
+            Part(url="http://169.254.169.254/secret", filename="there", media_type="text/plain"),
+        ]  # fmt: skip
+        async with a2a_served(place) as [peer]:
+            task = await peer.send(said("Look.", *parts))
+            assert text_of(task) == "Seen."
+        sent = json.dumps(server.requests[0].json["messages"], ensure_ascii=False)
+        for each in ("größer", "image/png", "välue", "it was not fetched"):
+            assert each in sent
+
+
+async def test_a_client_that_comes_back_follows_the_task_and_learns_how_it_stands(place: Path, provider: list) -> None:
+    provider += [writes(place / "a"), Turn("Done.")]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        client = await peer.client()
+        task = await peer.send(said("Write a."), at_once=True)
+        await peer.until(task.id, "input_required")
+        seen = [each async for each in client.subscribe(SubscribeToTaskRequest(id=task.id))]
+        assert [each.WhichOneof("payload") for each in seen] == ["task"]  # it waits for an answer: that is all
+        assert state(seen[0].task) == "input_required"
+        await peer.send(said("allow", task_id=task.id))
+        with pytest.raises(UnsupportedOperationError, match="COMPLETED"):
+            await anext(client.subscribe(SubscribeToTaskRequest(id=task.id)))
+
+
+async def test_a_restart_keeps_what_there_was(place: Path, provider: list) -> None:
+    provider += [writes(place / "a"), Turn("One."), Stall(Turn("slow"))]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        done = await peer.send(said("Write a."))
+        done = await peer.send(said("allow", task_id=done.id))
+        cut = await peer.send(said("Go on.", context_id=done.context_id), at_once=True)
+        await peer.until(cut.id, "working")
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        assert MessageToDict(await peer.get(done.id)) == MessageToDict(done)
+        found = await peer.get(cut.id)
+        assert state(found) == "failed" and "contextId" in why(found)
+        with pytest.raises(UnsupportedOperationError, match="FAILED"):
+            await anext((await peer.client()).subscribe(SubscribeToTaskRequest(id=cut.id)))
+        provider[:] = [Turn("On.")]
+        on = await peer.send(said("Go on.", context_id=done.context_id))
+        assert text_of(on) == "On."
+
+
+async def test_tasks_are_listed_page_by_page_and_by_state(place: Path, provider: list) -> None:
+    provider += [Turn("1"), Turn("2"), Turn("3")]
+    async with a2a_served(place) as [peer]:
+        client = await peer.client("HTTP+JSON")
+        tasks = [await peer.send(said(f"{number}?")) for number in range(3)]
+        first = await client.list_tasks(ListTasksRequest(page_size=2))
+        assert [each.id for each in first.tasks] == [tasks[2].id, tasks[1].id]
+        assert (first.total_size, first.tasks[0].artifacts[:]) == (3, [])
+        token = first.next_page_token
+        rest = await client.list_tasks(ListTasksRequest(page_size=2, page_token=token, include_artifacts=True))
+        assert [text_of(each) for each in rest.tasks] == ["1"] and not rest.next_page_token
+        assert not (await client.list_tasks(ListTasksRequest(status=TaskState.TASK_STATE_FAILED))).tasks
+        own = await client.list_tasks(ListTasksRequest(context_id=tasks[0].context_id))
+        assert [each.id for each in own.tasks] == [tasks[0].id]
+
+
+@pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+async def test_a_client_of_version_0_3_is_served_too(place: Path, provider: list, transport: str) -> None:
+    provider += [writes(place / "a"), Turn("Done.")]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        old = await peer.client(transport, version="0.3")
+        updates = [each async for each in old.send_message(SendMessageRequest(message=said("Write a.")))]
+        asked = updates[-1].status_update
+        assert asked.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        more = SendMessageRequest(message=said("allow", task_id=asked.task_id, context_id=asked.context_id))
+        assert [each async for each in old.send_message(more)][-1].status_update.status.state == 3
+        assert text_of(await old.get_task(GetTaskRequest(id=asked.task_id))) == "Done."
+
+
+async def test_the_methods_of_version_0_3_by_hand(place: Path, provider: list) -> None:
+    provider += [Turn("Done.")]
+    async with a2a_served(place) as [peer]:
+        card = (await peer.http.get(f"{peer.url}/.well-known/agent-card.json")).json()
+        assert (card["protocolVersion"], card["preferredTransport"]) == ("0.3", "JSONRPC")
+        message = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "Do."}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
+        task = (await peer.http.post(card["url"], json=body)).json()["result"]
+        assert (task["kind"], task["status"]["state"]) == ("task", "completed")
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tasks/resubscribe", "params": {"id": task["id"]}}
+        assert "COMPLETED" in (await peer.http.post(card["url"], json=body)).text

@@ -1,0 +1,172 @@
+"""Notifications of tasks: to a receiver on loopback that the server was started with, and to nobody else."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from a2a.types.a2a_pb2 import (
+    AuthenticationInfo,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
+from a2a.utils.errors import InvalidParamsError
+from a2a_served import Peer, a2a_served, said, state
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from uvicorn import Config, Server
+
+from sagent.bridges.a2a import push
+from sagent.testing.script import Call, Turn
+from sagent.testing.server import FakeProviderServer
+
+
+class Receiver:
+    """What was posted, and what it answers: 500 to the first, as one that has a bad moment."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[dict[str, str], dict]] = []
+        self.answers = [500]
+        self.port = 0
+
+    async def take(self, request: Request) -> Response:
+        if self.answers:
+            return Response(status_code=self.answers.pop(0))
+        self.got.append((dict(request.headers), await request.json()))
+        return Response(status_code=200)
+
+    async def lead_away(self, request: Request) -> Response:
+        return RedirectResponse("http://localhost:1/secret", 307)
+
+    def states(self) -> list[str]:
+        return [each["task"]["status"]["state"].removeprefix("TASK_STATE_").lower() for _, each in self.got]
+
+
+@asynccontextmanager
+async def receiving() -> AsyncGenerator[Receiver]:
+    receiver = Receiver()
+    app = Starlette(
+        routes=[
+            Route("/", receiver.take, methods=["POST"]),
+            Route("/away", receiver.lead_away, methods=["POST"]),
+        ]
+    )
+    server = Server(Config(app, port=0, log_level="error", lifespan="off"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    receiver.port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield receiver
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setattr(push, "_PAUSE", 0.01)
+    return work
+
+
+async def begin(peer: Peer, config: TaskPushNotificationConfig) -> str:
+    client = await peer.client(streaming=False)
+    configuration = SendMessageConfiguration(task_push_notification_config=config)
+    request = SendMessageRequest(message=said("Write a."), configuration=configuration)
+    return [response async for response in client.send_message(request)][-1].task.id
+
+
+async def test_a_receiver_is_sent_every_state_in_order_with_its_token(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done: é.")]
+    async with FakeProviderServer(turns) as provider, receiving() as receiver:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        address = f"127.0.0.1:{receiver.port}"
+        config = TaskPushNotificationConfig(
+            url=f"http://{address}/", token="t0ken",
+            authentication=AuthenticationInfo(scheme="Bearer", credentials="cr3d"),
+        )  # fmt: skip
+        async with a2a_served(place, push_to=[address], permission_mode="ask") as [peer]:
+            task = await begin(peer, config)
+            client = await peer.client()
+            listed = await client.list_task_push_notification_configs(
+                ListTaskPushNotificationConfigsRequest(task_id=task)
+            )
+            assert [each.url for each in listed.configs] == [config.url]
+            own = GetTaskPushNotificationConfigRequest(task_id=task, id=listed.configs[0].id)
+            assert (await client.get_task_push_notification_config(own)).token == "t0ken"
+            assert state(await peer.send(said("allow", task_id=task))) == "completed"
+        states = receiver.states()
+        assert states[-1] == "completed" and "input_required" in states
+        assert [each for each in states if each != "working"][-2:] == ["input_required", "completed"]
+        headers, last = receiver.got[-1]
+        assert (headers["x-a2a-notification-token"], headers["authorization"]) == ("t0ken", "Bearer cr3d")
+        assert "Done: é." in json.dumps(last, ensure_ascii=False)
+
+
+async def test_one_that_is_deleted_is_sent_nothing_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done.")]
+    async with FakeProviderServer(turns) as provider, receiving() as receiver:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        address = f"127.0.0.1:{receiver.port}"
+        async with a2a_served(place, push_to=[address], permission_mode="ask") as [peer]:
+            task = await begin(peer, TaskPushNotificationConfig(url=f"http://{address}/", id="mine"))
+            client = await peer.client()
+            gone = DeleteTaskPushNotificationConfigRequest(task_id=task, id="mine")
+            await client.delete_task_push_notification_config(gone)
+            await peer.send(said("allow", task_id=task))
+        assert "completed" not in receiver.states()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:{port}/",
+        "http://localhost:{port}/",
+        "http://[::1]:{port}/",
+        "http://0x7f000001/",
+        "http://2130706433/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://10.0.0.1/",
+        "http://user@example.org/",
+        "file:///etc/passwd",
+        "gopher://example.org/",
+        "http://example.org:22/",
+        "http://nowhere.invalid/",
+        "",
+    ],
+)
+async def test_what_leads_to_this_machine_or_its_network_is_refused_and_no_task_begins(place: Path, url: str) -> None:
+    async with receiving() as receiver, a2a_served(place, push_to=["192.0.2.1:8000"]) as [peer]:
+        with pytest.raises(InvalidParamsError):
+            await begin(peer, TaskPushNotificationConfig(url=url.format(port=receiver.port)))
+        assert not (await (await peer.client()).list_tasks(ListTasksRequest())).tasks
+        assert not receiver.got and receiver.answers
+
+
+async def test_a_redirect_is_not_followed_to_another_host_and_headers_are_checked(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeProviderServer([Turn("Done.")]) as provider, receiving() as receiver:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        address = f"127.0.0.1:{receiver.port}"
+        async with a2a_served(place, push_to=[address]) as [peer]:
+            with pytest.raises(InvalidParamsError):
+                await begin(peer, TaskPushNotificationConfig(url=f"http://{address}/", token="a\r\nx: y"))
+            await begin(peer, TaskPushNotificationConfig(url=f"http://{address}/away"))
+        assert not receiver.got
