@@ -45,7 +45,7 @@ class Place:
         return str(path)
 
     def allows(self, path: Path) -> bool:
-        return any(path.is_relative_to(root) for root in self.roots)
+        return any(path.resolve().is_relative_to(root) for root in self.roots)
 
 
 class Hosted:
@@ -84,7 +84,7 @@ class Hosted:
             if not agent.log.path:
                 await live.aclose()
                 raise UsageError(
-                    "The session cannot be kept on the disk, so it is not served: see the server's output."
+                    "The session cannot be kept on the disk, so it is not served: free space or fix the directory."
                 )
             self.path, self.live = Path(agent.log.path), live
             self.feed.begin()

@@ -313,7 +313,7 @@ const kinds = {
     if (live && at("files").open) files();
   },
   advice_delta(event) {
-    draft(`${event.agent}`).text.append(event.text);
+    draft(event.agent).text.append(event.text);
   },
   advice(event) {
     dropDraft(event.agent);
