@@ -20,17 +20,16 @@ class HookPolicy(Policy):
 
     def __init__(self, hooks: SessionHooks, inner: Policy) -> None:
         self._hooks, self._inner = hooks, inner
-        self._answers: dict[tuple[str, str], Answer] = {}  # by agent and call, which is judged more than once
         self._additions: dict[str, list[str]] = {}  # by agent: what it is to read after the turn
         self._returns: dict[str, int] = {}  # by agent: times in a row that it was sent back to work
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """What the policy says of the call as hooks would have it, where none refuses it."""
         agent = self._hooks.agent_in(workspace)
-        key = (agent, call.id)
-        if (answer := self._answers.get(key)) is None:
+        answers = self._hooks.answers.setdefault(agent, {})
+        if (answer := answers.get(call.id)) is None:
             fields = call_fields(call.name, call.arguments, call.id)
-            answer = self._answers[key] = await self._hooks.ask("PreToolUse", agent, names_of(call.name), fields)
+            answer = answers[call.id] = await self._hooks.ask("PreToolUse", agent, names_of(call.name), fields)
             self._note(agent, call, answer)
             changed = answer.arguments
             if answer.decision != "deny" and changed is not None and changed != call.arguments:
@@ -49,8 +48,7 @@ class HookPolicy(Policy):
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What follows for the policy; what hooks have added; and more work, where one is not content with the end."""
         actions = list(await self._inner.after_turn(turn))
-        for call in turn.reply.calls:
-            self._answers.pop((turn.agent, call.id), None)
+        self._hooks.answers.pop(turn.agent, None)
         added = self._additions.pop(turn.agent, [])
         if turn.reply.calls:
             self._returns.pop(turn.agent, None)

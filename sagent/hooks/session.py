@@ -43,6 +43,7 @@ class SessionHooks:
         self._states: dict[str, AgentState] = {}  # of the agents that have run, by path
         self._root: AgentState | None = None
         self.stopped: set[str] = set()  # agents whose run a hook has ended
+        self.answers: dict[str, dict[str, Answer]] = {}  # by agent and call of its turn, which is judged more than once
 
     def of(self, event: HookEvent) -> Sequence[Hook]:
         """Those of an event."""
@@ -90,6 +91,7 @@ class SessionHooks:
     async def admit(self, state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
         """Before an agent's run: what it is to read in addition, or why there is none."""
         self.stopped.discard(state.path)
+        self.answers.pop(state.path, None)  # of a turn that was cut short, whose ids may come again
         begins, more = state.path not in self._states, list[str]()
         self._states[state.path] = state
         if begins and state.above:

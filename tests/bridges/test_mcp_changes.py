@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 from mcp.types import Tool
 
 from sagent.agent import Agent, Resources
@@ -151,8 +152,28 @@ async def test_what_changes_while_the_person_reads_is_not_what_was_approved(tmp_
             if about == "Harmless.":
                 verdict = await policy.before_tool(wanted, Effect("execute"), Workspace(tmp_path))
                 assert isinstance(verdict, Ask)
-        assert "has just changed do again" in await do(servers)
+        assert "has just changed do:" in await do(servers)
         assert one.changed
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_question_about_a_call_is_about_the_tool_as_it_was_then(tmp_path: Path, known: bool) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        if known:
+            await do(servers)
+        (one,) = servers.tools
+        policy = PinPolicy(PermissionPolicy("ask"), servers.by_name, lambda: False)
+        wanted = ToolCall("c", "mcp__odd__do", json_freeze_object({}))
+        assert isinstance(await policy.before_tool(wanted, Effect("execute"), Workspace(tmp_path)), Ask)
+        odd.offer(tools=[tool("do", "Not so harmless.")])
+        servers.links["odd"].on_changed("tools")
+        await until(lambda: one.now is not None and one.now.description == "Not so harmless.", "the change")
+        assert "has just changed do:" in await do(servers)
+        assert one.changed == known
+        verdict = await policy.before_tool(wanted, Effect("execute"), Workspace(tmp_path))
+        assert isinstance(verdict, Ask)
+        assert await do(servers) == "done"
 
 
 async def test_a_name_that_a_rule_allows_is_not_taken_by_a_tool_that_comes_to_be_called_alike(tmp_path: Path) -> None:

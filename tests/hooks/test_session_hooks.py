@@ -26,6 +26,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.scripted import Line
 from sagent.tool import Effect, Workspace
 from sagent.tools import Bash, Read
+from tests.waiting import until
 
 
 class Judge(AllowAll):
@@ -118,6 +119,25 @@ async def test_a_call_that_is_refused_is_not_made(tmp_path: Path) -> None:
     await session.run(call("touch made"), "ok")
     (result,) = session.results()
     assert result.denied and "not here" in result.text and not (tmp_path / "made").exists()
+
+
+async def test_a_call_by_the_id_of_one_of_a_turn_that_was_interrupted_is_asked_about(tmp_path: Path) -> None:
+    """Servers that number the calls of each reply from 0 give such ids."""
+    session = Session(tmp_path, hook("PreToolUse", "if grep -q touch; then exit 2; fi", "Bash"))
+    agent = Agent(
+        ScriptedModel(call(": > begun; sleep 60", "call_0"), call("touch made", "call_0"), "ok"),
+        tools=[Bash()],
+        policy=session.policy,
+        resources=Resources(workspace=Workspace(tmp_path), admit=session.hooks.admit),
+    )
+    async with agent:
+        running = asyncio.create_task(agent.run("go"))
+        await until((tmp_path / "begun").exists, "the call")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await agent.run("go on")
+    await session.hooks.end()
+    assert not (tmp_path / "made").exists()
 
 
 async def test_changed_arguments_are_judged_and_the_model_learns_of_them(tmp_path: Path) -> None:

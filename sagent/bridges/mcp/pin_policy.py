@@ -24,11 +24,13 @@ class PinPolicy(Policy):
         """What the inner policy says, where the tool is what it was."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         tool = self._tools().get(call.name)
-        if tool is None or self._free() or not tool.changed:
+        if tool is None or self._free():
             return verdict
         match verdict:
             case Ask() | Allow(None):
-                tool.note_question(call.id)
+                tool.note_judged(call.id)
+                if not tool.changed:
+                    return verdict
                 assert tool.now is not None
                 says = one_line(printable(tool.now.description), 600)
                 reason = (

@@ -50,7 +50,7 @@ class McpTool:
         self.now: Definition | None = (given := Definition(info))
         self._first = given.fingerprint
         self.description, self.parameters = given.description, given.parameters
-        self._asked: dict[str, str] = {}  # what it was by the ids of calls that a person was asked about
+        self._judged: dict[str, str] = {}  # what it was by the ids of calls, when they were judged
 
     @property
     def lenient(self) -> bool:
@@ -68,19 +68,17 @@ class McpTool:
         if self.now is not None:
             self._pins.approve(self._link.server, self.own, self.now.fingerprint)
 
-    def note_question(self, call: str) -> None:
-        """A person is asked about a call, because of what the tool is by now."""
+    def note_judged(self, call: str) -> None:
+        """A call is judged, and a person may be asked about it, as the tool is now."""
         if self.now is not None:
-            self._asked[call] = self.now.fingerprint
+            self._judged[call] = self.now.fingerprint
 
     def _settle(self, call: str) -> None:
-        """The call may be made. Raises ToolError where the person has seen another definition than there is now."""
+        """The call may be made. Raises ToolError where it was judged by another definition than there is now."""
         assert self.now is not None
-        seen = self._asked.pop(call, None)
+        seen = self._judged.pop(call, None)
         if seen not in (None, self.now.fingerprint):
-            raise ToolError(
-                f"The MCP server {self.server} has just changed {printable(self.own)} again. Call it again."
-            )
+            raise ToolError(f"The MCP server {self.server} has just changed {printable(self.own)}: call it again.")
         if seen is not None or self._pins.of(self._link.server, self.own) is None:
             self.approve()
 
