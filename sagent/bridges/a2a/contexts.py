@@ -18,7 +18,7 @@ from a2a.utils.errors import (
 
 from sagent.agent import Agent
 from sagent.bridges.a2a.parts import digest_of, kept_message, read_data, read_message, read_text
-from sagent.bridges.a2a.past import show_past
+from sagent.bridges.a2a.past import settle_past, show_past
 from sagent.bridges.a2a.records import RecordFile, State, TaskRecord
 from sagent.bridges.a2a.task import ENDED, RunningTask, decision
 from sagent.bridges.live import LiveSession, Opened, Opening, Wanted, failure_of
@@ -57,6 +57,7 @@ class Context:
         """Open it, unless it is. Raises SagentError and OSError."""
         async with self.opening:
             if not self.is_open:
+                await asyncio.to_thread(settle_past, self.path, self.records, self.running)
                 live = LiveSession(opening, wanted, self._on_event, self._changed)
                 await live.opened()
                 self.live = live

@@ -1,12 +1,13 @@
 """What became of tasks that nothing works on any more, by the log of their session."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from a2a.types.a2a_pb2 import Message, Task, TaskState, TaskStatus
 
 from sagent.bridges.a2a.parts import agent_message, answer_artifact, diff_artifact, struct_of
-from sagent.bridges.a2a.records import State, TaskRecord
+from sagent.bridges.a2a.records import RecordFile, State, TaskRecord
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
 from sagent.lib.dataclass import dataclass
 from sagent.session.contents import FailedEntry, MessageEntry, ResultEntry
@@ -41,6 +42,21 @@ def show_past(session: Path, records: Mapping[str, TaskRecord], wanted: Iterable
         lost = ""
     busy = any(records[name].state is None for name in names) and _is_busy(session)
     return {name: _show(records[name], works.get(name), lost, busy=busy) for name in names}
+
+
+def settle_past(session: Path, file: RecordFile, running: Container[str]) -> None:
+    """Write down how the tasks of a killed server ended, before anything else happens in their session. May block."""
+    left = [name for name, record in file.tasks.items() if record.state is None and name not in running]
+    if not left:
+        return
+    head = ""
+    with suppress(SessionCorrupt, OSError):
+        for entry in read_log(session / "root.jsonl"):
+            head = entry.id
+    for name, task in show_past(session, file.tasks, left).items():
+        if task.status.state != TaskState.TASK_STATE_WORKING:
+            text = "".join(part.text for part in task.status.message.parts)
+            file.settle(name, task.status.state, text, head if file.tasks[name].after is not None else "")
 
 
 def _works(session: Path, records: Mapping[str, TaskRecord]) -> dict[str, _Work]:

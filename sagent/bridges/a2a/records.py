@@ -71,6 +71,11 @@ class RecordFile:
     def end(self, task: str, state: State, text: str, head: str, usage: Mapping[str, object]) -> None:
         self._write(task, ended=TaskState.Name(state), text=text, head=head, usage=usage)
 
+    def settle(self, task: str, state: State, text: str, head: str) -> None:
+        """How a task ended whose server did not say so any more: by what is known, nothing happened since."""
+        at = self.tasks[task].at.isoformat(timespec="milliseconds")
+        self._write(task, at=at, ended=TaskState.Name(state), text=text, head=head)
+
     def _write(self, task: str, **said: object) -> None:
         line = {"task": task, "at": self._now().isoformat(timespec="milliseconds"), **said}
         make_directory(self._file.parent)

@@ -1,0 +1,98 @@
+"""`sagent a2a serve` as a program: what it says, what a kill leaves behind, and how it ends."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+from program import PROGRAM, Shell
+
+from sagent.cli import listening
+from sagent.cli.commands.a2a import run_a2a
+from sagent.errors import UsageError
+from sagent.testing.script import Call, Turn
+
+HEADERS = {"a2a-version": "1.0"}
+Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
+
+
+def start(shell: Shell, *argv: str) -> Started:
+    words = [*PROGRAM, "a2a", "serve", "--output-format", "json", "--model", "anthropic/claude-sonnet-4-6", *argv]
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(words, cwd=shell.cwd, env=shell.environment, stdout=pipe, stderr=pipe)
+    shell.children.append(child)
+    assert child.stdout is not None
+    said = json.loads(child.stdout.readline())
+    headers = {**HEADERS, "authorization": f"Bearer {said.get('token', '')}"}
+    return child, said, httpx2.Client(base_url=f"{said['url']}/rest", headers=headers, timeout=30)
+
+
+def send(http: httpx2.Client, text: str, name: str, **more: object) -> dict:
+    message = {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+    body = {"message": message, "configuration": {"returnImmediately": True}}
+    answer = http.post("/message:send", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["task"]
+
+
+def until(http: httpx2.Client, task: str, state: str) -> dict:
+    limit = time.monotonic() + 30
+    while time.monotonic() < limit:
+        found = http.get(f"/tasks/{task}").json()
+        if found["status"]["state"] == f"TASK_STATE_{state}":
+            return found
+        time.sleep(0.05)
+    raise AssertionError(found)
+
+
+def test_after_a_kill_the_log_says_what_became_of_each_task(shell: Shell) -> None:
+    shell.environment["SAGENT_A2A_TOKEN"] = "a-token-of-my-own"
+    slow = Turn("I begin.", calls=(Call("Bash", {"command": "touch began; sleep 300"}),))
+    shell.serve([Turn("One."), slow, Turn("went on")])
+    child, _, http = start(shell, "--permission-mode", "full")
+    with http:
+        done = send(http, "first", "m1")
+        until(http, done["id"], "COMPLETED")
+        cut = send(http, "second", "m2", contextId=done["contextId"])
+        waits = send(http, "third", "m3", contextId=done["contextId"])
+        while not (shell.cwd / "began").exists():
+            time.sleep(0.05)
+        child.kill()
+        child.wait(20)
+    child, _, http = start(shell)
+    with http:
+        first, second, third = (http.get(f"/tasks/{each['id']}").json() for each in (done, cut, waits))
+        assert first["artifacts"][0]["parts"][0]["text"] == "One."
+        assert second["status"]["state"] == third["status"]["state"] == "TASK_STATE_FAILED"
+        assert "while it worked" in second["status"]["message"]["parts"][0]["text"]
+        assert "I begin." in json.dumps(second["history"])
+        assert "before it began" in third["status"]["message"]["parts"][0]["text"]
+        gone = http.get(f"/tasks/{cut['id']}:subscribe")
+        assert gone.status_code >= 400 and "TASK_STATE_FAILED" in gone.text
+        assert len(http.get("/tasks").json()["tasks"]) == 3
+        assert send(http, "second", "m2", contextId=done["contextId"])["id"] == cut["id"]
+        on = send(http, "go on", "m4", contextId=done["contextId"])
+        assert until(http, on["id"], "COMPLETED")["artifacts"][0]["parts"][0]["text"] == "went on"
+        assert http.get(f"/tasks/{cut['id']}").json() == second
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 128 + signal.SIGTERM
+    assert child.stderr is not None and child.stderr.read() == b""
+    assert shell.run("verify", done["contextId"], model="").code == 0
+
+
+def test_what_is_wrong_with_the_flags_is_said_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for flags, word in (
+        (["--push-to", "http://x"], "--push-to"),
+        (["--url", "agent.example.org"], "--url"),
+        (["--user", "a b"], "--user"),
+        (["--port", "x"], "--port"),
+        (["--output-format", "xml"], "--output-format"),
+    ):
+        done = shell.run("a2a", "serve", *flags, model="")
+        assert done.code == 2 and word in done.err
+    monkeypatch.setattr(listening, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"a2a\]"):
+        run_a2a(["serve", "--cwd", str(Path.cwd())])
