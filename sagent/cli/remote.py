@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from sagent.mesh.records import FilesKind, SessionRecord
     from sagent.mesh.remote import RemotePeer
 
+_ALONE = ("continue", "session", "fork", "ephemeral", "output_schema", "input_format", "trace", "telemetry", "plan")
+"""Flags of a session that is here."""
 _PATIENCE = 5.0  # seconds until it is said that no node has taken a session
-_HERE = ("output_format", "log_level", "cwd", "config", "trust_project")
+_HERE = ("output_format", "log_level", "cwd", "config", "trust_project", "resume")
 """Flags that are for this side alone."""
 
 
@@ -36,6 +38,7 @@ class Asked:
     label: str
     files: str | None
     detach: bool
+    session: str  # to go on with; "" for a new one
 
 
 def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: list[str]) -> int:
@@ -45,15 +48,24 @@ def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: li
 
     for name in flags:
         if name not in (*_HERE, *FLAGS):
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag} is not for who asks a node: start `sagent node` with it.")
-    url, settings = bus_url(bus.get("bus")), load_or_report(flags)
+            where = "does not go with --bus" if name in _ALONE else "is the node's to say: start `sagent node` with it"
+            raise UsageError(f"--{name.replace('_', '-')} {where}.")
+    if (session := str(flags.get("resume") or "")) and (set(FLAGS) & set(flags) or {"label", "files"} & set(bus)):
+        raise UsageError("A session that is there keeps its flags, its label and its files: give --resume alone.")
+    own = {name: value for name, value in flags.items() if name != "resume"}
+    url, settings = bus_url(bus.get("bus")), load_or_report(own)
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     prompt = read_prompt(words, sys.stdin, sys.stderr)
     chosen = {name: flags[name] for name in FLAGS if name in flags}
     files = bus.get("files")
     asked = Asked(
-        url, prompt, chosen, str(bus.get("label") or ""), None if files is None else str(files), "detach" in bus
+        url,
+        prompt,
+        chosen,
+        str(bus.get("label") or ""),
+        None if files is None else str(files),
+        "detach" in bus,
+        session,
     )
     try:
         return asyncio.run(_run(asked, settings, renderer))
@@ -75,25 +87,35 @@ async def _run(asked: Asked, settings: "Settings", renderer: Renderer) -> int:
 async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
     from sagent.mesh.remote import Mesh
 
+    said = user(asked.prompt.text, *asked.prompt.parts)
     async with Mesh.connect(asked.url) as mesh:
+        if asked.session:
+            async with mesh.agent(asked.session) as peer:
+                peer.send(said, "next")
+                return await _result(peer, settings, renderer, interrupter)
         files, base = await _files(mesh.bus, asked.files, settings.cwd)
-        said = user(asked.prompt.text, *asked.prompt.parts)
         if asked.detach:
             session = await mesh.submit(said, label=asked.label, files=files, base=base, flags=asked.flags)
             shown = {"session_id": session}
             sys.stdout.write(f"{session if settings.output_format == 'text' else json_dump(shown)}\n")
             return 0
         async with mesh.spawn(said, label=asked.label, files=files, base=base, flags=asked.flags) as peer:
-            interrupter.on_stop = peer.interrupt
-            peer.listen(renderer.on_event)
-            alone = asyncio.create_task(_say_if_alone(peer, settings))
-            try:
-                result = await peer.wait()
-            finally:
-                alone.cancel()
-            renderer.on_result(result)
+            code = await _result(peer, settings, renderer, interrupter)
         if files == "git" and peer.record.now not in ("", base):
             await _show_changes(mesh.bus, peer.record, settings)
+    return code
+
+
+async def _result(peer: "RemotePeer", settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
+    """Show what the session does and comes to; the exit code."""
+    interrupter.on_stop = peer.interrupt
+    peer.listen(renderer.on_event)
+    alone = asyncio.create_task(_say_if_alone(peer, settings))
+    try:
+        result = await peer.wait()
+    finally:
+        alone.cancel()
+    renderer.on_result(result)
     return exit_code(result, interrupter.received)
 
 

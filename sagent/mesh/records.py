@@ -120,7 +120,8 @@ class Records:
         """A session by its id or the beginning of one. Raises SessionNotFound."""
         found = [record for record in await self.all() if record.id.startswith(name)]
         if len(found) != 1:
-            raise SessionNotFound(f"{'Several sessions' if found else 'No session'} on this bus: {name}...")
+            many = "Several sessions of this bus begin" if found else "No session of this bus begins"
+            raise SessionNotFound(f"{many} with {name!r}.")
         return found[0]
 
     async def all(self) -> list[SessionRecord]:

@@ -24,6 +24,9 @@ async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
         code, out, err = await here.ask("hello")
         assert (code, out) == (0, "Hello from afar.\n")
         session = err.split("session ")[1].split(",")[0]
+        code, out, err = await here.ask("--resume", session, "more")
+        assert (code, out) == (0, "Hello from afar.\n"), err
+        assert len(json.loads(here.server.requests[-1].body)["messages"]) == 3
         code, out, err = await here.ask_plain("verify", session, "--bus", here.url)
         assert code == 0, err
         assert session in out

@@ -70,7 +70,7 @@ class Lines:
         async with self._asking:
             wants = f"\nIt also wants: {', '.join(question.wants)}." if question.wants else ""
             text = f"{question.agent} wants to call {question.tool}:\n{question.what}{wants}\n{question.reason}"
-            sys.stdout.write(printable(f"? {text}\n") + "  y, or n and why: ")
+            sys.stdout.write(printable(f"\n? {text}\n") + "  y, or n and why: ")
             sys.stdout.flush()
             while True:
                 self._answers = asyncio.get_running_loop().create_future()
