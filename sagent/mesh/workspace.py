@@ -21,7 +21,6 @@ from sagent.mesh.jetstream import Store
 from sagent.mesh.records import FilesKind
 from sagent.session.log import make_directory
 
-_NOW = "refs/sagent/now"
 _LINKS = 20  # bundles that one may build on; then one is made that needs the first alone
 _LOOKED_AT = 50  # commits of a history that are looked for on the bus
 _WHO = {
@@ -178,8 +177,12 @@ def _snapshot(directory: Path) -> Snapshot | None:
 def _bundle(directory: Path, commit: str, known: list[str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="sagent-") as aside:
         file = Path(aside) / "bundle"
-        _git(directory, "update-ref", _NOW, commit)
-        _git(directory, "bundle", "create", "-q", str(file), _NOW, *(f"^{each}" for each in known))
+        name = f"refs/sagent/{Path(aside).name}"  # git bundles references alone; others may do the same at the moment
+        _git(directory, "update-ref", name, commit)
+        try:
+            _git(directory, "bundle", "create", "-q", str(file), name, *(f"^{each}" for each in known))
+        finally:
+            _git(directory, "update-ref", "-d", name)
         return file.read_bytes()
 
 

@@ -1,0 +1,43 @@
+"""A repository's files on the bus, and what of it its owner sees."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+from sagent.mesh import names
+from sagent.mesh.jetstream import connected
+from sagent.mesh.server import ServerOptions, serving
+from sagent.mesh.workspace import Files, fetch_changes, offer
+
+
+def git(directory: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(["git", *who, *arguments], cwd=directory, check=True, capture_output=True, text=True).stdout
+
+
+def repository(directory: Path) -> Path:
+    directory.mkdir()
+    git(directory, "init", "-q", "-b", "trunk")
+    (directory / "a.txt").write_text("one\n")
+    git(directory, "add", "-A")
+    git(directory, "commit", "-qm", "first")
+    return directory
+
+
+async def test_a_repository_that_is_offered_has_no_other_references_than_before(tmp_path: Path) -> None:
+    mine = repository(tmp_path / "mine")
+    (mine / "späß.txt").write_text("no commit has it")
+    before = git(mine, "for-each-ref"), git(mine, "status", "--porcelain")
+    async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, connected(server.url) as bus:
+        await bus.ensure()
+        store = bus.store(names.BLOBS)
+        names_of = await asyncio.gather(offer(store, mine), offer(store, mine))
+        assert names_of[0] == names_of[1]
+        assert (git(mine, "for-each-ref"), git(mine, "status", "--porcelain")) == before
+        there = Files(store, "git", tmp_path / "there")
+        await there.restore(names_of[0])
+        (tmp_path / "there" / "b.txt").write_text("new")
+        reference = await fetch_changes(store, await there.keep(), mine, "s1")
+        assert git(mine, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/trunk", reference]
+        assert git(mine, "show", f"{reference}:b.txt") == "new"
+        assert git(mine, "status", "--porcelain") == before[1]
