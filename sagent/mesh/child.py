@@ -18,6 +18,7 @@ from sagent.errors import SagentError, ToolError
 from sagent.events import Result
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.money import EXACT, ZERO
+from sagent.mesh.records import check_label
 from sagent.mesh.remote import RemotePeer
 from sagent.messages import Text
 from sagent.session.contents import ChargeEntry, Reserved
@@ -59,9 +60,11 @@ class NodeAgent(Harmless):
         session, path = f"{self._session}-{name}", f"{run.agent}/node-{name}"
         lent = Lent(self._agent(), path, _budget(arguments))
         try:
+            prompt, label = as_str(arguments.get("prompt")), as_str(arguments.get("label"))
+            if label:
+                check_label(label)  # before there is an allowance, which would count as spent
             lent.set_aside()
             await self._logged()
-            prompt, label = as_str(arguments.get("prompt")), as_str(arguments.get("label"))
             async with self._begin(session, prompt, label, lent.usd) as peer:
                 result = await self._wait(peer)
         except SagentError as error:

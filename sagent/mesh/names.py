@@ -22,6 +22,9 @@ SYNCED = "sagent-synced"
 LEASE_TTL, CARD_TTL = 4.0, 15.0
 """Seconds after which a lease, or a card, is gone that nobody has renewed."""
 
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""What a node and a label may be called."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 

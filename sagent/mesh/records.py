@@ -34,6 +34,12 @@ def check_flags(flags: Mapping[str, object]) -> None:
         raise UsageError(f"{unknown[0]} is the node's to say; you can give {', '.join(FLAGS)}.")
 
 
+def check_label(label: str) -> None:
+    """Raises UsageError for what no node or label can be called."""
+    if not names.NAME.fullmatch(label):
+        raise UsageError(f"{label!r} cannot be the name of a node or a label: letters, digits, _ and -.")
+
+
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
     """A session on the bus. `flags` are some of FLAGS. `files` says how its files travel, `base` what they are before

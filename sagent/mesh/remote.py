@@ -19,7 +19,7 @@ from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere
 from sagent.mesh.jetstream import JetStream, Request, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
-from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, check_flags, decode_record
+from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, check_flags, check_label, decode_record
 from sagent.mesh.tasks import end
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
@@ -261,6 +261,8 @@ def new_record(
     """A new session and its first message. Raises UsageError."""
     message = user(prompt) if isinstance(prompt, str) else prompt
     check_flags(flags)
+    if label:
+        check_label(label)
     texts = {name: str(value) for name, value in flags.items() if value is not None}
     title = " ".join(message.content.split())[:80]
     return SessionRecord(session or new_session_id(), title, label, texts, files, base), Said(message)

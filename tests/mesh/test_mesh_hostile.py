@@ -62,6 +62,15 @@ async def test_what_is_the_nodes_to_say_cannot_be_asked_for(tmp_path: Path) -> N
         assert "start `sagent node` with it" in err
 
 
+async def test_a_label_that_no_node_can_have_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    async with place(tmp_path, by_results([Turn("Fine.")])) as here:
+        for label in ("a b", "*", ">", "a.b", "ä"):
+            code, out, err = await here.ask("--label", label, "--detach", "x")
+            assert (code, out) == (2, "")
+            assert f"{label!r} cannot be the name of a node or a label" in err
+        assert await Records(here.bus).all() == []
+
+
 async def test_a_flag_that_is_smuggled_into_a_record_means_nothing(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")

@@ -59,6 +59,7 @@ def bus_url(given: object) -> str:
 
 def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
     from sagent.mesh.hold import NodeOptions
+    from sagent.mesh.records import check_label
 
     host = re.sub(r"[^A-Za-z0-9_-]+", "-", os.uname().nodename).strip("-") or "node"
     name, slots = str(own["name"] or f"{host}-{os.getpid()}"), own["slots"]
@@ -67,8 +68,7 @@ def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
         raise UsageError(f"--slots {slots}: a number from 1 to 10000.")
     texts = [str(label) for label in as_array(own["label"])]
     for text in (name, *texts):
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text):
-            raise UsageError(f"{text!r} cannot be the name of a node or a label: letters, digits, _ and -.")
+        check_label(text)
     place = Path(str(own["dir"])).expanduser().absolute() if own["dir"] else settings.state_dir / "nodes" / name
     shared = tuple(Path(str(each)).expanduser().absolute() for each in as_array(own["shared"]))
     return NodeOptions(name, slots, tuple(texts), place, shared)
