@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from sagent.hooks.hook import HookEvent
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_object, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_object, as_str, json_load
 from sagent.lib.text import one_line, printable
 
 BLOCKS = 2
@@ -75,14 +75,18 @@ def read_json(event: HookEvent, text: str) -> Answer:
     if decision is None:
         return Answer(fault=f"decided {word!r:.40}, which is not one of allow, ask, deny, block")
     changed, output = own.get("updatedInput"), own.get("updatedToolOutput")
-    if not isinstance(changed, Mapping | None):
+    try:
+        arguments = None if changed is None or decision == "deny" else json_load(json.dumps(changed))
+    except ValueError as error:
+        return Answer(fault=f"gave an updatedInput that cannot be used: {error}")
+    if not isinstance(arguments, JsonObject | None):
         return Answer(fault="gave an updatedInput that is not an object")
     reasons = (own.get("permissionDecisionReason"), request.get("message"), given.get("reason"))
     reason = next((each for each in reasons if isinstance(each, str) and each), "")
     return Answer(
         decision,
         _cut(reason or ("a hook refused it without saying why" if decision == "deny" else "")),
-        None if changed is None else json_freeze_object(as_object(own.get("updatedInput"))),
+        arguments,
         _cut(as_str(own.get("additionalContext")) or as_str(given.get("additionalContext"))),
         _cut(as_str(given.get("systemMessage"))),
         output if output is None or isinstance(output, str) else json.dumps(output),

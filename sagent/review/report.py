@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from sagent.errors import UsageError
-from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.lib.text import count, printable
+from sagent.lib.json import as_array, as_int, as_object, as_str, json_load, wire_bytes
+from sagent.lib.text import count, escaped, printable
 from sagent.review.finding import SEVERITIES, Finding, Review, Severity, decode_finding
 from sagent.review.untrusted import fenced, for_page
 from sagent.transcript.export_redaction import Redaction
@@ -32,13 +32,13 @@ def as_text(review: Review) -> str:
 def as_markdown(review: Review) -> str:
     """For a page: what is worst first."""
     rows = [
-        f"| {each.severity} | `{_cell(each.place)}` | {_cell(for_page(each.title))}{_moved(each)} |"
+        f"| {each.severity} | `{_place(each)}` | {_cell(for_page(each.title))}{_moved(each)} |"
         for each in review.findings
     ]
     table = ["", "| severity | place | what |", "|---|---|---|", *rows] if rows else []
     outside = [each for each in review.findings if not each.in_diff]
-    more = [f"\n**{for_page(each.title)}** (`{_cell(each.place)}`)\n\n{for_page(each.message)}" for each in outside]
-    return "\n".join([for_page(review.summary), *table, *more, "", f"<sub>{_figures(review)}</sub>"]) + "\n"
+    more = [f"\n**{for_page(each.title)}** (`{_place(each)}`)\n\n{for_page(each.message)}" for each in outside]
+    return "\n".join([for_page(review.summary), *table, *more, "", f"<sub>{for_page(_figures(review))}</sub>"]) + "\n"
 
 
 def comment(finding: Finding) -> str:
@@ -52,16 +52,16 @@ def as_json(review: Review) -> str:
     value: dict[str, object] = {"version": 1, **asdict(review)}
     value["cost_usd"] = float(review.usd)
     del value["usd"]
-    return json.dumps(Redaction().value(value), ensure_ascii=False, indent=1) + "\n"
+    return _as_json(value)
 
 
 def read_review(text: str) -> Review:
     """What `as_json` wrote. Raises UsageError for anything else."""
     try:
-        value = as_object(json.loads(text))
+        value = as_object(json_load(wire_bytes(json_load(text))))  # written once, for halves of letters are lost so
     except (ValueError, RecursionError) as error:
         raise UsageError(f"That is no review: {error}.") from error
-    if value.get("version") != 1 or "findings" not in value:
+    if value.get("version") != 1 or "findings" not in value or not isinstance(value.get("cost_usd", 0), int | float):
         raise UsageError("That is no review: `sagent review --format json` writes one.")
     return Review(
         as_str(value.get("base")),
@@ -88,7 +88,7 @@ def as_sarif(review: Review) -> str:
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     whole = {"$schema": schema, "version": "2.1.0", "runs": [run]}
-    return json.dumps(Redaction().value(whole), ensure_ascii=False, indent=1) + "\n"
+    return _as_json(whole)
 
 
 def _sarif(each: Finding) -> dict[str, object]:
@@ -123,7 +123,7 @@ def as_quality(review: Review) -> str:
         }
         for each in review.findings
     ]
-    return json.dumps(Redaction().value(rows), ensure_ascii=False, indent=1) + "\n"
+    return _as_json(rows)
 
 
 def as_annotations(review: Review) -> str:
@@ -144,6 +144,15 @@ FORMATS: Mapping[str, Callable[[Review], str]] = {
     "codequality": as_quality,
     "annotations": as_annotations,
 }
+
+
+def _as_json(value: object) -> str:
+    """As a file, and for a terminal."""
+    return escaped(json.dumps(Redaction().value(value), ensure_ascii=False, indent=1)) + "\n"
+
+
+def _place(each: Finding) -> str:
+    return _cell(printable(each.place))
 
 
 def _figures(review: Review) -> str:

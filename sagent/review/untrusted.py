@@ -3,6 +3,7 @@ act on before it is posted."""
 
 import re
 
+from sagent.lib.text import printable
 from sagent.transcript.export_redaction import Redaction
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -22,7 +23,7 @@ def without_hidden(text: str) -> str:
 def for_page(text: str) -> str:
     """A model's words as Markdown for a page: no secret, no comment in which a mark could be forged, nobody called by
     name, no picture or link that is loaded from elsewhere."""
-    clean = Redaction().text(without_hidden(text))
+    clean = Redaction().text(printable(without_hidden(text)))
     clean = _LOADED.sub("&lt;", clean).replace("![", "!\\[")
     return _MENTION.sub("@\u200b", clean)
 

@@ -59,11 +59,18 @@ def test_changed_arguments_are_kept() -> None:
         '{"decision": ["deny"]}',
         '{"hookSpecificOutput": {"hookEventName": "Stop"}}',
         '{"hookSpecificOutput": {"updatedInput": "ls"}}',
+        '{"hookSpecificOutput": {"updatedInput": {"timeout": NaN}}}',
+        '{"hookSpecificOutput": {"updatedInput": {"timeout": 1e999}}}',
     ],
 )
 def test_what_cannot_be_understood_is_a_fault_and_decides_nothing(text: str) -> None:
     said = read_json("PreToolUse", text)
     assert said.fault and not said.decision and said.arguments is None
+
+
+def test_a_refusal_counts_whatever_else_is_said() -> None:
+    said = read_json("PreToolUse", '{"decision": "block", "hookSpecificOutput": {"updatedInput": {"timeout": NaN}}}')
+    assert said.decision == "deny" and not said.fault
 
 
 decisions = st.sampled_from(("", "allow", "ask", "deny"))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,11 +191,36 @@ def test_no_form_holds_a_secret_or_drives_a_terminal(name: str) -> None:
     assert name != "annotations" or said.count("\n") == 2
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_word_of_a_review_drives_a_terminal_or_acts_on_a_page(name: str) -> None:
+    odd = "a\x1b[31m\x9b2J\x07\u202eb @team <img src=x>"
+    whole = review(finding(title=odd, message=odd, suggestion=odd), finding(file=odd[:12], title=odd))
+    said = FORMATS[name](replace(whole, summary=odd, model=odd, left_out=(odd,)))
+    assert not {*said} & {*"\x1b\x9b\x07\u202e"}
+    assert name != "markdown" or ("@team" not in said and "<img" not in said)
+
+
 def test_a_review_is_read_back_as_it_was() -> None:
-    whole = review(finding(), finding(file="é", severity="low"))
+    whole = review(finding(), finding(file="é\u202e", severity="low"))
     assert read_review(as_json(whole)) == whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"version": 2}',
+        '{"version": 1, "findings": [], "cost_usd": "0\\nmore=1"}',
+        '{"version": 1, "findings": [], "cost_usd": NaN}',
+    ],
+)
+def test_what_is_no_review_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        read_review('{"version": 2}')
+        read_review(text)
+
+
+def test_half_a_letter_is_no_part_of_a_review() -> None:
+    found = read_review('{"version": 1, "findings": [{"file": "\\ud800", "title": "\\ud800"}]}')
+    assert all(FORMATS[name](found).encode() for name in FORMATS)
 
 
 def test_sarif_has_what_code_scanning_needs() -> None:
