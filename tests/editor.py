@@ -22,7 +22,7 @@ class Extension:
 
     home: Path
     folder: Path
-    decisions: list[Any] = field(default_factory=list[Any])
+    decisions: list[list[str] | None] = field(default_factory=list[list[str] | None])
     called: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
     sockets: list[ServerConnection] = field(default_factory=list[ServerConnection])
 
@@ -80,7 +80,7 @@ class Extension:
                 decision = self.decisions.pop(0)
                 if decision is None:
                     await asyncio.Event().wait()
-                return decision
+                return decision or []
             case _:
                 return ["TAB_CLOSED"]
 

@@ -60,7 +60,9 @@ def tool(name: str, about: str = "Does it.", **schema: object) -> dict[str, obje
     return {"name": name, "description": about, "inputSchema": {"type": "object", **schema}}
 
 
-async def do(servers: Servers, code: str = "", *, own: str = "do", progress: Callable[[str], None] = len) -> str:
+async def do(
+    servers: Servers, code: str = "", *, own: str = "do", progress: Callable[[str], None] = lambda _: None
+) -> str:
     """What the tool `do` answers when it runs the code; the words of an error where there is one."""
     found: McpTool = next(tool for tool in servers.tools if tool.own == own)
     run = RunContext("root", "c", Workspace(Path.cwd()), SimpleNamespace(), progress)  # pyright: ignore[reportArgumentType] -- no blobs

@@ -121,7 +121,7 @@ async def test_a_change_is_decided_on_here_or_in_the_editor(
     async with link_to(extension) as link:
         extension.decisions.append(decision)
         call = ToolCall("1", "Write", json_freeze_object({"file_path": "a.txt", "content": "new\n"}))
-        asking = asyncio.create_task(reviewing(ask, link, extension.folder)(call, Ask("why")))
+        asking = asyncio.ensure_future(reviewing(ask, link, extension.folder)(call, Ask("why")))
         await until(lambda: extension.called, "the diff")
         if answer == "here":
             said.set()

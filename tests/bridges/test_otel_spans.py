@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -49,6 +50,11 @@ PRICES = {"scripted/scripted": {"input": "1", "output": "2"}, "strong/oracle": {
 KEY = "sk-ant-api03-" + "a1B2" * 12
 
 
+def facts(span: ReadableSpan) -> dict[str, Any]:
+    """Its attributes."""
+    return dict(span.attributes or {})
+
+
 class Seen:
     """What was exported, in memory."""
 
@@ -78,7 +84,7 @@ class Seen:
         return {span.context.span_id: span for span in self.spans}
 
     def total(self, attribute: str) -> float:
-        return sum(span.attributes.get(attribute, 0) for span in self.spans)
+        return sum(facts(span).get(attribute, 0) for span in self.spans)
 
     def metric(self, name: str) -> float:
         """The sum of a counter, or the number of values of a histogram."""
@@ -92,7 +98,7 @@ class Seen:
         for span in self.spans:
             if span.parent is not None:
                 assert self.by_id[span.parent.span_id].context.trace_id == span.context.trace_id, span.name
-            assert span.end_time >= span.start_time
+            assert (span.end_time or 0) >= (span.start_time or 0)
         whole = ledger.totals().whole
         assert self.total(names.INPUT_TOKENS) == self.metric(names.INPUT_COUNT) == whole.usage.total_input
         assert self.total(names.OUTPUT_TOKENS) == self.metric(names.OUTPUT_COUNT) == whole.usage.output
@@ -135,11 +141,11 @@ async def test_a_prompt_is_a_trace_of_its_calls_and_tools(tmp_path: Path) -> Non
     assert run.parent is None
     assert {seen.above(span) for span in (*seen.named("chat scripted"), tool)} == {"invoke_agent root"}
     assert [span.kind for span in seen.named("chat scripted")] == [SpanKind.CLIENT] * 2
-    assert run.attributes[names.CONVERSATION] == result.session_id
-    assert tool.attributes[names.ERROR] == "tool_error"
+    assert facts(run)[names.CONVERSATION] == result.session_id
+    assert facts(tool)[names.ERROR] == "tool_error"
     printed = agent.messages[2].results[0].text.split("\n")[0]
     assert printed.split("-")[1:3] == [f"{tool.context.trace_id:032x}", f"{tool.context.span_id:016x}"]
-    assert not any("echo" in str(span.attributes.values()) for span in seen.spans)
+    assert not any("echo" in str(facts(span).values()) for span in seen.spans)
     seen.check(agent.ledger)
     assert (seen.metric(names.INFERENCE_SECONDS), seen.metric(names.TOOL_SECONDS)) == (2, 1)
     end()
@@ -185,7 +191,7 @@ async def test_each_child_is_below_the_call_that_began_it(tmp_path: Path) -> Non
     await agent.run("go")
     for name, call_id in (("left", "a"), ("right", "b")):
         child = seen.one(f"invoke_agent root/{name}")
-        assert seen.by_id[child.parent.span_id].attributes[names.CALL_ID] == call_id
+        assert facts(seen.by_id[child.parent.span_id])[names.CALL_ID] == call_id
     assert seen.above(seen.one("execute_tool Bash")) == "invoke_agent root/left"
     assert len({span.context.trace_id for span in seen.spans}) == 1
     seen.check(agent.ledger)
@@ -202,10 +208,10 @@ async def test_an_advisor_has_its_call_and_price(tmp_path: Path, looks: Sequence
     seen.telemetry.watch(agent)
     await agent.run("go")
     consulted = seen.one("consult_advisor sage")
-    assert consulted.attributes[names.VERDICT] == "proceed"
+    assert facts(consulted)[names.VERDICT] == "proceed"
     below = "invoke_agent root/advisor-sage" if looks else "consult_advisor sage"
     assert seen.above(seen.one("chat oracle")) == below
-    assert seen.one("chat oracle").attributes[names.ROLE] == "advisor:sage"
+    assert facts(seen.one("chat oracle"))[names.ROLE] == "advisor:sage"
     seen.check(agent.ledger)
     await agent.aclose()
 
@@ -221,9 +227,9 @@ async def test_a_compaction_and_its_summary_are_spans(tmp_path: Path) -> None:
     agent.apply(Compact())
     await agent.run("and on")
     compaction = seen.one("compact_context")
-    assert compaction.attributes[names.BEFORE] > compaction.attributes[names.AFTER]
+    assert facts(compaction)[names.BEFORE] > facts(compaction)[names.AFTER]
     (written,) = [span for span in seen.named("chat scripted") if seen.above(span) == "compact_context"]
-    assert written.attributes[names.ROLE] == "compactor"
+    assert facts(written)[names.ROLE] == "compactor"
     seen.check(agent.ledger)
 
 
@@ -244,8 +250,8 @@ async def test_a_call_that_fails_is_a_span_with_its_error(tmp_path: Path) -> Non
     seen.telemetry.watch(agent)
     with pytest.raises(ModelError):
         await agent.run("go")
-    assert seen.one("chat scripted").attributes[names.ERROR] == "auth"
-    assert seen.one("invoke_agent root").attributes[names.ERROR] == "auth"
+    assert facts(seen.one("chat scripted"))[names.ERROR] == "auth"
+    assert facts(seen.one("invoke_agent root"))[names.ERROR] == "auth"
 
 
 async def test_content_is_new_redacted_and_cut(tmp_path: Path) -> None:
@@ -256,11 +262,11 @@ async def test_content_is_new_redacted_and_cut(tmp_path: Path) -> None:
     await agent.run(f"my key is {KEY}")
     await agent.run("and now?")
     first, second, third = seen.named("chat scripted")
-    assert "my key is" in first.attributes[names.INPUT]
-    assert "my key is" not in second.attributes[names.INPUT]
-    assert "tool_call_response" in second.attributes[names.INPUT]
-    assert third.attributes[names.INPUT].count('"role"') == 1
-    everything = "".join(str(dict(span.attributes)) for span in seen.spans)
+    assert "my key is" in facts(first)[names.INPUT]
+    assert "my key is" not in facts(second)[names.INPUT]
+    assert "tool_call_response" in facts(second)[names.INPUT]
+    assert facts(third)[names.INPUT].count('"role"') == 1
+    everything = "".join(str(facts(span)) for span in seen.spans)
     assert KEY not in everything
     assert len(everything) < 120_000
     await agent.aclose()
@@ -306,6 +312,6 @@ async def test_each_call_has_one_span_whatever_happens(tmp_path_factory, turns: 
     await agent.aclose()
     end()
     made = Counter(each.id for message in agent.messages for each in message.calls)
-    assert Counter(s.attributes[names.CALL_ID] for s in seen.spans if names.CALL_ID in s.attributes) == made
+    assert Counter(facts(s)[names.CALL_ID] for s in seen.spans if names.CALL_ID in facts(s)) == made
     assert len(seen.named("invoke_agent root")) == len(turns)
     seen.check(agent.ledger)

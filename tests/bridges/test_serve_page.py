@@ -93,7 +93,7 @@ def test_nothing_that_a_model_says_runs(page: Callable[[str], Browser], story: S
 def test_a_key_meant_for_something_else_answers_nothing(page: Callable[[str], Browser], story: Story) -> None:
     browser = page("Ask me", permission_mode="ask")  # pyright: ignore[reportCallIssue]
     until(browser, "document.querySelector('.question') !== null")
-    assert browser.run("document.querySelector('.question pre').innerText").startswith("curl")  # pyright: ignore[reportAttributeAccessIssue]
+    assert browser.run("document.querySelector('.question pre').innerText").startswith("curl")
     browser.run("document.activeElement.blur(); 0")
     for key in ("y", "n", "Enter", " "):
         browser.press(key)

@@ -81,9 +81,9 @@ class Rig:
 @asynccontextmanager
 async def served(tmp_path: Path, *scripts: Sequence[Line], day: float = 5, **given: object) -> AsyncGenerator[Rig]:
     """A host at work."""
-    rules = PlaceRules(**{"cwd": tmp_path, "users": None, "approvers": frozenset({"U1"}), "mode": "ask", **given})  # pyright: ignore[reportArgumentType]
+    rules = PlaceRules(**{"cwd": tmp_path, "users": None, "approvers": frozenset({"U1"}), "mode": "ask", **given})
     async with fake_slack() as slack, open_slack("xapp-1", "xoxb-1", f"{slack.url}/api/") as surface:
-        surface.pause = 0.01  # pyright: ignore[reportAttributeAccessIssue] -- Slack here has no such limit
+        surface.pause = 0.01  # Slack here has no such limit
         rig = Rig(slack, tmp_path, list(scripts))
         host = ChatHost(surface, ChatRules({CHANNEL: rules}, Decimal(str(day))), tmp_path / "state", rig.open)
         serving = asyncio.create_task(host.run())

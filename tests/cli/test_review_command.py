@@ -32,7 +32,7 @@ def test_a_range_is_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> 
     shell.serve([Turn(calls=(Call("Read", {"file_path": "a.py"}),)), answer(BAD, FAR)])
     done = shell.run("review", "HEAD~1..HEAD", "--format", "json", model="")
     assert done.code == 0, done.err
-    found = done.json
+    found = json.loads(done.out)
     assert (found["base"], found["head"]) == shas
     assert [(each["line"], each["in_diff"]) for each in found["findings"]] == [(2, True), (99, False)]
     assert float(str(found["cost_usd"])) > 0

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from console import Console, last_text
 
-from sagent.lib.json import json_freeze_object
-from sagent.messages import ToolCall
-from sagent.testing.server import Received, Turn
+from sagent.testing.server import Call, Received, Turn
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -24,7 +22,7 @@ def test_prompts_resources_and_questions_of_a_server(console: Console) -> None:
     def answer(request: Received) -> Turn:
         text = last_text(request)
         if "ask me" in text:
-            return Turn(calls=[ToolCall("c1", "mcp__odd__do", json_freeze_object({"code": ASK}))])
+            return Turn(calls=(Call("mcp__odd__do", {"code": ASK}),))
         return Turn(text="Well then.")
 
     server = console.serve(answer)
@@ -62,4 +60,4 @@ def test_prompts_resources_and_questions_of_a_server(console: Console) -> None:
 
 
 def last_result(request: Received) -> str:
-    return json.dumps(request.json["messages"][-1])
+    return json.dumps(json.loads(request.body)["messages"][-1])

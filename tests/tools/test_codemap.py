@@ -159,7 +159,7 @@ async def test_a_call_that_is_cancelled_leaves_a_good_store(shop: Path, tmp_path
     whole = text_of(await call(RepoMap()))
     for delay in (0, 0.01, 0.05, 0.15, 0.3):
         write(shop, {"changing.py": f"def name_{str(delay)[2:]}(): ...\n"})
-        task = asyncio.create_task(call(RepoMap(tmp_path / "maps")))
+        task = asyncio.ensure_future(call(RepoMap(tmp_path / "maps")))
         await asyncio.sleep(delay)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -84,7 +84,7 @@ async def test_what_takes_too_long_is_interrupted_and_what_ends_the_kernel_is_to
 
 async def test_code_that_holds_on_to_its_kernel_loses_it(notebook: Notebook, call: Call) -> None:
     stubborn = "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass"
-    with_kernel = asyncio.create_task(call(notebook, code=f"print('on', flush=True)\n{stubborn}", timeout=0.3))
+    with_kernel = asyncio.ensure_future(call(notebook, code=f"print('on', flush=True)\n{stubborn}", timeout=0.3))
     assert "interrupted, or its kernel was ended" in text_of(await with_kernel)
     assert text_of(await call(notebook, code="1")) == "1\n"
 
