@@ -75,7 +75,10 @@ def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(
     before = lines_of(browser)
     browser.open(f"{story.url}/#{browser.run('current')}")  # by the cookie, from the log
     until(browser, f"{SHOWN}.includes('two of three')")
-    assert lines_of(browser) == before
+    limit = time.monotonic() + 30
+    while (again := lines_of(browser)) != before:
+        assert time.monotonic() < limit, (again, before)
+        time.sleep(0.05)
     assert browser.complaints() == []
     assert not [each for each in browser.requests() if not each.startswith((story.url, "data:"))]
 
@@ -113,6 +116,21 @@ def test_a_key_meant_for_something_else_answers_nothing(page: Callable[[str], Br
     until(browser, "document.querySelector('.question') === null")
     events = story.http.get(f"/v1/sessions/{name}/transcript").json()["events"]
     assert [each["reason"] for each in events if each["type"] == "denied"] == ["n"]
+
+
+def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story: Story) -> None:
+    browser = page("Which colour")
+    until(browser, "document.querySelector('.question') !== null")
+    assert browser.run("document.querySelector('.question .plain').innerText") == "Which <b>?"
+    browser.run("document.querySelectorAll('.question button')[1].click(); 0")
+    until(browser, f"{SHOWN}.includes('So it is.')")
+    browser = page("Plan it", permission_mode="plan")  # pyright: ignore[reportCallIssue]
+    until(browser, "document.querySelector('.question strong') !== null")
+    assert browser.run("document.querySelectorAll('.question script').length") == 0
+    browser.run("document.querySelector('.question button').click(); 0")
+    until(browser, f"{SHOWN}.includes('So it is.')")
+    assert browser.run("at('questions').hidden") is True
+    assert browser.complaints() == []
 
 
 def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(

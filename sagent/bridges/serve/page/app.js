@@ -77,13 +77,12 @@ const short = (path) => path.replace(/^root\//, "");
 
 // -- the list of sessions
 
-async function refresh(choose) {
+async function refresh() {
   const found = await attempt(() => ask("GET", "/v1/sessions"));
   if (!found) return;
   sessions = found.sessions;
   if (status && !sessions.some((each) => each.id === status.id) && status.state !== "closed") sessions.push(status);
   list();
-  if (choose && !current && sessions.length) show(sessions[sessions.length - 1].id);
 }
 
 function list() {
@@ -619,7 +618,11 @@ at("open").addEventListener("keydown", (key) => {
 
 async function start() {
   const wanted = location.hash.slice(1);
-  await refresh(false);
+  await refresh();
+  if (current) { // chosen meanwhile, or from before the log-in
+    if (source.readyState === EventSource.CLOSED) connect();
+    return;
+  }
   if (wanted && /^[\w-]+$/.test(wanted)) show(wanted);
   else if (sessions.length) show(sessions[sessions.length - 1].id);
   else { clear(); hint(); }
@@ -633,4 +636,4 @@ if (location.hash.startsWith("#token=")) {
 } else {
   start();
 }
-setInterval(() => { if (!document.hidden && !document.querySelector("dialog[open]")) refresh(false); }, 10000);
+setInterval(() => { if (!document.hidden && !document.querySelector("dialog[open]")) refresh(); }, 10000);
