@@ -121,7 +121,7 @@ class Hold:
         files = Files(
             self._bus.store(names.BLOBS), record.files, self._place / "files" / self._session, self._own.shared
         )
-        before = record.node
+        before, self._taken = record.node, set(record.answered)
         record, revision = await self._records.change(record, revision, state="working", node=self._node)
         mirror = self._mirror = Mirror(self._stream, after, rebuilt.files)
         tasks = [self._beside(mirror.run()), asyncio.create_task(self._broadcast.run())]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal, Self
 
 from sagent.errors import UsageError
-from sagent.events import Event, ReplyFinished, Result, SessionOpened
+from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
 from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object
 from sagent.mesh import names
 from sagent.mesh.broadcast import END, read_lines
 from sagent.mesh.control import ACTIONS, Question, Reply, read_question
-from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere
+from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable
 from sagent.mesh.jetstream import JetStream, Request, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
@@ -25,6 +25,7 @@ from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.session.names import new_session_id
 
+_AGAIN = 0.5  # seconds until somebody is asked again
 _LAST_WORDS = 1.0  # seconds in which the last events of a run arrive, which are not kept
 
 
@@ -103,7 +104,7 @@ class RemotePeer:
         """The result of the turn that has read what was sent here, or of the last one. Raises MeshError."""
         if self._sending is not None:
             await self._sending
-        while not (self.record.state == "idle" and (not self._last or self._last in self.record.answered)):
+        while not self._rests:
             self._changed.clear()
             await self._changed.wait()
         if self.record.result is None:
@@ -114,7 +115,32 @@ class RemotePeer:
         return self.record.result
 
     def interrupt(self, scope: Scope = "tree") -> None:
-        self._start(self._ask({"op": "interrupt", "scope": scope}))
+        self._start(self._stop(scope))
+
+    @property
+    def _rests(self) -> bool:
+        return self.record.state == "idle" and (not self._last or self._last in self.record.answered)
+
+    async def _stop(self, scope: Scope) -> None:
+        """Asked for until somebody hears it: a session may be on its way from one node to the next."""
+        while not self._rests and not await self._withdrawn():
+            with suppress(NobodyThere, Unavailable):
+                await self.ask(op="interrupt", scope=scope)
+                return
+            await asyncio.sleep(_AGAIN)
+
+    async def _withdrawn(self) -> bool:
+        """Take back what no node has begun."""
+        try:
+            record, revision = await self._records.get(self.path)
+            if record.state != "queued" or record.node or not self._last:
+                return False
+            failure = Failure("interrupted", "it was interrupted before a node had begun")
+            result = Result("", (), "error", failure, session_id=record.id)
+            await self._records.change(record, revision, state="idle", answered=(self._last,), result=result)
+        except (Fenced, Unavailable):
+            return False
+        return True
 
     def check(self, action: Action) -> None:
         """Raise UsageError for what cannot be asked for over a bus. Whether it can be done the other side says."""

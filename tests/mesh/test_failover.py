@@ -4,12 +4,15 @@ import asyncio
 import json
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from sagent.mesh import names
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
+from sagent.mesh.remote import Mesh
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Turn
 from tests.mesh.places import Place, by_results, place, slow
@@ -195,3 +198,57 @@ class Wire:
                 target.write(data)
                 await target.drain()
         target.close()
+
+
+async def asked_then_interrupted(here: Place, when: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[int]]:
+    """A prompt on the bus, once something is true: what is returned interrupts it, and returns its exit code."""
+    pipe = asyncio.subprocess.PIPE
+    asked = await here.start("--bus", here.url, "--json", "not wanted", name="me", stdout=pipe, stderr=pipe)
+    async with asyncio.timeout(30):
+        while not await when():
+            await asyncio.sleep(0.05)
+
+    async def end() -> int:
+        asked.kill(signal.SIGINT)
+        async with asyncio.timeout(20):
+            out, err = await asked.process.communicate()
+        assert json.loads(out)["error"]["kind"] == "interrupted", err
+        return asked.process.returncode or 0
+
+    return end
+
+
+async def test_what_is_interrupted_before_a_node_takes_it_is_never_done(tmp_path: Path) -> None:
+    async with place(tmp_path, by_results([Turn("Done.")])) as here:
+
+        async def waits() -> bool:
+            return bool(await Mesh(here.bus).sessions())
+
+        end = await asked_then_interrupted(here, waits)
+        assert await end() == 130
+        await here.node("n1", "--slots", "1")
+        code, out, err = await here.ask("--json", "hello")
+        assert (code, json.loads(out)["result"]) == (0, "Done."), err
+        inbox = names.inbox_subject(f"session.{(await Mesh(here.bus).sessions())[0].id}")
+        async with asyncio.timeout(20):
+            while await here.bus.last(names.INBOX, inbox) is not None:  # noqa: ASYNC110 -- the bus is asked
+                await asyncio.sleep(0.05)
+        assert ["not wanted" in request.body.decode() for request in here.server.requests] == [False]
+
+
+@slow
+async def test_a_session_between_two_nodes_is_interrupted(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 30"}),)), Turn("Done.", delay=8)]
+    async with place(tmp_path, by_results(turns)) as here:
+
+        async def works() -> bool:
+            return begun.exists()
+
+        first = await here.node("n1")
+        end = await asked_then_interrupted(here, works)
+        first.kill(signal.SIGKILL)
+        await first.process.wait()
+        ending = asyncio.create_task(end())
+        await here.node("n2")
+        assert await ending == 130
