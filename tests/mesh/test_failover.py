@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -200,7 +200,9 @@ class Wire:
         target.close()
 
 
-async def asked_then_interrupted(here: Place, when: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[int]]:
+async def asked_then_interrupted(
+    here: Place, when: Callable[[], Awaitable[bool]]
+) -> Callable[[], Coroutine[None, None, int]]:
     """A prompt on the bus, once something is true: what is returned interrupts it, and returns its exit code."""
     pipe = asyncio.subprocess.PIPE
     asked = await here.start("--bus", here.url, "--json", "not wanted", name="me", stdout=pipe, stderr=pipe)
@@ -231,7 +233,7 @@ async def test_what_is_interrupted_before_a_node_takes_it_is_never_done(tmp_path
         assert (code, json.loads(out)["result"]) == (0, "Done."), err
         inbox = names.inbox_subject(f"session.{(await Mesh(here.bus).sessions())[0].id}")
         async with asyncio.timeout(20):
-            while await here.bus.last(names.INBOX, inbox) is not None:  # noqa: ASYNC110 -- the bus is asked
+            while await here.bus.last(names.INBOX, inbox) is not None:
                 await asyncio.sleep(0.05)
         assert ["not wanted" in request.body.decode() for request in here.server.requests] == [False]
 
