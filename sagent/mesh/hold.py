@@ -1,6 +1,7 @@
 """One session at work on a node, from its lease to its end, or to the moment when somebody else must have it."""
 
 import asyncio
+import errno
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
@@ -32,10 +33,13 @@ from sagent.mesh.workspace import Files
 from sagent.messages import Document, Image, Message, Text, user
 from sagent.peer import Stop
 from sagent.session.contents import FailedEntry
+from sagent.session.folds import origin
 
+_MOVED_TO = "This session has moved to another machine. Your working directory is now "
 MOVED = "moved"  # why a turn ends that another node goes on with
 _REMEMBERED = 50  # messages of which the record says that they were answered
 _LOOK = 1.0  # seconds between two looks at whether a message waits
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a disk's trouble, which another node does not have
 _SOON = 0.2  # seconds until the bus is tried again
 _ACK_WAIT = 4.0  # seconds until a message that a node had is given to the next one
 
@@ -132,9 +136,12 @@ class Hold:
                 opening = Opening(directory, cwd, record.flags)
                 with under(record.trace):
                     result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
-            except (MeshError, OSError):
+                await mirror.settled()  # what was logged while it was closed, too
+            except MeshError:
                 raise
             except Exception as error:  # whoever asked learns of it, and no node tries it for ever
+                if isinstance(error, OSError) and error.errno in _FULL:
+                    raise
                 failure = _failure_of(error)
                 result = Result("", (), "error", failure)
                 await self._give_up(failure.message)
@@ -168,7 +175,6 @@ class Hold:
             ]
             try:
                 result = await self._turns(agent, opening, before)
-                await mirror.settled()
             finally:
                 await end(*tasks)
         return result
@@ -195,6 +201,7 @@ class Hold:
             if result is not None and result.stop_reason == MOVED:
                 return None
             if agent.state.inbox.holds():
+                _say_where(agent, opening)
                 result = await agent.go_on()
             elif await self._is_empty():
                 break
@@ -287,12 +294,16 @@ async def _acknowledge(taken: Taken, mirror: Mirror) -> None:
 
 
 def _say_where(agent: Agent, opening: Opening) -> None:
-    """Have the agent know where it is now, if that is another place than it was told."""
-    first = next(iter(agent.state.log.contents().of("opened")), None)
-    was = getattr(first.content, "cwd", "") if first is not None else ""
-    if was and was != str(opening.cwd):
-        text = f"This session has moved to another machine. Your files are in {opening.cwd} now, and not in {was}."
-        agent.send(user(text, sender="sagent"), "next")
+    """Have the agent know where it is now, if that is another place than it was told last."""
+    history, now = agent.state.context.history, str(opening.cwd)
+    told = (
+        message.content.removeprefix(_MOVED_TO)
+        for message in reversed(history)
+        if message.sender == "sagent" and message.content.startswith(_MOVED_TO)
+    )
+    was = next(told, origin(agent.state.log.contents()).cwd)
+    if history and was != now:
+        agent.send(user(f"{_MOVED_TO}{now}", sender="sagent"), "next")
 
 
 def _failure_of(error: Exception) -> Failure:

@@ -315,7 +315,7 @@ class JetStream:
 
     async def read(self, stream: str, subject: str, after: int = 0) -> AsyncGenerator[Message]:
         """What is stored on a subject (wildcards allowed) after a sequence, in order, up to its present end."""
-        async with self.following(stream, subject, after) as messages:
+        async with self.following(stream, subject, after, idle=_ROUND) as messages:
             async for message, left in messages.until_end():
                 yield message
                 if not left:
@@ -323,11 +323,12 @@ class JetStream:
 
     @asynccontextmanager
     async def following(
-        self, stream: str, subject: str, after: int = 0, *, latest: bool = False
+        self, stream: str, subject: str, after: int = 0, *, latest: bool = False, idle: float = 6 * _ROUND
     ) -> AsyncGenerator["Reader"]:
         """What is stored on a subject after a sequence, in order, and what comes. With `latest` only the last of each
-        subject at first, and after a lost connection the last of each once more."""
-        reader = Reader(self, stream, subject, after, latest=latest)
+        subject at first, and after a lost connection the last of each once more. The bus forgets a reader that has
+        asked for nothing for `idle` seconds."""
+        reader = Reader(self, stream, subject, after, latest=latest, idle=idle)
         try:
             yield reader
         finally:
@@ -479,9 +480,9 @@ def _stored(message: "Msg") -> Message:
 class Reader:
     """Messages of a stream in order, each once, over reconnects and restarts of the bus."""
 
-    def __init__(self, bus: JetStream, stream: str, subject: str, after: int, *, latest: bool) -> None:
+    def __init__(self, bus: JetStream, stream: str, subject: str, after: int, *, latest: bool, idle: float) -> None:
         self._bus, self._stream, self._subject = bus, stream, subject
-        self._latest = latest
+        self._latest, self._idle = latest, idle
         self._after = after
         self._pull: JetStreamContext.PullSubscription | None = None
         self._place = 0  # in the consumer's own count, which has no gaps
@@ -538,7 +539,7 @@ class Reader:
             ack_policy=AckPolicy.NONE,
             deliver_policy=DeliverPolicy.LAST_PER_SUBJECT if self._latest else DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=None if self._latest else self._after + 1,
-            inactive_threshold=6 * _ROUND,
+            inactive_threshold=self._idle,
             mem_storage=True,
         )
         self._pull, self._place = await self._bus.pull(self._stream, self._subject, None, config), 0

@@ -58,7 +58,8 @@ class Files:
             if not wanted.is_dir() or not any(wanted.is_relative_to(place.resolve()) for place in self._shared):
                 raise UsageError(f"{name} is no directory that this node shares (sagent node --shared DIR).")
             return wanted
-        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        if self._kind == "git":
+            await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         make_directory(self._directory)
         if self._kind == "git" and name:
             bundles = await _fetch(self._store, name)
@@ -165,7 +166,7 @@ def _snapshot(directory: Path) -> Snapshot | None:
         index = Path(aside) / "index"
         own = Path(_git(directory, "rev-parse", "--absolute-git-dir")) / "index"
         if own.exists():
-            shutil.copyfile(own, index)  # so that only what has changed is read
+            shutil.copy2(own, index)  # so that only what has changed is read; by its time git knows what may have
         _git(directory, "add", "-A", "--ignore-errors", more={"GIT_INDEX_FILE": str(index)}, fails=False)
         tree = _git(directory, "write-tree", more={"GIT_INDEX_FILE": str(index)})
     head = _git(directory, "rev-parse", "-q", "--verify", "HEAD", fails=False)
