@@ -6,7 +6,7 @@ A server can change what it says of a tool after a person has allowed it, and a 
 from collections.abc import Callable, Mapping, Sequence
 
 from sagent.bridges.mcp.tool import McpTool
-from sagent.lib.text import one_line, printable
+from sagent.lib.text import printable
 from sagent.messages import ToolCall
 from sagent.peer import Action
 from sagent.policy import Allow, Ask, Policy, Turn, Verdict
@@ -32,10 +32,9 @@ class PinPolicy(Policy):
                 if not tool.changed:
                     return verdict
                 assert tool.now is not None
-                says = one_line(printable(tool.now.description), 600)
                 reason = (
                     f"The MCP server {tool.server} has changed what it says of {printable(tool.own)} since that was "
-                    f"approved. It now says: {says}"
+                    f"approved. It now says: {tool.now.shown}"
                 )
                 return Ask(reason, f"To approve it: sagent mcp approve {tool.server}")
             case _:

@@ -10,7 +10,7 @@ from sagent.bridges.mcp.link import Link, failure, is_closed
 from sagent.bridges.mcp.output import output_of, words_in
 from sagent.bridges.mcp.pins import Pins
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_thaw, sha256_hex, wire_bytes
+from sagent.lib.json import JsonObject, as_object, json_dump, json_freeze_object, json_thaw, sha256_hex, wire_bytes
 from sagent.lib.text import one_line, printable
 from sagent.messages import Text
 from sagent.tool import RunContext, ToolOutput
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sagent.lib.json import Thawed
 
 MOST_DESCRIPTION = 2_000  # characters
+MOST_SHOWN = 8_000  # characters of a definition that a person is to approve
 
 
 class Definition:
@@ -33,6 +34,13 @@ class Definition:
         self.parameters = _schema(info.input_schema)
         said = info.model_dump(mode="json", by_alias=True, exclude={"meta", "icons"}, exclude_none=True)
         self.fingerprint = sha256_hex(wire_bytes(_finite(said)))
+
+    @property
+    def shown(self) -> str:
+        """All that a person is to approve."""
+        text = one_line(f"{self.description} Its arguments: {printable(json_dump(self.parameters))}", 1 << 20)
+        cut = len(text) - MOST_SHOWN
+        return f"{text[:MOST_SHOWN]} ({cut:,} more characters)" if cut > 0 else text
 
 
 class McpTool:

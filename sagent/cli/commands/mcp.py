@@ -129,7 +129,7 @@ def _approve(settings: "Settings", name: str) -> int:
     write(binary_safe(sys.stderr), (f"sagent: {text}" for text in notices))
     changed = [tool for tool in tools if tool.changed]
     if changed:
-        rows = tuple((tool.name, one_line(tool.description, 300)) for tool in changed)
+        rows = tuple((tool.name, tool.now.shown) for tool in changed if tool.now is not None)
         write(binary_safe(sys.stdout), [Table(rows, ("changed", "what it says now"))])
     for tool in tools:
         tool.approve()
