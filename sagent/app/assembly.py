@@ -15,7 +15,7 @@ from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.app.advisors import advisors_of, remember_advisors
 from sagent.app.models import Choice, catalog, choose_model
-from sagent.app.servers import announce_to, open_servers, pinned
+from sagent.app.servers import announce_to, bill_to, open_remotes, open_servers, pinned
 from sagent.config import Settings
 from sagent.config.values import option
 from sagent.context.instructions import gather, repository_root
@@ -141,6 +141,7 @@ async def open_agent(
         stack.push_async_callback(aside.aclose)
         servers = await open_servers(settings, servers, notices, stack, workspace, sandbox, answer)
         offered += servers.tools if servers else ()
+        offered += (remotes := await open_remotes(settings, notices, stack))
         offered = _searchable(offered)
         resources = _resources(settings, choice, ledger, notices)
         judge: Policy = policy
@@ -170,6 +171,7 @@ async def open_agent(
         )
         stack.push_async_callback(agent.aclose)
         announce_to(agent, servers, stack)
+        bill_to(agent, remotes)
         aside.address = lambda: choice.address(agent.model.provider)
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         await _beside(lambda: _restore(agent, past), long=past.resumed)

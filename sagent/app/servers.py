@@ -1,6 +1,7 @@
-"""A session's MCP servers: opened with what they are given, watched, their tools held to what was approved.
+"""A session's MCP servers: opened with what they are given, watched, their tools held to what was approved; and the
+agents elsewhere that it may ask.
 
-Nothing of the bridge is loaded without a server in the settings.
+Nothing of a bridge is loaded without a server, or an agent, in the settings.
 """
 
 from contextlib import AsyncExitStack
@@ -12,11 +13,14 @@ from sagent.messages import user
 from sagent.policy import Policy
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
+from sagent.session.contents import ChargeEntry
 from sagent.tool import Workspace
 
 if TYPE_CHECKING:
+    from sagent.bridges.a2a.remote import RemoteAgent
     from sagent.bridges.mcp import Servers
     from sagent.tools.ask import Answerer
+    from sagent.usage import Charge
 
 
 def servers_of(settings: Settings) -> "Servers | None":
@@ -65,3 +69,30 @@ def announce_to(agent: Agent, servers: "Servers | None", stack: AsyncExitStack) 
     if servers is not None:
         servers.announce = lambda text: agent.send(user(text, sender="mcp"), "next")
         stack.callback(servers.stop_announcing)
+
+
+async def open_remotes(settings: Settings, notices: list[str], stack: AsyncExitStack) -> "tuple[RemoteAgent, ...]":
+    """The agents of the settings, until the stack closes, without those that cannot be reached."""
+    if not settings.a2a:
+        return ()
+    from importlib.util import find_spec
+
+    if find_spec("a2a") is None:
+        from sagent.lib.installed import install_command
+
+        notices.append(f"Agents elsewhere need a package that is not installed: {install_command('a2a')}")
+        return ()
+    from sagent.bridges.a2a.remote import find_agents
+
+    return await stack.enter_async_context(find_agents(settings.a2a, notices))
+
+
+def bill_to(agent: Agent, remotes: "tuple[RemoteAgent, ...]") -> None:
+    """Have the work of agents elsewhere in the ledger and the log, at a price that nobody knows."""
+
+    def bill(charge: "Charge") -> None:
+        agent.state.journal.record(ChargeEntry(charge))
+        agent.ledger.restore((charge,))
+
+    for remote in remotes:
+        remote.bill = bill

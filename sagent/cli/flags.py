@@ -233,6 +233,8 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
     plan = "write nothing: print a plan, or in the REPL propose one"
     group.add_argument("--plan", action="store_true", help=plan)
+    remote = "an agent elsewhere as a tool, by the A2A protocol (repeatable)"
+    group.add_argument("--a2a", metavar="NAME=URL", action="append", help=remote)
     diagnostics = "errors after edits, by language servers: auto (default: in a terminal), on or off"
     group.add_argument("--diagnostics", metavar="WHEN", help=diagnostics)
     group.add_argument("--sandbox", metavar="MODE", help="hold commands: auto (default), required or off")

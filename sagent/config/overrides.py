@@ -79,6 +79,7 @@ class Overrides(TypedDict, total=False):
     fork: str | None
     ephemeral: bool | None
     trace: _Path | None
+    a2a: Mapping[str, str] | str | Sequence[str] | None  # agents elsewhere, each "name=URL"
     telemetry: bool | None
     output_schema: _Path | None
     output_format: Literal["text", "json", "stream-json"] | None

@@ -151,6 +151,7 @@ class Settings:
     editor_link: bool = _setting(True, values.switch)  # noqa: FBT003 -- what an editor with a lock file offers
     log_level: Literal["debug", "info", "warning", "error"] = _setting("warning", choice(*LOG_LEVELS), "lower")
     trace: Path | None = _setting(None, values.path_of)  # a file that every event is added to, one a line
+    a2a: tuple[str, ...] = _setting((), values.agents_of, adds=True)  # agents elsewhere, each "name=URL"
     telemetry: bool = _setting(False, values.switch)  # noqa: FBT003 -- spans and metrics, by OpenTelemetry
 
     config_dir: Path

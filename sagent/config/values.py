@@ -139,6 +139,21 @@ def url(value: object, _: object = None) -> str:
     return text.rstrip("/")
 
 
+def agents_of(value: object, _: object = None) -> tuple[str, ...]:
+    """Agents elsewhere, as a table of names and URLs, as "name=URL" or as a list of those; each as "name=URL"."""
+    import re
+
+    if isinstance(value, Mapping):
+        value = [f"{name}={address}" for name, address in cast("Mapping[object, object]", value).items()]
+    found: list[str] = []
+    for text in [value] if isinstance(value, str) else texts(value, "a2a"):
+        name, _, address = text.partition("=")
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name.strip()):
+            raise RefusedError("give NAME=URL, the name of letters, digits, _ and -, at most 32")
+        found.append(f"{name.strip()}={url(address)}")
+    return tuple(found)
+
+
 def choice(*names: str) -> Callable[..., object]:
     """One of a few words, whatever its case; the error names the nearest."""
 

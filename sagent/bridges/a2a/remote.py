@@ -1,0 +1,224 @@
+"""Agents elsewhere as tools: each is asked by the SDK's client, in whichever version and over whichever transport its
+card names first.
+
+A token goes to the host that the person has named, and nowhere else: so does every request. What an agent says is the
+result of a call. What its work costs is not known here, and it is in the ledger as that.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from uuid import uuid4
+
+import httpx
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.client.errors import A2AClientError
+from a2a.types.a2a_pb2 import (
+    AgentCard,
+    CancelTaskRequest,
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    Task,
+    TaskState,
+)
+from a2a.utils.errors import A2AError
+
+from sagent.bridges.a2a.task import PAUSED
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_str
+from sagent.lib.text import one_line, printable
+from sagent.lib.tls import system_context
+from sagent.messages import Text
+from sagent.tool import RunContext, ToolOutput, arguments_schema
+from sagent.tools.web.address import check_secrets
+from sagent.usage import Charge, Usage
+
+ROLE = "a2a"
+"""Whom the work of agents elsewhere is billed to."""
+_PATIENCE = 10.0  # seconds for a card
+_SILENCE = 600.0  # seconds without a word, after which a connection counts as lost
+_PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before a task is asked for again
+_MOST_DESCRIPTION = 1_500
+_FAILURES = (A2AError, A2AClientError, httpx.HTTPError, ValueError)
+_PAUSED = PAUSED | {TaskState.TASK_STATE_AUTH_REQUIRED}
+
+
+@asynccontextmanager
+async def find_agents(named: Sequence[str], notices: list[str]) -> "AsyncGenerator[tuple[RemoteAgent, ...]]":
+    """Those that are reached, of some "name=URL"; of the others it is said in `notices` why not."""
+    tls = await asyncio.to_thread(system_context)
+    async with AsyncExitStack() as stack:
+
+        async def find(text: str) -> RemoteAgent | None:
+            name, _, url = text.partition("=")
+            token = os.environ.get(f"A2A_{name.upper().replace('-', '_')}_TOKEN")
+            headers = {"authorization": f"Bearer {token}"} if token else {}
+            timeout = httpx.Timeout(_PATIENCE, read=_SILENCE)
+            http = await stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=timeout, verify=tls))
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    return RemoteAgent(name, *await _client(url, http))
+            except (*_FAILURES, TimeoutError) as error:
+                notices.append(f"The agent {name} at {url} cannot be used: {_reason(error)}")
+                return None
+
+        found = await asyncio.gather(*map(find, named))
+        yield tuple(each for each in found if each is not None)
+
+
+async def _client(url: str, http: httpx.AsyncClient) -> tuple[AgentCard, Client]:
+    """The agent's card and a client of it. Raises ValueError for a card that leads to another host."""
+    card = await A2ACardResolver(http, url).get_agent_card()
+    own = [each for each in card.supported_interfaces if _origin(each.url) == _origin(url)]
+    if not own:
+        others = ", ".join(sorted({printable(each.url) for each in card.supported_interfaces}))
+        raise ValueError(f"its card leads to another address ({others or 'none'}), which would be sent its token")
+    del card.supported_interfaces[:]
+    card.supported_interfaces.extend(own)
+    config = ClientConfig(httpx_client=http, supported_protocol_bindings=["JSONRPC", "HTTP+JSON"])
+    return card, ClientFactory(config).create(card)
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    address = httpx.URL(url)
+    return address.scheme, address.host, address.port
+
+
+class RemoteAgent:
+    """A tool that has an agent elsewhere do something. What that does is not known: a policy asks as for a command."""
+
+    parameters = arguments_schema("prompt", prompt={"type": "string"}, conversation={"type": "string"})
+
+    def __init__(self, name: str, card: AgentCard, client: Client) -> None:
+        self.name, self._own, self._client = f"a2a__{name}", name, client
+        skills = "; ".join(f"{skill.name}: {skill.description}" for skill in card.skills)
+        about = one_line(printable(f"{card.name}: {card.description} Skills: {skills}"), _MOST_DESCRIPTION)
+        self.description = (
+            f"Have an agent elsewhere do something. It knows only what the prompt says. Returns its answer and a "
+            f"conversation, by which it can be gone on with. What it says of itself: {about}"
+        )
+        self.bill: Callable[[Charge], None] = lambda _: None
+        self._asking: dict[str, str] = {}  # by conversation, the task that waits for an answer
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Raises ToolError where there is no answer; of a task that was sent it may be unknown what it did."""
+        prompt, conversation = as_str(arguments.get("prompt")), as_str(arguments.get("conversation"))
+        check_secrets(prompt)
+        message = Message(
+            message_id=uuid4().hex,
+            role=Role.ROLE_USER,
+            parts=[Part(text=prompt)],
+            context_id=conversation,
+            task_id=self._asking.pop(conversation, ""),
+        )
+        try:
+            answer = await self._answer(message, run)
+        finally:  # also where it is cut off: it may have worked
+            self.bill(Charge(self._own, Usage(), role=ROLE, provider=ROLE, agent=run.agent))
+        return self._output(answer)
+
+    async def _answer(self, message: Message, run: RunContext) -> Task | Message:
+        """What comes of a message. Raises ToolError."""
+        name: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        reading = asyncio.create_task(self._read(message, run, name))
+        try:
+            await asyncio.wait([reading])
+            if (said := reading.result()) is not None:
+                return said
+            if not name.done():
+                raise ToolError(f"{self.name} has answered nothing. {_UNKNOWN}")
+            return await self._settled(name.result())
+        except _FAILURES as error:
+            raise ToolError(f"{self.name} failed: {_reason(error)}. {_UNKNOWN}") from error
+        except asyncio.CancelledError:
+            await asyncio.shield(self._cancel(name, reading))
+            raise
+
+    async def _read(self, message: Message, run: RunContext, name: "asyncio.Future[str]") -> Message | None:
+        """Show what is streamed: the answer that is no task, else the task's id is in `name`. Raises what the client
+        raises before there is a task."""
+        try:
+            async for response in self._client.send_message(SendMessageRequest(message=message)):
+                match response.WhichOneof("payload"):
+                    case "message":
+                        return response.message
+                    case "task":
+                        task = response.task.id
+                    case "status_update":
+                        task = response.status_update.task_id
+                        if said := _texts(response.status_update.status.message.parts):
+                            run.progress(one_line(printable(said), 200))
+                    case _:
+                        task = response.artifact_update.task_id
+                if not name.done():
+                    name.set_result(task)
+        except _FAILURES:
+            if not name.done():
+                raise
+        return None
+
+    async def _settled(self, task: str) -> Task:
+        """The task once it has ended or asks something: what is streamed is not repeated to whoever has lost it."""
+        failures = 0
+        while True:
+            try:
+                found = await self._client.get_task(GetTaskRequest(id=task))
+            except _FAILURES as error:
+                if failures == len(_PAUSES):
+                    raise ToolError(f"{self.name} was lost at work: {_reason(error)}. {_UNKNOWN}") from error
+                failures += 1
+            else:
+                if found.status.state in _PAUSED:
+                    return found
+                failures = min(failures, 1)
+            await asyncio.sleep(_PAUSES[max(failures - 1, 0)])
+
+    async def _cancel(self, name: "asyncio.Future[str]", reading: "asyncio.Task[Message | None]") -> None:
+        """Have it stop, as the call does; one that has only been sent has no name yet, and gets it in a moment."""
+        await asyncio.wait([name, reading], timeout=_PATIENCE / 2, return_when=asyncio.FIRST_COMPLETED)
+        reading.cancel()
+        await asyncio.wait([reading])
+        if name.done():
+            with suppress(*_FAILURES, TimeoutError):
+                async with asyncio.timeout(_PATIENCE / 2):
+                    await self._client.cancel_task(CancelTaskRequest(id=name.result()))
+
+    def _output(self, answer: Task | Message) -> ToolOutput:
+        if isinstance(answer, Message):
+            return ToolOutput((Text(f"{_texts(answer.parts)}{_note(answer.context_id)}"),))
+        state = answer.status.state
+        said = [_texts(artifact.parts) for artifact in answer.artifacts]
+        why = _texts(answer.status.message.parts)
+        if state == TaskState.TASK_STATE_INPUT_REQUIRED:
+            self._asking[answer.context_id] = answer.id
+            said.append(f"It asks, and goes on when you answer in this conversation: {why}")
+        elif state != TaskState.TASK_STATE_COMPLETED:
+            word = TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", " ")
+            said.append(f"Its task ended as {word}. {why}".strip())
+        elif not any(said):
+            said.append(why or "It said nothing.")
+        fine = state in (TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_INPUT_REQUIRED)
+        text = "\n\n".join(filter(None, said))
+        return ToolOutput((Text(f"{text}{_note(answer.context_id)}"),), is_error=not fine)
+
+
+_UNKNOWN = "It is not known what it did: find out before you call it again."
+
+
+def _note(conversation: str) -> str:
+    note = f"conversation {printable(conversation)}, " if conversation else ""
+    return f"\n({note}cost unknown)"
+
+
+def _texts(parts: Iterable[Part]) -> str:
+    """The texts; what is no text is only named."""
+    return "".join(part.text or f"[{part.filename or part.media_type or 'data'}]" for part in parts)
+
+
+def _reason(error: BaseException) -> str:
+    return one_line(printable(str(error)), 300) or type(error).__name__
