@@ -1,6 +1,7 @@
 """What the bus knows of a session besides its log: what was asked for, who works on it, what came of it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
@@ -131,7 +132,12 @@ class Records:
         return found[0]
 
     async def all(self) -> list[SessionRecord]:
-        return [decode_record(entry.value) for entry in await self._bucket.entries() if entry.value is not None]
+        """Those that can be read here."""
+        found: list[SessionRecord] = []
+        for entry in await self._bucket.entries():
+            with suppress(WrongVersion):
+                found.append(decode_record(entry.value or b""))
+        return found
 
     async def change(self, record: SessionRecord, revision: int, **changes: object) -> tuple[SessionRecord, int]:
         """Raises Fenced where it was changed by somebody else."""

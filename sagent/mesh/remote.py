@@ -38,6 +38,7 @@ class RemotePeer:
         self._listeners: list[Callable[[Event], None]] = []
         self._changed, self._over = asyncio.Event(), asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
+        self._problem: MeshError | None = None  # for which it cannot be followed any more
         self._last = 0  # the number of the last message that was sent
         self._model, self._turns = "", 0
         self._asked: set[str] = set()
@@ -56,10 +57,14 @@ class RemotePeer:
         ):
 
             async def follow() -> None:
-                async for entry in changes:
-                    if entry is not None and entry.value is not None:
-                        peer.record = decode_record(entry.value)
-                        peer._changed.set()
+                try:
+                    async for entry in changes:
+                        if entry is not None and entry.value is not None:
+                            peer.record = decode_record(entry.value)
+                            peer._changed.set()
+                except MeshError as error:
+                    peer._problem = error
+                    peer._changed.set()
 
             async def hear() -> None:
                 async for request in events:
@@ -106,6 +111,8 @@ class RemotePeer:
             await self._sending
         while not self._rests:
             self._changed.clear()
+            if self._problem is not None:
+                raise self._problem
             await self._changed.wait()
         if self.record.result is None:
             raise UsageError(f"session {self.record.id} has not run yet")

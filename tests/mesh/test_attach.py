@@ -7,6 +7,7 @@ from pathlib import Path
 from sagent.events import ToolStarted
 from sagent.mesh.control import Question
 from sagent.mesh.remote import Mesh
+from sagent.peer import Peer
 from sagent.testing.server import Call, Turn
 from tests.mesh.places import by_results, place
 
@@ -54,11 +55,12 @@ async def test_a_message_and_an_interrupt_reach_the_session_where_it_is(tmp_path
     async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(30):
         await here.node("n1")
         async with Mesh(here.bus).spawn("work") as peer:
+            anybody: Peer = peer  # knows nothing of a bus
             while not begun.exists():
                 await asyncio.sleep(0.05)
             assert (await peer.ask(op="status"))["state"] == "working"
-            peer.interrupt()
-            result = await peer.wait()
+            anybody.interrupt()
+            result = await anybody.wait()
             assert result.error is not None
             assert result.error.kind == "interrupted"
             peer.send("go on")

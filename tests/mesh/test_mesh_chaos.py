@@ -68,7 +68,7 @@ async def work(mesh: Mesh, number: int) -> Result:
 async def strike(here: Place, chance: random.Random) -> None:
     """Kill or stop one node after the other; a new one comes for each that was killed."""
     for blow in range(BLOWS):
-        await asyncio.sleep(chance.uniform(0.5, 2.0))
+        await asyncio.sleep(chance.uniform(0.2, 0.8))
         name = chance.choice(sorted(here.nodes))
         node = here.nodes[name]
         if blow % 2:

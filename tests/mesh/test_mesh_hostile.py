@@ -8,6 +8,7 @@ import pytest
 
 from sagent.errors import UsageError
 from sagent.mesh import names
+from sagent.mesh.errors import WrongVersion
 from sagent.mesh.records import Records, Said, SessionRecord, encode
 from sagent.mesh.remote import Mesh, RemotePeer
 from sagent.messages import Message, Text, ToolCall, user
@@ -49,6 +50,14 @@ async def test_a_node_says_no_and_goes_on(tmp_path: Path) -> None:
         await here.bus.bucket(names.SESSIONS).create("s8", newer)
         await here.bus.append(names.work_subject(), b"s8")
         assert await answered(here, SessionRecord("s9")) == ("Fine.", "")
+        async with Mesh(here.bus).agent("s9") as peer:  # what nobody here can read is passed over
+            assert peer.status().state == "idle"
+        newer = encode(peer.record).replace(b'"version":1', b'"version":99')
+        async with Mesh(here.bus).agent("s9") as peer:
+            await here.bus.bucket(names.SESSIONS).put("s9", newer)
+            peer.expect(1 << 40)
+            with pytest.raises(WrongVersion, match="Update one"):
+                await asyncio.wait_for(peer.wait(), 10)
         assert node.process.returncode is None
         assert not list(tmp_path.rglob("outside"))
 
