@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_object
+from sagent.lib.json import as_object, json_parse, wire_bytes
 from sagent.lib.regular import read_regular
 from sagent.lib.toml import toml_members
 
@@ -92,7 +92,7 @@ class Plan:
         if (text := self.text(file)) is None:
             return None
         try:
-            found = json.loads(without_comments(text))
+            found = read_json(text)
         except (ValueError, RecursionError) as error:
             self.leave_out("file", file.name, file, f"it is not JSON: {error}")
             return None
@@ -133,6 +133,11 @@ class Plan:
     def _is_home(self, file: Path) -> bool:
         """Whether a file is the person's own although their home is the project."""
         return self.project == self.home and ".config" in file.parts
+
+
+def read_json(text: str) -> object:
+    """JSON as people write it, without halves of letters. Raises ValueError and RecursionError."""
+    return json.loads(wire_bytes(json_parse(without_comments(text))))
 
 
 def without_comments(text: str) -> str:

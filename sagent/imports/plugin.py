@@ -14,7 +14,7 @@ from pathlib import Path
 from sagent.config.hooks import plugin_hooks
 from sagent.context.places import PLUGINS
 from sagent.errors import ConfigError, UsageError
-from sagent.imports.plan import Plan, without_comments
+from sagent.imports.plan import Plan, read_json
 from sagent.imports.servers import take_servers
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
@@ -183,7 +183,7 @@ def _files(folder: Path) -> Generator[tuple[Path, bytes]]:
 
 def _json(file: Path, border: Path) -> Mapping[str, object]:
     try:
-        return as_object(json.loads(without_comments(read_regular(file, border).decode("utf-8-sig"))))
+        return as_object(read_json(read_regular(file, border).decode("utf-8-sig")))
     except OSError as error:
         raise UsageError(f"{file} was not read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

@@ -1,9 +1,14 @@
 """Lists of MCP servers as other programs have them."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from sagent.config.files import File, expand
+from sagent.config.tables import read_mcp
+from sagent.config.values import PathBase
+from sagent.errors import ConfigError
 from sagent.imports.plan import Plan
 from sagent.lib.json import as_array, as_object, as_str
 
@@ -29,8 +34,11 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
         else:
             try:
                 server = _server(table, plan.project, milliseconds=milliseconds, expands=expands)
-            except NotUnderstoodError as error:
-                plan.leave_out("mcp", name, file, str(error))
+                filled = as_object(expand(server, os.environ))
+                read_mcp(File(file, "", {}), {own: filled}, PathBase(file.parent, plan.home))
+            except (ValueError, ConfigError) as error:
+                why = str(error).partition(": ")[2] if isinstance(error, ConfigError) else str(error)
+                plan.leave_out("mcp", name, file, why)
                 continue
             plan.own.mcp[own] = server | ({"always_load": True} if table.get("alwaysLoad") is True else {})
             note = f"as [mcp.{own}] of your config.toml, for all projects: {_words(server, plan.is_shared(file))}"

@@ -1,5 +1,6 @@
 """`sagent import`: what is found, what is written when asked to, and that what is written is read."""
 
+import importlib
 import json
 import os
 import tomllib
@@ -9,8 +10,9 @@ import pytest
 from program import Shell
 
 from sagent.config import load
+from sagent.errors import UsageError
 from sagent.imports.claude import understood
-from sagent.imports.plan import without_comments
+from sagent.imports.plan import Plan, without_comments
 
 
 def write(path: Path, content: object) -> Path:
@@ -202,3 +204,40 @@ def test_nothing_of_a_project_is_written_outside_of_it(shell: Shell) -> None:
     done = shell.run("import", "claude", "--write", model="")
     assert done.code == 2 and "leads out of the project" in done.err
     assert not list(config.iterdir())
+
+
+def test_what_a_project_says_never_leaves_settings_that_cannot_be_read(shell: Shell) -> None:
+    config = home_of(shell) / ".config" / "sagent" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("max_turns = 7\n")
+    (shell.cwd / ".git").mkdir()
+    odd = {"": "x", "late": "x", "empty": "", "half": "\ud800", "good": "good", "odd": "${}"}
+    servers = {name: {"command": command} for name, command in odd.items()}
+    servers["late"] |= {"startup_timeout_sec": "1e400"}
+    text = json.dumps({"mcpServers": servers}).replace('"1e400"', "1" + "0" * 400)
+    (shell.cwd / ".mcp.json").write_text(text)
+    write(shell.cwd / ".claude/settings.json", {"permissions": {"deny": ["Read(\ud800)", "Bash(rm:*)"]}})
+    done = shell.run("import", "claude", "--write", model="")
+    assert done.code == 0, done.err
+    assert "good" in shell.run("mcp", "list", model="").out
+    assert "Bash(rm:*)" in (shell.cwd / ".sagent/config.toml").read_text()
+    (shell.cwd / ".mcp.json").write_text('{"mcpServers": {"n": {"command": "c", "timeout": 1e999}}}')
+    assert "not JSON" in shell.run("import", "claude", model="").out
+
+
+def test_settings_that_cannot_be_read_any_more_are_put_back(shell: Shell) -> None:
+    config = home_of(shell) / ".config" / "sagent" / "config.toml"
+    plan = Plan(shell.cwd, home_of(shell), config.parent)
+    plan.own.mcp["x"] = {"command": ""}
+
+    def check() -> None:
+        assert "[mcp.x]" in config.read_text()
+        raise UsageError("mcp.x needs a command")
+
+    write_plan = importlib.import_module("sagent.cli.commands.import").write_plan
+    for before in (None, b"max_turns = 7\n"):
+        if before is not None:
+            config.write_bytes(before)
+        with pytest.raises(UsageError, match="needs a command"):
+            write_plan(plan, {config: plan.own}, check)
+        assert (config.read_bytes() if config.exists() else None) == before

@@ -10,7 +10,7 @@ from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
-from sagent.errors import UsageError
+from sagent.errors import SagentError, UsageError
 from sagent.lib.text import Table, printable
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run_import(argv: Sequence[str]) -> int:
         named = ", ".join(map(str, (*targets, *plan.files)))
         write(out, [f"Nothing was written. With --write: {named}" if named else "There is nothing to be written."])
         return 0
-    _write(plan, targets)
+    write_plan(plan, targets, lambda: load_settings({"config": given.config, "cwd": given.cwd}))
     write(out, [f"Written: {path}" for path in (*targets, *plan.files)] or ["There was nothing to write."])
     return 0
 
@@ -76,8 +76,9 @@ def _place(file: Path, plan: "Plan") -> str:
     return f"~/{file.relative_to(plan.home)}" if file.is_relative_to(plan.home) else str(file)
 
 
-def _write(plan: "Plan", targets: "Mapping[Path, Additions]") -> None:
-    """Raises UsageError for a file that cannot be changed; what was written before it stays."""
+def write_plan(plan: "Plan", targets: "Mapping[Path, Additions]", check: Callable[[], object]) -> None:
+    """Settings are put back as they were where `check`, which reads them, raises: nothing would start any more. Raises
+    UsageError for a file that cannot be changed; what was written before it stays."""
     from sagent.repl.settings_file import add_rule, add_tables, write_private
 
     for path in (*targets, *plan.files):
@@ -85,6 +86,7 @@ def _write(plan: "Plan", targets: "Mapping[Path, Additions]") -> None:
             plan.project.resolve()
         ):
             raise UsageError(f"{path} leads out of the project, to {os.path.realpath(path)}: nothing was written.")
+    before = {path: path.read_bytes() if path.exists() else None for path in targets}
     try:
         for path, additions in targets.items():
             for rule in additions.allow:
@@ -93,6 +95,12 @@ def _write(plan: "Plan", targets: "Mapping[Path, Additions]") -> None:
                 add_rule(path, rule, "deny")
             if additions.tables:
                 add_tables(path, additions.tables)
+        try:
+            check()
+        except SagentError:
+            for path, data in before.items():
+                path.unlink() if data is None else write_private(path, data)
+            raise
         for path, text in plan.files.items():
             write_private(path, text)
     except OSError as error:
