@@ -1,7 +1,8 @@
 """Requests to a session at work, and the questions that it asks: by a request that any of several people may answer."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from os import urandom
 
 from sagent.agent import Agent
@@ -9,7 +10,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str, json_dump
 from sagent.mesh import names
-from sagent.mesh.errors import NobodyThere, Unavailable
+from sagent.mesh.errors import MeshError, NobodyThere, Unavailable
 from sagent.mesh.jetstream import JetStream
 from sagent.messages import ToolCall
 from sagent.peer import Background, Cancel, Compact, Consult, Stop, Switch
@@ -21,7 +22,8 @@ _AGAIN = 10.0  # seconds after which a question is put again, to whoever has com
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked: may `agent` make this call? `id` is the same each time it is put."""
+    """What a person is asked: may `agent` make this call? `id` is the same each time it is put. Once it is `over`, no
+    answer to it is waited for any more."""
 
     id: str
     agent: str
@@ -29,6 +31,7 @@ class Question:
     what: str
     reason: str
     wants: tuple[str, ...] = ()
+    over: bool = False
 
 
 Reply = Callable[[Question], Awaitable[str | None]]
@@ -53,11 +56,16 @@ class Approvals:
             "reason": ask.reason,
             "wants": list(map(str, ask.wants)),
         }
+        try:
+            return await self._decided(ask, question)
+        finally:
+            with suppress(MeshError):
+                await self._bus.publish(names.asking_subject(self._session), _encode({**question, "over": True}))
+
+    async def _decided(self, ask: Ask, question: Mapping[str, object]) -> str | None:
         while True:
             try:
-                data = await self._bus.request(
-                    names.asking_subject(self._session), json.dumps(question).encode(), timeout=_AGAIN
-                )
+                data = await self._bus.request(names.asking_subject(self._session), _encode(question), timeout=_AGAIN)
             except NobodyThere:
                 return f"{ask.reason} Nobody is attached to this session who could be asked. {ask.remedy}".rstrip()
             except Unavailable:
@@ -67,12 +75,17 @@ class Approvals:
                 return None if answer.get("allow") is True else as_str(answer.get("reason")) or "The person said no."
 
 
+def _encode(question: Mapping[str, object]) -> bytes:
+    return json.dumps(question).encode()
+
+
 def read_question(data: bytes) -> Question:
     """Raises ValueError."""
     found = as_object(json.loads(data))
     wants = found.get("wants")
     texts = (as_str(found.get(name)) for name in ("id", "agent", "tool", "what", "reason"))
-    return Question(*texts, wants=tuple(map(str, wants)) if isinstance(wants, list) else ())  # pyright: ignore[reportUnknownArgumentType] -- each is made a text
+    listed = tuple(map(str, wants)) if isinstance(wants, list) else ()  # pyright: ignore[reportUnknownArgumentType] -- each is made a text
+    return Question(*texts, wants=listed, over=found.get("over") is True)
 
 
 def answer_request(agent: Agent, node: str, data: bytes) -> dict[str, object]:

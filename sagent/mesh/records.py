@@ -124,12 +124,12 @@ class Records:
         return decode_record(found.value), found.revision
 
     async def find(self, name: str) -> SessionRecord:
-        """A session by its id or the beginning of one. Raises SessionNotFound."""
-        found = [record for record in await self.all() if record.id.startswith(name)]
+        """A session by its id or the beginning of one. Raises SessionNotFound and WrongVersion."""
+        found = [entry for entry in await self._bucket.entries() if entry.key.startswith(names.token(name))]
         if len(found) != 1:
             many = "Several sessions of this bus begin" if found else "No session of this bus begins"
             raise SessionNotFound(f"{many} with {name!r}.")
-        return found[0]
+        return decode_record(found[0].value or b"")
 
     async def all(self) -> list[SessionRecord]:
         """Those that can be read here."""

@@ -41,7 +41,7 @@ class RemotePeer:
         self._problem: MeshError | None = None  # for which it cannot be followed any more
         self._last = 0  # the number of the last message that was sent
         self._model, self._turns = "", 0
-        self._asked: set[str] = set()
+        self._asked: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -73,7 +73,7 @@ class RemotePeer:
             async def answer() -> None:
                 async for request in asked:
                     if reply is not None:
-                        peer._start(peer._answer(request, reply))
+                        peer._put(request, reply)
 
             tasks = [asyncio.create_task(work) for work in (follow(), hear(), answer())]
             try:
@@ -157,8 +157,9 @@ class RemotePeer:
     def apply(self, action: Action) -> None:
         self.check(action)
         if isinstance(action, Inject):
-            return self.send(action.message, action.moment)
-        return self._start(self._ask({"op": "apply", "action": type(action).__name__, "of": asdict(action)}))
+            self.send(action.message, action.moment)
+            return
+        self._start(self._ask({"op": "apply", "action": type(action).__name__, "of": asdict(action)}))
 
     def status(self) -> Status:
         """As far as events have told: its model and turns since this process attached."""
@@ -177,10 +178,11 @@ class RemotePeer:
         with suppress(NobodyThere):  # it is not at work: there is nothing to stop or change
             await self.ask(**request)
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _hear(self, data: bytes) -> None:
         for kind, event in read_lines(data):
@@ -190,19 +192,29 @@ class RemotePeer:
                 self._over.clear()
                 if isinstance(event, SessionOpened) and event.agent == "root":
                     self._model = event.model
+                    for asked in self._asked.values():  # by a node that is gone
+                        asked.cancel()
                 if isinstance(event, ReplyFinished) and event.agent == "root":
                     self._turns += 1
                 for listener in tuple(self._listeners):
                     listener(event)
 
-    async def _answer(self, request: Request, reply: Reply) -> None:
-        with suppress(ValueError, MeshError):
-            question: Question = read_question(request.message.data)
-            if question.id in self._asked:
-                return
-            self._asked.add(question.id)
-            refusal = await reply(question)
-            answer = {"id": question.id, "allow": refusal is None, "reason": refusal or ""}
+    def _put(self, request: Request, reply: Reply) -> None:
+        """Have a person answer a question, unless it is put again, or over."""
+        try:
+            question = read_question(request.message.data)
+        except ValueError:
+            return
+        if question.over:
+            if (asked := self._asked.get(question.id)) is not None:
+                asked.cancel()
+        elif question.id not in self._asked:
+            self._asked[question.id] = self._start(self._answer(request, question, reply))
+
+    async def _answer(self, request: Request, question: Question, reply: Reply) -> None:
+        refusal = await reply(question)
+        answer = {"id": question.id, "allow": refusal is None, "reason": refusal or ""}
+        with suppress(MeshError):
             await request.respond(json.dumps(answer).encode())
 
 

@@ -39,6 +39,29 @@ async def test_a_question_goes_to_whoever_is_attached_and_the_first_answer_count
         assert seen == ["ToolStarted"]
 
 
+async def test_a_question_that_needs_no_answer_any_more_is_taken_back(tmp_path: Path) -> None:
+    turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
+    put, taken_back = asyncio.Event(), asyncio.Event()
+
+    async def allow(_: Question) -> str | None:
+        await put.wait()
+        return None
+
+    async def think(_: Question) -> str | None:
+        put.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            taken_back.set()
+
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(30):
+        await here.node("n1", "--permission-mode", "ask")
+        mesh = Mesh(here.bus)
+        async with mesh.spawn("work", reply=allow) as peer, mesh.agent(peer.path, think):
+            assert (await peer.wait()).content == "Done."
+            await taken_back.wait()
+
+
 async def test_where_nobody_is_attached_the_answer_is_no(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
     async with place(tmp_path, by_results(turns)) as here:
@@ -78,6 +101,8 @@ async def test_a_detached_session_is_found_again(tmp_path: Path) -> None:
         code, shown, err = await here.ask_plain("attach", out.strip(), "--bus", here.url)
         assert (code, err) == (0, "")
         assert "work" in shown
+        code, shown, err = await here.ask_plain("attach", out.strip(), "--bus", here.url)
+        assert (code, shown.splitlines()[1:]) == (0, ["Done."]), err  # what it came to is said to who comes later
         code, listed, _ = await here.ask_plain("nodes", "--bus", here.url, "--json")
         (node,) = json.loads(listed)
         assert {"name", "host", "pid", "slots", "labels", "sessions"} <= node.keys()

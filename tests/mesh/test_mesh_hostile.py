@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.errors import UsageError
+from sagent.errors import SessionNotFound, UsageError
 from sagent.mesh import names
 from sagent.mesh.errors import WrongVersion
 from sagent.mesh.records import Records, Said, SessionRecord, encode
@@ -69,6 +69,25 @@ async def test_what_is_the_nodes_to_say_cannot_be_asked_for(tmp_path: Path) -> N
         code, _, err = await here.ask("--permission-mode", "full", "x")
         assert code == 2
         assert "start `sagent node` with it" in err
+
+
+async def test_a_session_of_another_version_is_in_nobodys_way(tmp_path: Path) -> None:
+    async with place(tmp_path, ()) as here:
+        records, bucket = Records(here.bus), here.bus.bucket(names.SESSIONS)
+        await bucket.create("s8", encode(SessionRecord("s8")).replace(b'"version":1', b'"version":99'))
+        await records.create(SessionRecord("s9"))
+        assert [record.id for record in await records.all()] == ["s9"]
+        assert (await records.find("s9")).id == "s9"
+        with pytest.raises(WrongVersion, match="version 99"):
+            await records.find("s8")
+        for name in ("s", ""):
+            with pytest.raises(SessionNotFound):
+                await records.find(name)
+        async with Mesh(here.bus).agent("s9") as peer, asyncio.timeout(10):
+            waiting = asyncio.create_task(peer.wait())
+            await bucket.put("s9", encode(SessionRecord("s9")).replace(b'"version":1', b'"version":99'))
+            with pytest.raises(WrongVersion, match="version 99"):
+                await waiting
 
 
 async def test_a_label_that_no_node_can_have_is_refused_and_not_waited_for(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import Transcript, binary_safe
+from sagent.cli.tables import write
 from sagent.lib.text import printable
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ async def _attach(url: str, session: str, *, watch: bool) -> int:
             await lines.talk(peer)
             return 0
         result = await peer.wait()
+    if not peer.status().turns:  # else it has been said as it came
+        write(out, [result.content])
     if result.error is not None:
         sys.stderr.write(printable(f"sagent: {result.error.message}\n"))
     return exit_code(result)
@@ -72,15 +75,23 @@ class Lines:
             text = f"{question.agent} wants to call {question.tool}:\n{question.what}{wants}\n{question.reason}"
             sys.stdout.write(printable(f"\n? {text}\n") + "  y, or n and why: ")
             sys.stdout.flush()
-            while True:
-                self._answers = asyncio.get_running_loop().create_future()
-                word, _, rest = (await self._answers).partition(" ")
-                if word.lower() in ("y", "yes"):
-                    return None
-                if word.lower() in ("n", "no"):
-                    return rest.strip() or "The person said no."
-                sys.stdout.write("  y, or n and why: ")
+            try:
+                return await self._typed_answer()
+            except asyncio.CancelledError:
+                sys.stdout.write("\n  (no answer is waited for any more)\n")
                 sys.stdout.flush()
+                raise
+
+    async def _typed_answer(self) -> str | None:
+        while True:
+            self._answers = asyncio.get_running_loop().create_future()
+            word, _, rest = (await self._answers).partition(" ")
+            if word.lower() in ("y", "yes"):
+                return None
+            if word.lower() in ("n", "no"):
+                return rest.strip() or "The person said no."
+            sys.stdout.write("  y, or n and why: ")
+            sys.stdout.flush()
 
     async def talk(self, peer: "RemotePeer") -> None:
         """Send what is typed until the end of input."""
@@ -88,12 +99,12 @@ class Lines:
         # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
         threading.Thread(target=_read, args=(loop, self._typed), daemon=True).start()
         while (line := await self._typed.get()) is not None:
-            if self._answers is not None and not self._answers.done():
-                self._answers.set_result(line.strip())
-            elif line.strip() == "/quit":
+            if line.strip() == "/quit":
                 return
-            elif line.strip() == "/stop":
+            if line.strip() == "/stop":
                 peer.interrupt()
+            elif self._answers is not None and not self._answers.done():
+                self._answers.set_result(line.strip())
             elif line.strip():
                 peer.send(line)
 
