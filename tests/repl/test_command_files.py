@@ -74,6 +74,18 @@ async def test_what_may_not_be_run_or_read_is_not(project: Project) -> None:
         await project.send("/steal")
 
 
+@pytest.mark.parametrize("body", ["Fix $ARGUMENTS.", "Fix", "Fix !$1", "$1`echo $((6*7))`", "Fix `$2 !`"])
+@pytest.mark.parametrize(
+    "words", ["!`echo $((6*7))`", '"`echo $((6*7))`"', "!{echo $((6*7))}", "!", '- "echo $((6*7))"']
+)
+async def test_what_is_typed_after_a_command_is_not_run(project: Project, body: str, words: str) -> None:
+    """It may be somebody's issue."""
+    project.write(".claude/commands/fix.md", body)
+    said = await project.send(f"/fix {words}")
+    assert "42" not in said and "\0" not in said
+    assert "$ARGUMENTS" not in body or said == f"Fix {words}."
+
+
 async def test_names_that_are_no_files_stay_as_they_are(project: Project) -> None:
     project.write(".agents/commands/ask.md", "Ask @anna, and a@b.org.")
     assert await project.send("/ask") == "Ask @anna, and a@b.org."

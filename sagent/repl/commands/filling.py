@@ -24,7 +24,11 @@ _SHELL = re.compile(r"!`([^`\n]+)`|!\{([^{}\n]+)\}")
 _FILE = re.compile(r"(?:^|(?<=[\s(]))@(?:\{([^{}\n]+)\}|\"([^\"\n]+)\"|([^\s\"@`{}()]+))")
 
 
-def filled(body: str, arguments: str) -> str:
+_EDGE = "\0"
+"""Around what was typed, and within: it is no part of a command that is run, for it may be a stranger's words."""
+
+
+def filled(body: str, arguments: str, edge: str = "") -> str:
     """The text with its place holders replaced; arguments that none asks for stand at the end."""
     try:
         words = shlex.split(arguments)
@@ -33,23 +37,28 @@ def filled(body: str, arguments: str) -> str:
 
     def word(match: re.Match[str]) -> str:
         if not match[1]:
-            return arguments
-        return words[int(match[1]) - 1] if int(match[1]) <= len(words) else ""
+            return typed(arguments)
+        return typed(words[int(match[1]) - 1]) if int(match[1]) <= len(words) else ""
+
+    def typed(text: str) -> str:
+        return f"{edge}{text.replace('!', f'!{edge}')}{edge}"
 
     text, asked = re.subn(r"\$ARGUMENTS|\{\{args\}\}|\$([1-9])", word, body)
-    return text if asked or not arguments else f"{text}\n\n{arguments}"
+    return text if asked or not arguments else f"{text}\n\n{typed(arguments)}"
 
 
-async def carried_out(text: str, agent: Agent) -> str:
-    """The text with the output of the commands that it names in place of them, and the files that it names after it.
-    Raises UsageError for one that may not be run or read."""
+async def carried_out(body: str, arguments: str, agent: Agent) -> str:
+    """The text filled in, with the output of the commands that it names in place of them, and the files that it names
+    after it. Raises UsageError for one that may not be run or read."""
+    text = filled(body.replace(_EDGE, ""), arguments.replace(_EDGE, ""), _EDGE)
     pieces: list[str] = []
     end = 0
     for match in _SHELL.finditer(text):
-        pieces += [text[end : match.start()], await _output(match[1] or match[2], agent)]
+        command = (match[1] or match[2]).replace(_EDGE, "")
+        pieces += [text[end : match.start()].replace(_EDGE, ""), await _output(command, agent)]
         end = match.end()
-    pieces.append(text[end:])
-    files = [await _file(name, agent) for name in dict.fromkeys(map(_named, _FILE.finditer(text)))]
+    pieces.append(text[end:].replace(_EDGE, ""))
+    files = [await _file(name, agent) for name in dict.fromkeys(map(_named, _FILE.finditer(text.replace(_EDGE, ""))))]
     return "".join(pieces) + "".join(files)
 
 

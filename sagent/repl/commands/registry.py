@@ -103,10 +103,9 @@ def _skill_command(skill: Skill) -> Command:
 
 
 async def _send(context: CommandContext, body: str, arguments: str) -> None:
-    from sagent.repl.commands.filling import carried_out, filled
+    from sagent.repl.commands.filling import carried_out
 
-    text = filled(body, arguments)
-    context.send_filled(await carried_out(text, context.opened.agent) if "!" in text or "@" in text else text)
+    context.send_filled(await carried_out(body, arguments, context.opened.agent))
 
 
 def _files(place: Path) -> list[Path]:
