@@ -148,10 +148,9 @@ async def test_a_caller_sees_nothing_of_another(place: Path, provider: list) -> 
         ):
             with pytest.raises(TaskNotFoundError):
                 await call
-        with pytest.raises(InvalidParamsError):
-            await bob.send(said("And?", context_id=hers.context_id))
         assert not (await client.list_tasks(ListTasksRequest())).tasks
-        his = await bob.send(said("Mine?", message_id="m1"))
+        his = await bob.send(said("Mine?", context_id=hers.context_id))  # for him a name like any other
+        assert text_of(his) == "mine" and [part.text for part in his.history[0].parts] == ["Mine?"]
         assert [each.id for each in (await client.list_tasks(ListTasksRequest())).tasks] == [his.id]
         assert [each.id for each in (await (await ann.client()).list_tasks(ListTasksRequest())).tasks] == [hers.id]
 
@@ -177,7 +176,7 @@ async def test_what_cannot_be_taken_is_refused_before_anything_is_done(place: Pa
             (said(" "), InvalidParamsError),
             (said("", Part(raw=b"\x00\xff\xfe", filename="a.bin")), ContentTypeNotSupportedError),
             (said("", Part(raw=b"\x89PNG\r\n\x1a\nbroken", filename="a.png")), ContentTypeNotSupportedError),
-            (said("x", context_id="nowhere"), InvalidParamsError),
+            (said("x", context_id="a\nb"), InvalidParamsError),
             (said("x", task_id="nothing"), TaskNotFoundError),
             (Message(role=Role.ROLE_USER, parts=[Part(text="x")]), InvalidParamsError),
         ):
@@ -282,4 +281,19 @@ async def test_the_methods_of_version_0_3_by_hand(place: Path, provider: list) -
         task = (await peer.http.post(card["url"], json=body)).json()["result"]
         assert (task["kind"], task["status"]["state"]) == ("task", "completed")
         body = {"jsonrpc": "2.0", "id": 2, "method": "tasks/resubscribe", "params": {"id": task["id"]}}
-        assert "COMPLETED" in (await peer.http.post(card["url"], json=body)).text
+        assert '"state":"completed"' in (await peer.http.post(card["url"], json=body)).text.replace(" ", "")
+        old = await peer.http.post(f"{peer.url}/rest/v1/message:stream", json={"request": {"content": []}})
+        assert old.status_code >= 400 or "error" in old.text
+
+
+async def test_a_context_that_the_client_names_is_one_session_also_after_a_restart(place: Path, provider: list) -> None:
+    provider += [Turn("one"), Turn("two"), Turn("three")]
+    async with a2a_served(place) as [peer]:
+        both = await asyncio.gather(*(peer.send(said(text, context_id="my/context")) for text in ("a", "b")))
+        assert {each.context_id for each in both} == {"my/context"}
+    async with a2a_served(place) as [peer]:
+        await peer.send(said("c", context_id="my/context"))
+        client = await peer.client()
+        listed = await client.list_tasks(ListTasksRequest(context_id="my/context", include_artifacts=True))
+        assert {text_of(each) for each in listed.tasks} == {"one", "two", "three"}
+        assert [text_of(each) for each in both] == ["one", "two"]

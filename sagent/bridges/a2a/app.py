@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.types.a2a_pb2 import AgentCard
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+from a2a.utils.error_handlers import build_rest_error_payload
+from a2a.utils.errors import A2AError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount
@@ -17,6 +19,7 @@ from sagent.bridges.a2a.handler import Caller, CallerBuilder, Handler
 from sagent.bridges.a2a.push import Receivers
 from sagent.bridges.live import Opening
 from sagent.bridges.serve.door import Door
+from sagent.lib.json import wire_bytes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -45,13 +48,13 @@ def make_caller(opening: Opening, state: Path, cwd: Path, push_to: Sequence[str]
 
 
 class _Bounded:
-    """An application that is sent no more than so much in a request."""
+    """An application that is sent no more than so much in a request, and whose streams end with what went wrong."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        got = 0
+        got, begun = 0, False
 
         async def bounded() -> "Message":
             nonlocal got
@@ -61,4 +64,15 @@ class _Bounded:
                 raise HTTPException(413, f"The request is larger than {MOST_BODY:,} bytes.")
             return message
 
-        await self._app(scope, bounded, send)
+        async def watched(message: "Message") -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, bounded, watched)
+        except A2AError as error:
+            if not begun:
+                raise
+            data = wire_bytes(build_rest_error_payload(error))  # of version 0.3, whose streams begin before their work
+            await send({"type": "http.response.body", "body": b"event: error\ndata: %b\n\n" % data})

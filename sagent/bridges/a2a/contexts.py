@@ -29,6 +29,7 @@ from sagent.session.store import sessions
 
 MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another
 _DIRECTORY = "a2a"
+_LONGEST = 200  # characters of an id that a client chooses
 Answer: TypeAlias = Callable[[LiveSession, Opened, Prompt], Awaitable[Result]]
 """Has a prompt answered in a session that is open."""
 
@@ -89,6 +90,7 @@ class Contexts:
         self._places: dict[str, Context] = {}  # by task
         self._messages: dict[str, tuple[str, str]] = {}  # id -> task and digest
         self._taking: dict[str, asyncio.Task[str]] = {}
+        self._naming = asyncio.Lock()  # one name is given to one session
         self._ends: set[asyncio.Task[None]] = set()
         self.closed = False
         for path in sorted(sessions(state, cwd)):
@@ -96,7 +98,7 @@ class Contexts:
                 self._know(Context(RecordFile.read(file), path))
 
     def _know(self, context: Context) -> None:
-        self._contexts[context.path.name] = context
+        self._contexts[context.records.context] = context
         for record in context.records.tasks.values():
             self._index(context, record)
 
@@ -183,7 +185,7 @@ class Contexts:
         if message.task_id:
             return self._follow_up(message, prompt, digest)
         context = await self._opened(message.context_id)
-        task, place = secrets.token_hex(16), context.path.name
+        task, place = secrets.token_hex(16), context.records.context
         record = context.records.accept(task, kept_message(message, task, place), digest)
         self._index(context, record)
         self._start(context, RunningTask(record, self._changed), prompt)
@@ -191,12 +193,13 @@ class Contexts:
 
     def _follow_up(self, message: Message, prompt: Prompt, digest: str) -> str:
         context, name = self._place(message.task_id), message.task_id
-        if message.context_id not in ("", context.path.name):
-            raise InvalidParamsError(f"Task {name} is in the context {context.path.name}, not {message.context_id!r}.")
+        place = context.records.context
+        if message.context_id not in ("", place):
+            raise InvalidParamsError(f"Task {name} is in the context {place}, not in {message.context_id[:100]!r}.")
         if (task := context.running.get(name)) is None:
-            again = f"send the message without taskId, with contextId {context.path.name}"
+            again = f"send the message without taskId, with contextId {place}"
             raise UnsupportedOperationError(f"Task {name} has ended: to go on, {again}.")
-        kept = kept_message(message, name, context.path.name)
+        kept = kept_message(message, name, place)
         self._index(context, context.records.accept(name, kept, digest))
         task.hear(kept)
         question = task.question
@@ -211,19 +214,22 @@ class Contexts:
         return name
 
     async def _opened(self, name: str) -> Context:
-        """A context that is open, a new one for "". Raises A2AError."""
+        """A context that is open: a new one for "", and for an id that the client has chosen. Raises A2AError."""
+        if len(name) > _LONGEST or not name.isprintable():
+            raise InvalidParamsError(f"The contextId is longer than {_LONGEST} characters, or not printable.")
         await self._make_room()
         try:
             if not name:
-                return await self._begin()
-            if (context := self._contexts.get(name)) is None:
-                raise InvalidParamsError(f"There is no context {name[:100]!r}: leave contextId out to begin one.")
+                return await self._begin("")
+            async with self._naming:
+                if (context := self._contexts.get(name)) is None:
+                    return await self._begin(name)
             await context.open(self._opening, Wanted(session=str(context.path)))
         except (SagentError, OSError) as error:
             raise InternalError(failure_of(error)) from error
         return context
 
-    async def _begin(self) -> Context:
+    async def _begin(self, name: str) -> Context:
         context = Context(RecordFile(self._directory, ""), Path())
         await context.open(self._opening, Wanted())
         assert context.live is not None
@@ -231,7 +237,7 @@ class Contexts:
             await context.aclose()
             raise InternalError("The session cannot be kept on the disk, so there would be no task to ask for later.")
         context.path = Path(path)
-        context.records = RecordFile(self._directory, context.path.name)
+        context.records = RecordFile(self._directory, context.path.name, name)
         self._know(context)
         return context
 
@@ -261,7 +267,11 @@ class Contexts:
         context.records.begin(task.record.id, agent.log.head)
         context.current = task
         task.put(TaskState.TASK_STATE_WORKING)
-        return await self._answer(context.live, await context.live.opened(), prompt)
+        try:
+            return await self._answer(context.live, await context.live.opened(), prompt)
+        finally:  # before the next task begins
+            task.head = agent.log.head
+            context.current = None
 
     async def _see_to_end(self, context: Context, task: RunningTask) -> None:
         name = task.record.id
@@ -270,11 +280,8 @@ class Contexts:
         state, text = self._outcome(task, run)
         result = run.result() if not run.cancelled() and run.exception() is None else None
         usage: Mapping[str, object] = _usage(result) if result is not None else {}
-        head = context.live.agent.log.head if context.live is not None and task.record.after is not None else ""
-        if context.current is task:
-            context.current = None
         try:
-            context.records.end(name, state, text, head, usage)
+            context.records.end(name, state, text, task.head, usage)
         finally:
             del context.running[name], context.runs[name]
             task.finish(state, text, result, usage)

@@ -45,6 +45,7 @@ from sagent.bridges.a2a.push import Receivers
 from sagent.bridges.a2a.task import ENDED, RunningTask, Update
 from sagent.bridges.serve.door import USER
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, as_str
 
 _PAGE = 50  # tasks, where a client names no number
 _CALLER = "caller"
@@ -80,6 +81,12 @@ def _caller(context: ServerCallContext, params: ProtoMessage) -> Caller:
     return found
 
 
+def _is_old(context: ServerCallContext) -> bool:
+    """Whether a request is of version 0.3: over REST its streams cannot answer with an error."""
+    headers = as_object(context.state.get("headers"))
+    return not as_str(headers.get("a2a-version")).startswith("1")
+
+
 class Handler(RequestHandler):
     """Answers requests, of both versions of the protocol and over both transports."""
 
@@ -110,7 +117,7 @@ class Handler(RequestHandler):
         contexts = _caller(context, params).contexts
         if (task := contexts.running(params.id)) is None:
             shown = (await contexts.show(params.id))[params.id]
-            if shown.status.state in ENDED:
+            if shown.status.state in ENDED and not _is_old(context):
                 why = "".join(f": {part.text}" for part in shown.status.message.parts)
                 raise UnsupportedOperationError(
                     f"Task {params.id} has ended, as {TaskState.Name(shown.status.state)}{why}. "

@@ -40,10 +40,13 @@ class TaskRecord:
 
 
 class RecordFile:
-    """The records of one session, by task, in the order in which they came."""
+    """The records of one session, by task, in the order in which they came. `context` is its id for the client, who may
+    have chosen it; by default the session's own."""
 
-    def __init__(self, directory: Path, session: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._file, self._session, self._now = directory / f"{session}.jsonl", session, now
+    def __init__(
+        self, directory: Path, session: str, context: str = "", now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._file, self.context, self._now = directory / f"{session}.jsonl", context or session, now
         self.tasks: dict[str, TaskRecord] = {}
         self._ragged = False  # a killed process left half a line
 
@@ -62,7 +65,7 @@ class RecordFile:
 
     def accept(self, task: str, message: Message, digest: str) -> TaskRecord:
         """A new task, or a further message of one. Raises OSError."""
-        self._write(task, message=MessageToDict(message), digest=digest)
+        self._write(task, context=self.context, message=MessageToDict(message), digest=digest)
         return self.tasks[task]
 
     def begin(self, task: str, after: str) -> None:
@@ -91,7 +94,8 @@ class RecordFile:
         name, at = as_str(line["task"]), datetime.fromisoformat(as_str(line["at"]))
         if "message" in line:
             message = ParseDict(dict(as_object(line["message"])), Message())
-            record = self.tasks.setdefault(name, TaskRecord(name, self._session, at))
+            self.context = as_str(line.get("context"), self.context)
+            record = self.tasks.setdefault(name, TaskRecord(name, self.context, at))
             record.said.append(message)
             record.digests[message.message_id] = as_str(line.get("digest"))
         elif (record := self.tasks.get(name)) is None:

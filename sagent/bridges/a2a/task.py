@@ -53,6 +53,7 @@ class RunningTask:
         self._followers: set[asyncio.Queue[Update]] = set()
         self.question: Question | None = None
         self.canceled = False
+        self.head = ""  # the last entry of the log that is its own
         self.ended = asyncio.Event()
         self.put(TaskState.TASK_STATE_SUBMITTED)
 
