@@ -375,6 +375,11 @@ class JetStream:
                 await self.call(lambda: add(config), PATIENCE)
             except APIError as error:
                 raise _refusal(error) from error
+            except Refused:
+                text = (
+                    "This bus has no streams yet, and this user may not make them: connect a node first (sagent node)."
+                )
+                raise Refused(text) from None
 
     async def pull(
         self, stream: str, subject: str, durable: str | None, config: "ConsumerConfig"

@@ -37,12 +37,14 @@ class Node:
         self._cards, self._key = bus.bucket(names.CARDS), f"node.{names.token(options.name)}"
 
     async def run(self) -> None:
-        """Take work, and return when the node is drained: what it held is then with others."""
+        """Take work, and return when the node is drained: what it held is then with others. Raises Refused."""
         background = [asyncio.create_task(kept_up(work)) for work in (self._announce, self._listen)]
         try:
             async with asyncio.TaskGroup() as group:
                 for label in ("", *self.options.labels):
                     group.create_task(self._take(label, group))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
         finally:
             await end(*background)
             with suppress(MeshError):

@@ -91,7 +91,6 @@ def permissions(user: User) -> Permissions:
     sending = [
         "sagent.inbox.>",
         "sagent.cancel.>",
-        "sagent.control.>",
         f"$KV.{names.FATES}.>",
         f"$O.{names.PARCELS}.>",
         f"$JS.API.STREAM.MSG.DELETE.{names.INBOX}",  # of what was to be kept for a time
@@ -103,7 +102,7 @@ def permissions(user: User) -> Permissions:
     match user.role:
         case "person":
             files = [f"$O.{names.BLOBS}.>", f"$JS.API.STREAM.PURGE.OBJ_{names.BLOBS}"]
-            work = ["sagent.work.>", f"$KV.{names.SESSIONS}.>", *files]
+            work = ["sagent.work.>", "sagent.control.>", f"$KV.{names.SESSIONS}.>", *files]
             return Permissions((*reading, *logs, *sending, *work), (*listening, *events, "sagent.asking.>"))
         case "agent":
             receiving, cancels = _receiving(user.addresses)
@@ -135,7 +134,7 @@ def _receiving(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
             f"$JS.ACK.{names.INBOX}.{own}.>",
             f"$KV.{names.CARDS}.{address}",
         ]
-        subscribe += [names.cancel_subject(address), names.control_subject(address)]
+        subscribe.append(names.cancel_subject(address))
     return publish, subscribe
 
 

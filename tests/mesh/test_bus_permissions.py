@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -22,7 +23,7 @@ from sagent.mesh.security import Users, configuration, permissions
 from sagent.mesh.server import Tls
 from sagent.testing.bus_suite import answering
 from sagent.testing.server import Call, FakeProviderServer, Turn
-from tests.mesh.places import Place, by_results
+from tests.mesh.places import PROGRAM, Place, by_results
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,31 @@ async def test_nobody_rewrites_what_is_written(buses: dict[str, NatsBus]) -> Non
             await bus.jetstream.request(f"$JS.API.STREAM.UPDATE.{names.LOG}", b"{}")
         with pytest.raises(Refused):
             await bus.jetstream.request(f"$JS.API.STREAM.MSG.DELETE.{names.LOG}", b'{"seq":1}')
+
+
+async def test_an_agent_commands_no_session_and_no_node(buses: dict[str, NatsBus]) -> None:
+    for target in ("s2", "node-n"):
+        with pytest.raises(Refused, match="does not allow"):
+            await buses["reviewer"].jetstream.request(names.control_subject(target), b"drain")
+
+
+async def test_who_may_not_be_a_node_learns_it_in_a_sentence(
+    buses: dict[str, NatsBus], broker: Broker, users: Users, tmp_path: Path
+) -> None:
+    assert buses  # the streams are there
+    url = _url(broker, users, "ann")
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [*PROGRAM, "node", "--bus", url, "--name", "evil"],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "ANTHROPIC_API_KEY": "k"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("sagent: The bus does not allow this user to do that")
+    assert "Traceback" not in done.stderr
 
 
 async def test_an_observer_sees_and_does_nothing(buses: dict[str, NatsBus], wall: JetStream) -> None:
