@@ -38,6 +38,7 @@ def reading_only(settings: Settings) -> Settings:
         instructions=False,
         memory=False,
         mcp={},
+        diagnostics="off",
         hooks=(),
         add_dirs=(),
     )

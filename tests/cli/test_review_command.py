@@ -129,8 +129,14 @@ def test_findings_are_fixed_on_request_and_nothing_is_run(shell: Shell, shas: tu
     shell.serve(
         [answer(BAD), Turn(calls=(Call("Read", {"file_path": "a.py"}),)), Turn(calls=(edit, bash)), Turn(text="Fixed.")]
     )
-    done = shell.run("review", "HEAD~1", "--fix", model="")
+    programs = shell.cwd.parent / "programs"
+    programs.mkdir()
+    (programs / "basedpyright-langserver").write_text(f"#!/bin/sh\n: > {programs}/ran\n")
+    (programs / "basedpyright-langserver").chmod(0o755)
+    shell.environment["PATH"] = f"{programs}:{shell.environment['PATH']}"
+    done = shell.run("review", "HEAD~1", "--fix", "--diagnostics", "on", "--sandbox", "off", model="")
     assert done.code == 0, done.err
+    assert not (programs / "ran").exists()
     assert "max(n, 1)" in (shell.cwd / "a.py").read_text()
     assert not (shell.cwd / "ran.txt").exists()
 
