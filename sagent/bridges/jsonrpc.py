@@ -137,7 +137,7 @@ class Connection:
 
     def _take_response(self, message: Params) -> None:
         number = message.get("id")
-        waiting = self._asked.pop(number, None) if isinstance(number, int) else None
+        waiting = self._asked.pop(number, None) if type(number) is int else None
         if waiting is None or waiting.done():
             return  # nobody waits any more
         if (error := message.get("error")) is not None:

@@ -218,6 +218,9 @@ async def test_sessions_are_closed_and_deleted(monkeypatch: pytest.MonkeyPatch, 
             with pytest.raises(Refused) as refused:
                 await peer.ask(method, sessionId=first, cwd=str(work), mcpServers=[])
             assert (refused.value.code, refused.value.data) == (-32002, {"sessionId": first})
+            with pytest.raises(Refused) as refused:
+                await peer.ask(method, sessionId="a" * 300, cwd=str(work), mcpServers=[])
+            assert refused.value.code == -32002
 
 
 async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
@@ -233,9 +236,10 @@ async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch
                 break
             cursor = {"cursor": page["nextCursor"]}
         assert len(found) == 5 and set(found) == made
-        for wrong in ("x", 3, "-1"):
-            with pytest.raises(Refused):
-                await peer.ask("session/list", cursor=wrong)
+        for wrong in ({"cursor": "x"}, {"cursor": 3}, {"cursor": "-1"}, {"cursor": "9" * 5000}, {"cwd": "/a\ud800"}):
+            with pytest.raises(Refused) as refused:
+                await peer.ask("session/list", **wrong)
+            assert refused.value.code == -32602
 
 
 @pytest.mark.parametrize(
@@ -248,7 +252,10 @@ async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch
         {"cwd": "/tmp"},
         {"cwd": "/tmp", "mcpServers": {}},
         {"cwd": "/tmp", "mcpServers": [{"name": "x"}]},
+        {"cwd": "/" + "a" * 5000, "mcpServers": []},
         {"cwd": "/tmp", "mcpServers": [{"name": "x", "command": "a", "args": [1], "env": []}]},
+        {"cwd": "/tmp", "mcpServers": [{"name": "x", "command": "a", "args": "b", "env": []}]},
+        {"cwd": "/tmp", "mcpServers": [{"name": "x", "command": "a", "args": [], "env": {"A": "b"}}]},
         {"cwd": "/tmp", "mcpServers": [{"type": "sse", "name": "x", "url": "http://x", "headers": []}]},
         {"cwd": "/tmp", "mcpServers": [], "additionalDirectories": ["relative"]},
     ],
@@ -293,13 +300,14 @@ async def test_a_prompt_holds_images_links_and_context(monkeypatch: pytest.Monke
         {"type": "image", "mimeType": "image/png", "data": base64.b64encode(PNG).decode()},
         {"type": "resource_link", "uri": f"file://{work}/a%20b.py", "name": "a b.py"},
         {"type": "resource", "resource": {"uri": "file:///x/y.py#L3", "text": "print(1)", "mimeType": "text/x-python"}},
+        {"type": "resource_link", "uri": "file://[odd", "name": "odd"},
     ]
     async with agent_for(monkeypatch, [Turn("seen")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "look", *blocks) == "end_turn"
         await peer.ask("session/load", sessionId=session, cwd=str(work), mcpServers=[])
         shown = [each["content"] for each in peer.kinds("user_message_chunk")]
-        assert [each["type"] for each in shown] == ["text", "image", "text", "text"]
+        assert [each["type"] for each in shown] == ["text", "image", "text", "text", "text"]
         assert base64.b64decode(shown[1]["data"]) == PNG
         assert f"{work}/a b.py" in shown[2]["text"]
         assert 'uri="/x/y.py#L3"' in shown[3]["text"] and "print(1)" in shown[3]["text"]
@@ -514,6 +522,21 @@ async def test_a_question_that_is_open_ends_with_its_turn(monkeypatch: pytest.Mo
         assert not work.joinpath("a").exists()
         for task in peer.tasks:
             task.cancel()
+
+
+async def test_an_answer_counts_for_its_own_request_alone(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    allowed = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+
+    async def refuse(params: Mapping[str, Any]) -> Mapping[str, object]:
+        for number in (True, "1", 1.5, 2, None):  # the request's id is 1
+            peer.write(json.dumps({"jsonrpc": "2.0", "id": number, "result": allowed}).encode())
+        return {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+
+    async with agent_for(monkeypatch, [calls(write("a")), Turn("b")], permission_mode="ask") as peer:
+        peer.handlers["session/request_permission"] = refuse
+        session = await peer.new(work)
+        assert await peer.prompt(session, "go") == "end_turn"
+        assert not work.joinpath("a").exists()
 
 
 async def test_agents_below_ask_under_the_sessions_id(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:

@@ -4,10 +4,11 @@ import asyncio
 import base64
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2
 import pytest
-from served import Client, served
+from served import TOKEN, Client, served
 
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
@@ -201,6 +202,10 @@ async def test_two_users_see_each_their_own(place: Path, provider: list) -> None
         ({"cwd": ".."}, "--add-dir"),
         ({"cwd": "no/such"}, "no/such"),
         ({"cwd": "a\0b"}, "NUL"),
+        ({"cwd": "\ud800"}, "no directory"),
+        ({"cwd": "a/" * 5000}, "no directory"),
+        ({"cwd": "nowhere"}, "no directory"),
+        ({"max_budget_usd": 10**400}, "max_budget_usd"),
         ({"model": "nobody/knows"}, "nobody"),
         ({"max_budget_usd": -1}, "max_budget_usd"),
         ({"max_budget_usd": "many"}, "max_budget_usd"),
@@ -211,7 +216,7 @@ async def test_two_users_see_each_their_own(place: Path, provider: list) -> None
 )
 async def test_what_cannot_be_begun_says_why(place: Path, body: dict, said: str) -> None:
     async with served(place) as client:
-        refused = await client.post("", body)
+        refused = await client.http.post("/v1/sessions", content=json.dumps(body))
         assert refused.status_code == 400
         assert said in refused.json()["detail"]
         assert (await client.get()).json()["sessions"] == []
@@ -233,16 +238,46 @@ async def test_nonsense_is_refused_and_the_server_goes_on(place: Path, provider:
             assert "Traceback" not in refused.text
         for name in ("..", "%2e%2e%2f", "~root", "x" * 3000, "a/b", ""):
             assert (await client.get(f"/{name}/cost")).status_code in (404, 405), name
-        assert (await client.http.put("/v1/sessions")).status_code == 405
+        refused = await client.http.put("/v1/sessions")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, POST")
+        assert (await client.http.post("/login", content=b'{"token": "\\ud800"}')).status_code == 401
         name = await client.begin("hello")
         await client.done(name)
         for after in ("nonsense", "0" * 16, "..", "0.0.99999999999999999999"):
             assert (await client.until(name, "live", after=after))[1].type == "reset"
-        assert (await client.get(f"/{name}/transcript", limit="0")).status_code == 400
+        for limit in ("0", "-1", "x", "9" * 5000):
+            assert (await client.get(f"/{name}/transcript", limit=limit)).status_code == 400
         assert (await client.post(f"/{name}/rewind", {"point": "beef"})).status_code == 400
         assert (await client.post(f"/{name}/actions", {"type": "mode"})).status_code == 400
         assert (await client.post(f"/{name}/actions", {"type": "switch", "model": "no/body"})).status_code == 400
         assert (await client.get(f"/{name}/diff", path="/etc/passwd")).status_code == 400
+
+
+async def test_an_events_number_may_be_any_number(place: Path, provider: list) -> None:
+    provider += [Turn("fine")]
+    async with served(place) as client:
+        name = await client.begin()
+        async with client.stream(name) as events:
+            await client.post(f"/{name}/messages", {"text": "hello"})
+            last = await anext(event.id async for event in events if event.id.count(".") == 2)
+        for number in ("9" * 5000, "-1", "²"):
+            after = f"{last.rpartition('.')[0]}.{number}"
+            assert (await client.until(name, "live", after=quote(after)))[1].type == "reset"
+
+
+async def test_a_request_that_breaks_off_is_no_fault_of_ours(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with served(place) as client:
+        for key in ("", "Idempotency-Key: k\r\n"):
+            url = httpx2.URL(client.url)
+            _, writer = await asyncio.open_connection(url.host, url.port)
+            head = f"POST /v1/sessions HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {TOKEN}\r\n{key}"
+            writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+            await writer.drain()
+            assert (await client.get()).status_code == 200  # the one before was taken up
+            writer.close()
+            await writer.wait_closed()
+        assert (await client.get()).json() == {"sessions": []}
+    assert "Traceback" not in capsys.readouterr().err
 
 
 async def test_a_client_that_does_not_read_holds_nobody_and_goes_on_from_the_log(place: Path, provider: list) -> None:

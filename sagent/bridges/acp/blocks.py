@@ -69,7 +69,10 @@ def _shown(uri: str) -> str:
     uri = valid_text(uri)
     if not uri.startswith("file://"):
         return uri
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # it names no host as a URI does
+        return uri
     lines = f"#{parts.fragment}" if parts.fragment else ""
     return f"{Path(unquote(parts.path))}{lines}"
 

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sagent.bridges.acp import version2
@@ -25,7 +24,7 @@ from sagent.bridges.jsonrpc import (
     RpcError,
 )
 from sagent.errors import SagentError, SessionNotFound
-from sagent.lib.json import EMPTY, as_array, as_object, as_str
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, valid_text
 from sagent.version import __version__
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 VERSIONS = (1, 2)  # of the protocol; the second is a draft, and offered only where the host says so
 PAGE = 100  # sessions of one answer of session/list
 KEY, LOGIN = "key", "login"  # ways to authenticate
+_NAME = re.compile(r"[\w-]{1,100}", re.ASCII)  # of a session
 _INFO = {"name": "sagent", "title": "sagent", "version": __version__}
 _PATIENCE = 0.8  # seconds for what is open when the client is gone
 _LONGEST = 1.6  # seconds for all that, the end of its sessions included: commands and servers end with this process
@@ -207,7 +207,7 @@ class Server:
         session = self._sessions.get(name)
         begin: Callable[[], None] = lambda: None  # noqa: E731 -- what follows for one that is open
         if session is None:
-            if not re.fullmatch(r"[\w-]+", name):
+            if not _NAME.fullmatch(name):
                 raise _missing(name)
             session = await self._opened(place)
             if session.id != name:
@@ -254,7 +254,9 @@ class Server:
     async def _list(self, params: Params) -> Mapping[str, object]:
         cwd, cursor = params.get("cwd"), params.get("cursor")
         cwd = None if cwd is None else _absolute("cwd", cwd)
-        start = 0 if cursor is None else int(cursor) if isinstance(cursor, str) and cursor.isdecimal() else -1
+        start = (
+            0 if cursor is None else int(cursor) if isinstance(cursor, str) and re.fullmatch(r"\d{1,9}", cursor) else -1
+        )
         if start < 0:
             raise RpcError(INVALID_PARAMS, "cursor is not one that session/list has given.")
         try:
@@ -285,7 +287,7 @@ class Server:
         if (session := self._sessions.pop(name, None)) is not None:
             await session.aclose()
         try:
-            if re.fullmatch(r"[\w-]+", name):
+            if _NAME.fullmatch(name):
                 await asyncio.to_thread(self._host.delete, name)
         except SessionNotFound:
             pass
@@ -357,13 +359,13 @@ def _list_of(params: Params, name: str, *, required: bool) -> Sequence[object]:
 
 
 def _absolute(name: str, value: object) -> str:
-    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:  # noqa: PTH117 -- it is a text
+    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value or value != valid_text(value):  # noqa: PTH117 -- it is a text
         raise RpcError(INVALID_PARAMS, f"{name}: an absolute path is needed, not {value!r:.200}.")
     return value
 
 
 def _directory(name: str, value: object) -> str:
     path = _absolute(name, value)
-    if not Path(path).is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 -- one that is too long is none
         raise RpcError(INVALID_PARAMS, f"{name}: there is no directory {path}.")
     return path

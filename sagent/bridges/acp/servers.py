@@ -22,8 +22,8 @@ def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:
 def _server(given: Mapping[str, object], where: str) -> McpServer:
     match given.get("type"):
         case None | "stdio":
-            args = [each for each in as_array(given.get("args")) if isinstance(each, str)]
-            if len(args) != len(as_array(given.get("args"))):
+            args = [each for each in _listed(given, "args", where) if isinstance(each, str)]
+            if len(args) != len(_listed(given, "args", where)):
                 raise RpcError(INVALID_PARAMS, f"{where}.args is a list of strings.")
             env = _pairs(given, "env", where)
             return McpServer(command=_needed(given, "command", where), args=tuple(args), env=env)
@@ -35,10 +35,16 @@ def _server(given: Mapping[str, object], where: str) -> McpServer:
 
 def _pairs(given: Mapping[str, object], name: str, where: str) -> Mapping[str, str]:
     """A list of names and values."""
-    pairs = [(each.get("name"), each.get("value")) for each in map(as_object, as_array(given.get(name)))]
+    pairs = [(each.get("name"), each.get("value")) for each in map(as_object, _listed(given, name, where))]
     if not all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs):
         raise RpcError(INVALID_PARAMS, f'{where}.{name} is a list of {{"name": ..., "value": ...}}.')
     return {as_str(key): as_str(value) for key, value in pairs}
+
+
+def _listed(given: Mapping[str, object], name: str, where: str) -> Sequence[object]:
+    if (found := given.get(name)) is not None and not isinstance(found, list):
+        raise RpcError(INVALID_PARAMS, f"{where}.{name} is a list.")
+    return as_array(given.get(name))
 
 
 def _needed(given: Mapping[str, object], name: str, where: str) -> str:

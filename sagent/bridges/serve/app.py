@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from sagent.bridges.live import Wanted
 from sagent.bridges.serve import rewinding
@@ -96,7 +96,11 @@ def _safely(handler: Handler) -> Handler:
 
 async def _missing(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
-    return problem(status, f"{request.method} {request.url.path} is not part of this API: see /openapi.json.")
+    matching = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
+    allowed = sorted({method for route in matching for method in route.methods or ()})
+    headers = {"Allow": ", ".join(allowed)} if status == 405 else {}
+    text = f"{request.method} {request.url.path} is not part of this API: see /openapi.json."
+    return problem(status, text, headers)
 
 
 async def _broken(_: Request, error: Exception) -> Response:

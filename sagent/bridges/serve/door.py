@@ -79,7 +79,7 @@ class Door(Generic[U]):
     def find(self, token: str) -> U | None:
         found = None
         for known, user in self._users.items():  # all of them: how long it takes says nothing
-            if secrets.compare_digest(known.encode(), token.encode()):
+            if secrets.compare_digest(known.encode(), token.encode("utf-8", "surrogatepass")):
                 found = user
         return found
 

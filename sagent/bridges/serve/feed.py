@@ -1,6 +1,7 @@
 """The events of one session for whoever follows them: from memory while they are new, else from the session's logs."""
 
 import asyncio
+import re
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -149,7 +150,7 @@ class Feed:
         """The number of the next event for who has had the one with an id; None where it is not in memory."""
         _, _, rest = after.partition(".")
         life, _, number = rest.partition(".")
-        if life != self._life or not number.isdecimal():
+        if life != self._life or not re.fullmatch(r"\d{1,18}", number):
             return None
         place = int(number) + 1
         return place if self._next - len(self._items) <= place <= self._next else None

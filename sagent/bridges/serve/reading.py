@@ -1,6 +1,7 @@
 """What a request says, checked by the OpenAPI document."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -46,7 +47,7 @@ def number_of(request: Request, name: str, default: int | None) -> int | None:
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not text.isdecimal() or not 0 < int(text) < 10**9:
+    if not re.fullmatch(r"\d{1,9}", text) or not int(text):
         raise UsageError(f"{name}={text}: give a number above 0.")
     return int(text)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from sagent.bridges.serve.door import USER
@@ -21,10 +21,13 @@ async def read_body(request: Request) -> bytes:
     """What a request has sent. Raises UsageError for too much."""
     if not hasattr(request.state, "body"):
         data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > MOST_BODY:
-                raise UsageError(f"The request is larger than {MOST_BODY:,} bytes.")
+        try:
+            async for piece in request.stream():
+                data += piece
+                if len(data) > MOST_BODY:
+                    raise UsageError(f"The request is larger than {MOST_BODY:,} bytes.")
+        except ClientDisconnect as error:
+            raise UsageError("The request broke off.") from error
         request.state.body = bytes(data)
     return request.state.body
 

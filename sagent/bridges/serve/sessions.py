@@ -1,6 +1,7 @@
 """The sessions of one user of the server: those that are open in it, and those of its directories on the disk."""
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +13,7 @@ from sagent.bridges.serve.feed import Feed
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Received
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import json_dump
+from sagent.lib.json import json_dump, valid_text
 from sagent.lib.text import one_line, printable
 from sagent.model import full_name
 from sagent.session.blobs import BlobDirectory
@@ -38,10 +39,12 @@ class Place:
         """A directory that a client names, as an absolute path. Raises UsageError for one that is not allowed."""
         if "\0" in (cwd or ""):
             raise UsageError("cwd has a NUL, which no path has.")
-        path = (self.roots[0] / (cwd or ".")).resolve()
+        path = (self.roots[0] / valid_text(cwd or ".")).resolve()
         if not self.allows(path):
             named = ", ".join(map(str, self.roots))
             raise UsageError(f"{path} is not in a directory that this server was started for: {named}. See --add-dir.")
+        if not os.path.isdir(path):  # noqa: PTH112 -- one that is too long is none
+            raise UsageError(f"There is no directory {path!s:.300}.")
         return str(path)
 
     def allows(self, path: Path) -> bool:
