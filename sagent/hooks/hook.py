@@ -51,21 +51,20 @@ class Hook:
 
     @property
     def what(self) -> str:
-        """The command or the URL; as JSON where a letter of it may look like another, or like none."""
-        said = self.command or self.url
-        return said if said.isascii() and said.isprintable() else json.dumps(said)
+        """The command or the URL."""
+        return _plain(self.command or self.url)
 
     def __str__(self) -> str:
-        about = f" {self.matcher}" if self.matcher else ""
+        about = f" {_plain(self.matcher)}" if self.matcher else ""
         more = [f"{self.timeout:g} s"] if self.timeout != DEFAULT_TIMEOUT else []
         more += [f"needs {need}" for need in self.needs]
-        more += [f"header {name}" for name in self.headers]
+        more += [f"header {_plain(name)}" for name in self.headers]
         return f"{self.event}{about}: {self.what}" + (f" ({', '.join(more)})" if more else "")
 
     @property
     def wanted(self) -> str:
         """All that the person is to trust."""
-        return " ".join((str(self), *(f"{name}: {value}" for name, value in self.headers.items())))
+        return " ".join((str(self), *(_plain(f"{name}: {value}") for name, value in self.headers.items())))
 
     def is_about(self, names: Iterable[str]) -> bool:
         """Whether one of several names of the same thing is meant. Names are tried as patterns where they are any."""
@@ -74,6 +73,11 @@ class Hook:
         if re.fullmatch(r"[\w|, -]+", self.matcher):
             return not {each.strip() for each in re.split(r"[|,]", self.matcher)}.isdisjoint(names)
         return any(re.search(self.matcher, name) for name in names)
+
+
+def _plain(text: str) -> str:
+    """A text; as JSON where a letter of it may look like another, or like none."""
+    return text if text.isascii() and text.isprintable() else json.dumps(text)
 
 
 def names_of(tool: str) -> tuple[str, ...]:

@@ -50,9 +50,11 @@ def render_wish(wish: "Wish", width: int) -> list[Line]:
     hooks = [text for one in wish.wanted if one.name == "hooks" for text in one.value]
     for text in hooks:
         lines += wrap([("class:tool", text)], width, (("", "  hook "),))
-    why = ["What is said and read here would go to the models it names, and be paid with your keys."]
-    why = why if others else []
-    why += ["Hooks are commands that run by themselves, in the sandbox where there is one."] if hooks else []
+    names = {one.name for one in wish.wanted}
+    programs = " and ".join(name.replace("_", " ") for name in ("hooks", "language_servers") if name in names)
+    models = "What is said and read here would go to the models it names, and be paid with your keys."
+    run = f"{programs.capitalize()} are programs that run by themselves, in the sandbox where there is one."
+    why = ([models] if names - {"hooks", "language_servers"} else []) + ([run] if programs else [])
     return lines + wrap([("class:dim", " ".join(why))], width, (("", "  "),))
 
 

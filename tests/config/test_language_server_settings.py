@@ -8,6 +8,7 @@ import pytest
 from sagent.config import Settings
 from sagent.config.report import show
 from sagent.errors import ConfigError
+from sagent.repl.trust import render_wish
 from sagent.tools.code.lsp.rows import built_in, every_row
 
 OWN = """
@@ -65,6 +66,8 @@ def test_a_projects_servers_wait_for_trust(settings: Callable[..., Settings]) ->
     found = settings(project=PROJECT)
     assert found.language_servers == {}
     assert found.wish is not None
+    shown = "\n".join(text for line in render_wish(found.wish, 200) for _, text in line)
+    assert "Language servers are programs" in shown and "models" not in shown
     assert any("./server" in text and "--trust-project" in text for text in found.warnings)
     assert any("waits for your trust" in row.origin for row in show(found) if row.name == "language_servers")
     trusted = settings(project=PROJECT, trust_project=True).language_servers

@@ -105,3 +105,9 @@ def test_whatever_is_printed_gives_an_answer(out: str, event: str, code: int, er
 )
 def test_matchers(matcher: str, tool: str, is_about: bool) -> None:
     assert Hook("PreToolUse", "x", matcher=matcher).is_about(names_of(tool)) is is_about
+
+
+def test_a_hook_is_one_line_in_which_nothing_is_hidden() -> None:
+    hook = Hook("PreToolUse", "x\u202e", matcher="A\nhook Stop: true|B\x9b\u043e", headers={"a\nb": "\u202e"}, url="")
+    assert hook.wanted.isascii() and hook.wanted.isprintable()
+    assert 'PreToolUse "A\\nhook Stop' in str(hook)
