@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from a2a.types.a2a_pb2 import Message, Task, TaskState
+from a2a.types.a2a_pb2 import Message, Task, TaskState, TaskStatus
 from a2a.utils.errors import (
     InternalError,
     InvalidParamsError,
@@ -20,7 +20,7 @@ from sagent.agent import Agent
 from sagent.bridges.a2a.parts import digest_of, kept_message, read_data, read_message, read_text
 from sagent.bridges.a2a.past import settle_past, show_past
 from sagent.bridges.a2a.records import RecordFile, State, TaskRecord
-from sagent.bridges.a2a.task import ENDED, RunningTask, decision
+from sagent.bridges.a2a.task import RunningTask, decision
 from sagent.bridges.live import LiveSession, Opened, Opening, Wanted, failure_of
 from sagent.errors import SagentError
 from sagent.events import Event, Result
@@ -112,7 +112,7 @@ class Contexts:
         """Take a message: the id of the task that it began or belongs to. One that is sent again is taken once, also
         after a restart. Raises A2AError."""
         name, digest = message.message_id, digest_of(message)
-        if name in self._taking:
+        while name in self._taking:
             await asyncio.wait([self._taking[name]])
         if name in self._messages:
             task, known = self._messages[name]
@@ -157,14 +157,19 @@ class Contexts:
             raise TaskNotCancelableError(f"Task {name} ended before it could be canceled.")
         return task.snapshot()
 
-    def records(self, context: str = "") -> list[TaskRecord]:
-        """Every task, or those of a context."""
-        return [
-            record
-            for name, each in self._contexts.items()
-            if context in ("", name)
-            for record in each.records.tasks.values()
-        ]
+    async def statuses(self, context: str = "") -> Mapping[str, TaskStatus]:
+        """How every task stands, or those of a context: logs are read only of those that nothing is known of."""
+        found: dict[str, TaskStatus] = {}
+        lost: list[str] = []
+        for name, each in self._contexts.items():
+            for task, record in each.records.tasks.items() if context in ("", name) else ():
+                if task in each.running:
+                    found[task] = each.running[task].status
+                elif record.state is not None:
+                    found[task] = record.status()
+                else:
+                    lost.append(task)
+        return found | {name: task.status for name, task in (await self.show(*lost)).items()}
 
     async def aclose(self) -> None:
         """Interrupt what runs. It can be gone on with."""
@@ -196,9 +201,12 @@ class Contexts:
         place = context.records.context
         if message.context_id not in ("", place):
             raise InvalidParamsError(f"Task {name} is in the context {place}, not in {message.context_id[:100]!r}.")
-        if (task := context.running.get(name)) is None:
+        task = context.running.get(name)
+        if task is None or (task is not context.current and task.record.after is not None):
             again = f"send the message without taskId, with contextId {place}"
             raise UnsupportedOperationError(f"Task {name} has ended: to go on, {again}.")
+        if task is not context.current:
+            raise UnsupportedOperationError(f"Task {name} waits for those before it: send the message when it works.")
         kept = kept_message(message, name, place)
         self._index(context, context.records.accept(name, kept, digest))
         task.hear(kept)
@@ -207,10 +215,8 @@ class Contexts:
             text, asks = read_text(message), isinstance(question.about, tuple)
             question.answer.set_result(decision(text, read_data(message)) if asks else text or None)
             task.ask(None)
-        elif task is context.current and context.live is not None:
+        elif context.live is not None:
             context.live.agent.send(prompt, "now")
-        else:
-            raise UnsupportedOperationError(f"Task {name} waits for those before it: send the message when it works.")
         return name
 
     async def _opened(self, name: str) -> Context:
@@ -249,7 +255,8 @@ class Contexts:
         if (idle := next((each for each in open_ if not each.running), None)) is None:
             raise UnsupportedOperationError(f"{MOST_OPEN} tasks are at work, which is the most: send it again later.")
         async with idle.opening:
-            await idle.aclose()
+            if not idle.running:  # as before: something may have begun meanwhile
+                await idle.aclose()
 
     # -- work
 
@@ -314,7 +321,3 @@ def _usage(result: Result) -> dict[str, object]:
         cost["unpriced_models"] = list(result.cost.unpriced)  # then usd is a minimum
     tokens = {"input_tokens": usage.total_input, "output_tokens": usage.output}
     return {"sagent": {**cost, **tokens, "model": result.model, "turns": result.turns}}
-
-
-def has_ended(state: State) -> bool:
-    return state in ENDED

@@ -21,6 +21,7 @@ from a2a.types.a2a_pb2 import (
     Task,
     TaskPushNotificationConfig,
     TaskState,
+    TaskStatus,
 )
 from a2a.utils.errors import (
     ExtendedAgentCardNotConfiguredError,
@@ -139,21 +140,20 @@ class Handler(RequestHandler):
             validate_page_size(params.page_size)
             size = params.page_size
         contexts = _caller(context, params).contexts
-        shown = await contexts.show(*(record.id for record in contexts.records(params.context_id)))
-        tasks = sorted(_wanted(shown, params), key=_key, reverse=True)
-        total = len(tasks)
+        keys = sorted(_wanted(await contexts.statuses(params.context_id), params), reverse=True)
+        total = len(keys)
         if params.page_token:
             if (cursor := decode_list_tasks_cursor(params.page_token)) is None:
                 raise InvalidParamsError("pageToken is not one of this server's.")
-            tasks = [task for task in tasks if _key(task) < cursor.sort_key()]
-        page, token = tasks[:size], ""
-        if len(tasks) > size:
-            token = encode_list_tasks_cursor(ListTasksCursor(_key(page[-1])[1], page[-1].id))
-        for number, task in enumerate(page):
-            if not params.include_artifacts:
-                task.ClearField("artifacts")
-            page[number] = apply_history_length(task, params)
-        return ListTasksResponse(tasks=page, next_page_token=token, page_size=size, total_size=total)
+            keys = [key for key in keys if key < cursor.sort_key()]
+        page, token = keys[:size], ""
+        if len(keys) > size:
+            token = encode_list_tasks_cursor(ListTasksCursor(*page[-1][1:]))
+        shown = await contexts.show(*(name for *_, name in page))
+        tasks = [apply_history_length(shown[name], params) for *_, name in page]
+        for task in tasks if not params.include_artifacts else ():
+            task.ClearField("artifacts")
+        return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
         return await _caller(context, params).contexts.cancel(params.id)
@@ -221,15 +221,12 @@ async def _followed(task: RunningTask) -> AsyncGenerator[Update]:
         await updates.aclose()
 
 
-def _wanted(tasks: Mapping[str, Task], params: ListTasksRequest) -> list[Task]:
-    since = params.status_timestamp_after.ToNanoseconds() if params.HasField("status_timestamp_after") else None
+def _wanted(statuses: Mapping[str, TaskStatus], params: ListTasksRequest) -> list[tuple[bool, int, str]]:
+    """Those that are asked for, as the cursor's keys: by time, then by id."""
+    since = params.status_timestamp_after.ToNanoseconds() if params.HasField("status_timestamp_after") else 0
     return [
-        task
-        for task in tasks.values()
-        if params.status in (TaskState.TASK_STATE_UNSPECIFIED, task.status.state)
-        and (since is None or task.status.timestamp.ToNanoseconds() >= since)
+        (True, status.timestamp.ToNanoseconds(), name)
+        for name, status in statuses.items()
+        if params.status in (TaskState.TASK_STATE_UNSPECIFIED, status.state)
+        and status.timestamp.ToNanoseconds() >= since
     ]
-
-
-def _key(task: Task) -> tuple[bool, int, str]:
-    return True, task.status.timestamp.ToNanoseconds(), task.id

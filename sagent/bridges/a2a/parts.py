@@ -13,7 +13,7 @@ from sagent.lib.text import printable
 
 ANSWER = "answer"
 """The artifact that has the answer's text."""
-_KEPT = 64 << 10  # bytes of a file that a task's history repeats
+_KEPT = 64 << 10  # bytes of files that a task's history repeats
 
 
 def read_message(message: Message) -> messages.Message:
@@ -81,8 +81,10 @@ def kept_message(message: Message, task: str, context: str) -> Message:
     copy = Message()
     copy.CopyFrom(message)
     copy.task_id, copy.context_id = task, context
+    kept = 0
     for part in copy.parts:
-        if len(part.raw) > _KEPT:
+        kept += len(part.raw)
+        if part.raw and kept > _KEPT:
             part.text = f"[{part.filename or 'A file'}: {len(part.raw):,} bytes]"
     return copy
 

@@ -38,6 +38,12 @@ class TaskRecord:
     text: str = ""
     usage: Mapping[str, object] = field(default_factory=dict[str, object])
 
+    def status(self) -> TaskStatus:
+        """The state, and since when."""
+        status = TaskStatus(state=self.state)
+        status.timestamp.FromDatetime(self.at)
+        return status
+
 
 class RecordFile:
     """The records of one session, by task, in the order in which they came. `context` is its id for the client, who may

@@ -61,6 +61,10 @@ class RunningTask:
     def state(self) -> State:
         return self._task.status.state
 
+    @property
+    def status(self) -> TaskStatus:
+        return self._task.status
+
     def snapshot(self) -> Task:
         """As it stands now."""
         copy = Task()
