@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from program import Outcome, Shell
 from reviewed import BAD, KEY, answer, event, git, two_commits
 
 from sagent.testing.script import Call, Fail
-from sagent.testing.server import Step, Turn
+from sagent.testing.server import Step, Turn, Usage
 
 FAR = {**BAD, "file": "b.py", "line": 99, "end_line": 99, "severity": "low", "title": "Far", "suggestion": "x"}
 
@@ -139,6 +140,16 @@ def test_findings_are_fixed_on_request_and_nothing_is_run(shell: Shell, shas: tu
     assert not (programs / "ran").exists()
     assert "max(n, 1)" in (shell.cwd / "a.py").read_text()
     assert not (shell.cwd / "ran.txt").exists()
+
+
+@pytest.mark.parametrize("spent", [149_500, 400_000])
+def test_one_cap_holds_for_the_review_and_its_fixes(shell: Shell, shas: tuple[str, str], spent: int) -> None:
+    reviewed = replace(answer(BAD), usage=Usage(input=spent, output=1))
+    server = shell.serve([reviewed, Turn(text="Fixed.")])
+    argv = ("review", "HEAD~1", "--fix", "--max-response-tokens", "1000", "--max-budget-usd", "0.301")
+    done = shell.run(*argv, model="")
+    assert done.code == 3 and len(server.requests) == 1, done.err
+    assert "high: a.py:2" in done.out
 
 
 # -- on a pull request -------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 from sagent.bridges.github import GitHub, open_github
@@ -81,6 +82,8 @@ async def _locally(given: argparse.Namespace, settings: Settings) -> int:
         found, result = await _review(settings, given.range, "")
         if result.error is not None:
             return _failed(result)
+        if (cap := settings.max_budget_usd) is not None:  # it is one for both
+            settings = replace(settings, max_budget_usd=max(cap - result.run_usd, Decimal()))
     code = _report(given, found)
     return await _fix(settings, open_findings(found)) if given.fix and found.findings else code
 
