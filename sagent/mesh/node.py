@@ -85,9 +85,10 @@ class Node:
             await taken.ack()
             return
         signs = asyncio.create_task(_give_signs(taken))
-        done = False
+        done, lease = False, None
         try:
-            lease = await Lease.take(self._bus, session, self.options.name)
+            if session not in self._holds:  # it has lost the lease, and is about to end
+                lease = await Lease.take(self._bus, session, self.options.name)
             if lease is not None:
                 done = await self._hold(session, lease)
         except MeshError as error:

@@ -4,15 +4,22 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from sagent.agent import Agent
+from sagent.errors import UsageError
 from sagent.mesh import names
+from sagent.mesh.hold import NodeOptions, Opening
 from sagent.mesh.logstream import SessionStream
+from sagent.mesh.node import Node
 from sagent.mesh.rebuild import rebuild
+from sagent.mesh.records import Records, Said
 from sagent.mesh.remote import Mesh
+from sagent.messages import user
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Turn
 from tests.mesh.places import Place, by_results, place, slow
@@ -254,3 +261,42 @@ async def test_a_session_between_two_nodes_is_interrupted(tmp_path: Path) -> Non
         ending = asyncio.create_task(end())
         await here.node("n2")
         assert await ending == 130
+
+
+@slow
+async def test_a_node_takes_a_session_again_when_it_has_ended_what_it_did_for_it(tmp_path: Path) -> None:
+    """It has lost the lease, as after it was stopped, and takes its time: until then there is no second agent here."""
+    warned: list[str] = []
+    at_work, begun, leave = list[str](), asyncio.Event(), asyncio.Event()
+    most = 0
+
+    @asynccontextmanager
+    async def opened(opening: Opening, _hear: object, _ask: object, _barrier: object) -> AsyncGenerator[Agent]:
+        nonlocal most
+        at_work.append(str(opening.session))
+        most = max(most, len(at_work))
+        begun.set()
+        while not leave.is_set():
+            with suppress(asyncio.CancelledError):
+                await leave.wait()
+        at_work.pop()
+        raise UsageError("that is all")
+        yield
+
+    async with place(tmp_path, ()) as here, asyncio.timeout(40):
+        node = Node(here.bus, NodeOptions("n1", 2, (), tmp_path / "node"), opened, warned.append)
+        working = asyncio.create_task(node.run())
+        async with Mesh(here.bus).spawn("work") as peer:
+            await Records(here.bus).send(peer.record, Said(user("more")))  # and so it is on the queue twice
+            await begun.wait()
+            leases, key = here.bus.bucket(names.LEASES), names.token(peer.path)
+            await leases.delete(key)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    while await leases.get(key) is None:
+                        await asyncio.sleep(0.1)
+            leave.set()
+            assert (await peer.wait()).error is not None
+        assert (most, warned) == (1, [])
+        node.drain()
+        await working
