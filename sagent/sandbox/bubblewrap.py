@@ -296,10 +296,11 @@ class Boxes:
             box.let_go()
 
     async def aclose(self) -> None:
+        """End all of them. It may take a while, and holds nobody up: the kernel waits for who reaps what ran there."""
         await self._settled()
-        for box in self._boxes.values():
-            box.close()
-        self._boxes.clear()
+        boxes, self._boxes = self._boxes, {}
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(asyncio.gather(*(loop.run_in_executor(None, box.close) for box in boxes.values())))
 
     def open(self, mounts: Sequence[str]) -> Box | str:
         """A new box, or what bubblewrap says."""

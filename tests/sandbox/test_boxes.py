@@ -130,6 +130,25 @@ async def test_one_that_nobody_waits_for_any_more_is_there_for_the_next_and_ends
     assert not scratch.exists()
 
 
+async def test_a_box_that_is_slow_to_end_holds_up_nobody_else(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
+    order, really = list[str](), Box.close
+
+    def close(box: Box) -> None:
+        really(box)
+        order.append("closed")
+
+    def resume() -> None:
+        order.append("resumed")
+        os.kill(first, signal.SIGCONT)
+
+    first, *_ = await boxed.processes()
+    monkeypatch.setattr(Box, "close", close)
+    os.kill(first, signal.SIGSTOP)
+    asyncio.get_running_loop().call_later(0.1, resume)
+    await boxed.sandbox.aclose()
+    assert order == ["resumed", "closed"]
+
+
 def alive(pid: int) -> bool:
     return bool(namespace(str(pid)))
 
