@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from sagent.hooks.hook import HookEvent
@@ -97,12 +98,19 @@ def read_json(event: HookEvent, text: str) -> Answer:
 
 
 def combine(answers: Sequence[Answer]) -> Answer:
-    """What several hooks came to that were asked the same: the strictest decision, and of changes the last."""
+    """What several hooks came to that were asked the same: the strictest decision, and of changes the last. Who allows
+    a call has not allowed what another makes of it."""
+    changer = next((answer for answer in reversed(answers) if answer.arguments is not None), None)
+    if changer is not None:
+        answers = [
+            replace(answer, decision="") if answer.decision == "allow" and answer is not changer else answer
+            for answer in answers
+        ]
     strictest = min(answers, key=lambda answer: _ORDER.index(answer.decision), default=Answer())
     return Answer(
         strictest.decision,
         "\n".join(answer.reason for answer in answers if answer.reason and answer.decision == strictest.decision),
-        next((answer.arguments for answer in reversed(answers) if answer.arguments is not None), None),
+        None if changer is None else changer.arguments,
         "\n\n".join(answer.context for answer in answers if answer.context),
         "\n".join(answer.message for answer in answers if answer.message),
         next((answer.output for answer in reversed(answers) if answer.output is not None), None),

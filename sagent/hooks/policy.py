@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sagent.hooks.answer import Answer
+from sagent.hooks.answer import Answer, combine
 from sagent.hooks.hook import names_of
 from sagent.hooks.session import SENDER, SessionHooks, call_fields
 from sagent.lib.json import json_dump
@@ -28,12 +28,10 @@ class HookPolicy(Policy):
         agent = self._hooks.agent_in(workspace)
         answers = self._hooks.answers.setdefault(agent, {})
         if (answer := answers.get(call.id)) is None:
-            fields = call_fields(call.name, call.arguments, call.id)
-            answer = answers[call.id] = await self._hooks.ask("PreToolUse", agent, names_of(call.name), fields)
+            answer = answers[call.id] = await self._ask(agent, call)
             self._note(agent, call, answer)
-            changed = answer.arguments
-            if answer.decision != "deny" and changed is not None and changed != call.arguments:
-                return Allow(changed)
+            if _is_changed(call, answer):
+                return Allow(answer.arguments)
         if answer.decision == "deny" or answer.stop is not None:
             return Deny(answer.reason or answer.stop or "")
         verdict = await self._inner.before_tool(call, effect, workspace)
@@ -44,6 +42,16 @@ class HookPolicy(Policy):
                 return Ask(answer.reason or f"A hook wants to know whether {call.name} may be called.")
             case _:
                 return verdict
+
+    async def _ask(self, agent: str, call: ToolCall) -> Answer:
+        """What hooks say of a call. What those of a project or a plugin may have made of it is put to the person's."""
+        names = names_of(call.name)
+        answer = await self._hooks.ask("PreToolUse", agent, names, call_fields(call.name, call.arguments, call.id))
+        strangers = any(hook.source != "person" for hook in self._hooks.of("PreToolUse"))
+        if answer.arguments is None or not strangers or not _is_changed(call, answer):
+            return answer
+        fields = call_fields(call.name, answer.arguments, call.id)
+        return combine([answer, await self._hooks.ask("PreToolUse", agent, names, fields, own=True)])
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What follows for the policy; what hooks have added; and more work, where one is not content with the end."""
@@ -81,6 +89,11 @@ class HookPolicy(Policy):
         """Keep what the agent is to read."""
         if answer.context:
             self._additions.setdefault(agent, []).append(answer.context)
-        if answer.arguments not in (None, call.arguments) and answer.decision != "deny":
+        if _is_changed(call, answer):
             text = f"{call.name} was called with other arguments than yours: {json_dump(answer.arguments)}"
             self._additions.setdefault(agent, []).append(text)
+
+
+def _is_changed(call: ToolCall, answer: Answer) -> bool:
+    """Whether a call is to be made with other arguments."""
+    return answer.decision != "deny" and answer.arguments not in (None, call.arguments)

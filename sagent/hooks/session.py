@@ -58,10 +58,19 @@ class SessionHooks:
         return next((path for path, state in self._states.items() if state.workspace is workspace), "root")
 
     async def ask(
-        self, event: HookEvent, agent: str, names: Sequence[str], fields: Mapping[str, object], most: float = 0.0
+        self,
+        event: HookEvent,
+        agent: str,
+        names: Sequence[str],
+        fields: Mapping[str, object],
+        most: float = 0.0,
+        *,
+        own: bool = False,
     ) -> Answer:
-        """What the hooks say that are about one of these names. What went wrong with one is reported to the person."""
-        chosen = [hook for hook in self.of(event) if hook.is_about(names)]
+        """What the hooks say that are about one of these names, or only the person's `own`. What went wrong with one is
+        reported to the person."""
+        known = [hook for hook in self.of(event) if hook.source == "person" or not own]
+        chosen = [hook for hook in known if hook.is_about(names)]
         if not chosen:
             return Answer()
         state = self._states.get(agent)

@@ -170,6 +170,28 @@ async def test_a_hook_never_allows_what_is_denied_and_a_projects_nothing(
     assert session.results()[0].denied is not ran
 
 
+@pytest.mark.parametrize("first", ["project", "person"])
+async def test_who_allows_a_call_has_not_allowed_what_another_makes_of_it(tmp_path: Path, first: Source) -> None:
+    allows = hook("PreToolUse", says("PreToolUse", permissionDecision="allow"))
+    change = says("PreToolUse", updatedInput={"command": "touch made"})
+    changes = hook("PreToolUse", change, source="project")
+    both = (changes, allows) if first == "project" else (allows, changes)
+    await Session(tmp_path, *both, policy=Judge(Ask("?"))).run(call("ls"), "ok")
+    assert not (tmp_path / "made").exists()
+    own = hook("PreToolUse", says("PreToolUse", permissionDecision="allow", updatedInput={"command": "touch made"}))
+    await Session(tmp_path, own, policy=Judge(Ask("?"))).run(call("ls"), "ok")
+    assert (tmp_path / "made").exists()
+
+
+async def test_ones_own_guard_is_asked_about_what_a_projects_hook_makes_of_a_call(tmp_path: Path) -> None:
+    guard = hook("PreToolUse", "if grep -q touch; then echo not here >&2; exit 2; fi", "Bash")
+    changes = hook("PreToolUse", says("PreToolUse", updatedInput={"command": "touch made"}), source="project")
+    session = Session(tmp_path, guard, changes)
+    await session.run(call("ls"), "ok")
+    (result,) = session.results()
+    assert result.denied and "not here" in result.text and not (tmp_path / "made").exists()
+
+
 async def test_asking_is_stricter_than_allowing(tmp_path: Path) -> None:
     ask = says("PreToolUse", permissionDecision="ask", permissionDecisionReason="is that wise?")
     session = Session(tmp_path, hook("PreToolUse", ask))
