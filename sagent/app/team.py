@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sagent.agent import Agent
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.config.teams import TeamFile
@@ -23,6 +24,13 @@ async def open_team(settings: Settings, file: TeamFile, listener: Callable[[Even
     The cap is the file's where the person's is not smaller or comes from the command line. Raises UsageError, and
     SessionBusy or SessionCorrupt for the session.
     """
+    settings, file = settle_team(settings, file)
+    async with open_agent(settings, listener) as lead:
+        yield make_team(lead, file)
+
+
+def settle_team(settings: Settings, file: TeamFile) -> tuple[Settings, TeamFile]:
+    """What a team's lead is opened with, and the team with whoever advises its roles."""
     cap = settings.max_budget_usd
     if not settings.origins.get("max_budget_usd", "").startswith("--"):
         cap = min((each for each in (cap, file.budget_usd) if each is not None), default=None)
@@ -39,16 +47,20 @@ async def open_team(settings: Settings, file: TeamFile, listener: Callable[[Even
             role if role.advisors or role.name in file.unadvised else replace(role, advisors=common) for role in roles
         )
         settings = replace(settings, advisors=())
-    async with open_agent(settings, listener) as lead:
-        yield Team(
-            lead,
-            roles,
-            name=file.name,
-            mode=file.mode,
-            editor=file.editor,
-            visible_handoffs=file.visible_handoffs,
-            handoff=file.handoff,
-        )
+    return settings, replace(file, roles=roles)
+
+
+def make_team(lead: Agent, file: TeamFile) -> Team:
+    """The team of a lead."""
+    return Team(
+        lead,
+        file.roles,
+        name=file.name,
+        mode=file.mode,
+        editor=file.editor,
+        visible_handoffs=file.visible_handoffs,
+        handoff=file.handoff,
+    )
 
 
 def _earlier_model(settings: Settings) -> str | None:

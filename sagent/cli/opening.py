@@ -1,6 +1,6 @@
 """Sessions that clients of a server want: opened as the server's flags say, within what a client may choose."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 
-def opening_of(flags: Mapping[str, object], user: str = "") -> "Opening":
-    """What opens sessions with a person to ask, for clients who want them. Those of a named `user` are kept apart."""
+def opening_of(
+    flags: Mapping[str, object], user: str = "", prepare: "Callable[[Settings], Settings]" = lambda settings: settings
+) -> "Opening":
+    """What opens sessions with a person to ask, for clients who want them. Those of a named `user` are kept apart;
+    `prepare` has the last word on their settings."""
 
     @asynccontextmanager
     async def opening(
@@ -30,7 +33,7 @@ def opening_of(flags: Mapping[str, object], user: str = "") -> "Opening":
 
         settings = settings_for(flags, wanted)
         private = (settings.state_dir,) if user else ()
-        settings = replace(settings, state_dir=state_of(settings, user))
+        settings = prepare(replace(settings, state_dir=state_of(settings, user)))
         async with open_session(settings, listener, ask, answer, private=private) as opened:
             yield opened
 

@@ -83,6 +83,29 @@ def test_after_a_kill_the_log_says_what_became_of_each_task(shell: Shell) -> Non
     assert shell.run("verify", done["contextId"], model="").code == 0
 
 
+def test_a_team_answers_and_its_answer_is_kept(shell: Shell) -> None:
+    (shell.cwd / "pair.toml").write_text(
+        'name = "pair"\ndescription = "Writes and checks."\n'
+        '[[roles]]\nname = "writer"\nprompt = "Write."\n[[roles]]\nname = "checker"\nprompt = "Check."\n'
+    )
+    shell.environment["SAGENT_A2A_TOKEN"] = "a-token-of-my-own"
+    shell.serve([Turn("A draft."), Turn("Checked: fine.")])
+    child, said, http = start(shell, "--team", "pair.toml")
+    card = httpx2.get(f"{said['url']}/.well-known/agent-card.json").json()
+    assert (card["name"], card["description"]) == ("pair", "Writes and checks.")
+    assert card["skills"][0]["tags"] == ["writer", "checker"]
+    with http:
+        task = send(http, "Write it.", "m1")
+        done = until(http, task["id"], "COMPLETED")
+        assert done["artifacts"][-1]["parts"][0]["text"] == "Checked: fine."
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 128 + signal.SIGTERM
+    child, _, http = start(shell, "--team", "pair.toml")
+    with http:
+        assert http.get(f"/tasks/{task['id']}").json() == done
+    assert shell.run("a2a", "serve", "--team", "nobody", model="").code == 2
+
+
 def test_what_is_wrong_with_the_flags_is_said_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for flags, word in (
         (["--push-to", "http://x"], "--push-to"),

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount
 
 from sagent.bridges.a2a.card import JSONRPC_PATH, REST_PATH
-from sagent.bridges.a2a.contexts import Contexts
+from sagent.bridges.a2a.contexts import Answer, Contexts, answer_alone
 from sagent.bridges.a2a.handler import Caller, CallerBuilder, Handler
 from sagent.bridges.a2a.push import Receivers
 from sagent.bridges.live import Opening
@@ -40,11 +40,13 @@ def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGI
     return Door(bounded, callers, host, "", opens=lambda path: path == AGENT_CARD_WELL_KNOWN_PATH)
 
 
-def make_caller(opening: Opening, state: Path, cwd: Path, push_to: Sequence[str]) -> Caller:
+def make_caller(
+    opening: Opening, state: Path, cwd: Path, push_to: Sequence[str], answer: Answer = answer_alone
+) -> Caller:
     """A caller whose sessions are kept in `state` and work in `cwd`. `push_to` are addresses that are notified although
-    they are not public. Raises OSError."""
+    they are not public; `answer` has a prompt answered. Raises OSError."""
     receivers = Receivers(push_to)
-    return Caller(Contexts(opening, state, cwd, receivers.notify), receivers)
+    return Caller(Contexts(opening, state, cwd, receivers.notify, answer), receivers)
 
 
 class _Bounded:

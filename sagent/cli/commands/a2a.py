@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -18,7 +18,13 @@ from sagent.lib.dataclass import dataclass
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sagent.bridges.a2a.card import Described
+    from sagent.bridges.a2a.contexts import Answer
+    from sagent.bridges.live import LiveSession, Opened
     from sagent.config import Settings
+    from sagent.config.teams import TeamFile
+    from sagent.events import Result
+    from sagent.messages import Message
 
 TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
 
@@ -32,6 +38,7 @@ class _Served:
     url: str  # by which others reach it, "" where that is where it listens
     card: Mapping[str, str]
     push_to: Sequence[str]
+    team: "TeamFile | None"
 
 
 def run_a2a(argv: Sequence[str]) -> int:
@@ -43,6 +50,8 @@ def run_a2a(argv: Sequence[str]) -> int:
     serving.add_argument("--host", metavar="HOST", help=f"the address to listen at (default {LOOPBACK})")
     serving.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
     serving.add_argument("--url", metavar="URL", help="the address in the card, where a proxy is in front")
+    team = "a team answers: a preset, or its file (see sagent team list)"
+    serving.add_argument("--team", metavar="NAME|FILE", help=team)
     user = f"a caller with tasks of their own (repeatable); the token is {TOKEN}_NAME, or a new one"
     serving.add_argument("--user", metavar="NAME", action="append", help=user)
     serving.add_argument("--name", metavar="NAME", help="the agent's name in the card (default sagent)")
@@ -73,6 +82,7 @@ def _run(given: dict[str, object]) -> int:
         form=str(given.pop("output_format", "text")),
         url=str(given.pop("url", "")).rstrip("/"),
         card=card,
+        team=_read_team(str(given.pop("team"))) if "team" in given else None,
         push_to=[str(each) for each in pushes],  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] -- argparse
     )
     check_form(served.form)
@@ -84,6 +94,14 @@ def _run(given: dict[str, object]) -> int:
     require("a2a", "a2a", "starlette", "uvicorn", "sse_starlette")
     with listening(served.host, port) as bound:
         return asyncio.run(_serve(given, settings, tokens, bound, served))
+
+
+def _read_team(name: str) -> "TeamFile":
+    from pathlib import Path
+
+    from sagent.config.teams import read_preset, read_team
+
+    return read_team(Path(name)) if name.endswith(".toml") else read_preset(name)
 
 
 def _check_push(addresses: Sequence[str]) -> None:
@@ -104,18 +122,47 @@ async def _serve(
     served: _Served,
 ) -> int:
     from sagent.bridges.a2a.app import make_app, make_caller
-    from sagent.bridges.a2a.card import Described, make_card
+    from sagent.bridges.a2a.card import make_card
     from sagent.bridges.serve.running import serve
 
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # what is wrong with a request is in its answer
+    prepare, answer, described = _worker(served, settings)
     callers = {
-        token: make_caller(opening_of(flags, name), state_of(settings, name), settings.cwd, served.push_to)
+        token: make_caller(
+            opening_of(flags, name, prepare), state_of(settings, name), settings.cwd, served.push_to, answer
+        )
         for name, token in tokens.items()
     }
     url = served.url or url_of(bound, served.host)
-    app = make_app(make_card(Described(**served.card), url), callers, urlsplit(url).hostname or served.host)
+    app = make_app(make_card(described, url), callers, urlsplit(url).hostname or served.host)
     with announced(settings.state_dir / "a2a-serve", tokens, bound, served.host, served.form, _words):
         return await serve(app, bound, list(callers.values()))
+
+
+def _worker(served: _Served, settings: "Settings") -> "tuple[Callable[[Settings], Settings], Answer, Described]":
+    """Who answers, one agent or a team: how its sessions are opened, how it is asked, and what the card says."""
+    from sagent.bridges.a2a.card import Described
+    from sagent.bridges.a2a.contexts import answer_alone
+
+    if (team := served.team) is None:
+        return lambda settings: settings, answer_alone, Described(**served.card)
+
+    from sagent.app.team import settle_team
+
+    settled = settle_team(settings, team)[1]
+
+    def prepare(settings: "Settings") -> "Settings":
+        return settle_team(settings, team)[0]
+
+    async def answer(live: "LiveSession", opened: "Opened", prompt: "Message") -> "Result":
+        from sagent.app.team import make_team
+
+        return await make_team(opened.agent, settled).run(prompt)
+
+    roles = tuple(role.name for role in team.roles)
+    about = team.description or f"A team of {', '.join(roles)}."
+    named = {"name": team.name, "description": about, **served.card}
+    return prepare, answer, Described(**named, skill=team.name, tags=roles)
 
 
 def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
