@@ -25,4 +25,7 @@ class RepositoryPolicy(PermissionPolicy):
         places = [Path(os.path.realpath(each)) for each in (*effect.paths, effect.real) if each]
         if any(not any(place.is_relative_to(root) for root in roots) for place in places):
             return Deny("A review reads its repository alone.")
+        below = [place.relative_to(root) for place in places for root in roots if root in place.parents]
+        if any(part.lower() == ".git" for place in below for part in place.parts):
+            return Deny("A review reads nothing in .git: a token may be there.")
         return await super().before_tool(call, effect, workspace)

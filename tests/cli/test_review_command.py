@@ -70,6 +70,23 @@ def test_nothing_that_a_repository_says_makes_it_write(shell: Shell, shas: tuple
     assert sorted(tools) == ["Glob", "Grep", "List", "Read"]
 
 
+def test_what_git_keeps_of_a_repository_is_not_read(shell: Shell, shas: tuple[str, str]) -> None:
+    """A job's checkout may leave the token there by which it was made."""
+    git(shell.cwd, "config", "http.extraheader", "authorization: c2VjcmV0")
+    (shell.cwd / "link").symlink_to(shell.cwd / ".git")
+    calls = (
+        Call("Read", {"file_path": ".git/config"}),
+        Call("Read", {"file_path": "link/config"}),
+        Call("Grep", {"pattern": "header", "path": ".git", "output_mode": "content"}),
+        Call("Grep", {"pattern": "header", "path": "link/config", "output_mode": "content"}),
+        Call("Grep", {"pattern": "header", "path": ".", "output_mode": "content"}),
+    )
+    shell.serve([Turn(calls=calls), answer()])
+    done = shell.run("review", "HEAD~1", model="")
+    assert done.code == 0, done.err
+    assert "c2VjcmV0" not in asked(shell)
+
+
 def test_nothing_beyond_the_repository_is_read(shell: Shell, shas: tuple[str, str]) -> None:
     (shell.cwd.parent / "home").mkdir(exist_ok=True)
     (shell.cwd.parent / "home/diary.txt").write_text("Dear diary")
