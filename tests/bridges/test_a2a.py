@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -16,6 +18,8 @@ from a2a.types.a2a_pb2 import (
     Role,
     SendMessageRequest,
     SubscribeToTaskRequest,
+    Task,
+    TaskArtifactUpdateEvent,
     TaskState,
 )
 from a2a.utils.errors import (
@@ -30,6 +34,10 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Value
 
 from sagent.bridges.a2a.app import MOST_BODY
+from sagent.bridges.a2a.records import TaskRecord
+from sagent.bridges.a2a.task import RunningTask
+from sagent.cli.settings import load_settings
+from sagent.events import TextDelta
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.repl.samples import PNG
@@ -185,7 +193,14 @@ async def test_what_cannot_be_taken_is_refused_before_anything_is_done(place: Pa
         with pytest.raises(TaskNotFoundError):
             await peer.get("nothing")
         huge = await peer.http.post(f"{peer.url}/jsonrpc", content=b" " * (MOST_BODY + 1))
-        assert "too large" in huge.text or huge.status_code == 413
+        assert huge.status_code == 413
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(MOST_BODY // 2**20 + 1):
+                yield b" " * 2**20
+
+        unstated = await peer.http.post(f"{peer.url}/jsonrpc", content=pieces())
+        assert "too large" in unstated.text
         deep = await peer.http.post(
             f"{peer.url}/jsonrpc", content=b"[" * 100_000, headers={"content-type": "application/json"}
         )
@@ -297,3 +312,53 @@ async def test_a_context_that_the_client_names_is_one_session_also_after_a_resta
         listed = await client.list_tasks(ListTasksRequest(context_id="my/context", include_artifacts=True))
         assert {text_of(each) for each in listed.tasks} == {"one", "two", "three"}
         assert [text_of(each) for each in both] == ["one", "two"]
+
+
+async def test_a_task_goes_on_without_its_client(place: Path, provider: list) -> None:
+    provider += [Stall(Turn("Do" + "ne." * 20), after_events=6, seconds=0.3)]
+    async with a2a_served(place) as [peer]:
+        client = await peer.client()
+        stream = client.send_message(SendMessageRequest(message=said("Work.")))
+        task = (await anext(stream)).task
+        await stream.aclose()
+        seen = [each async for each in client.subscribe(SubscribeToTaskRequest(id=task.id))]
+        assert seen[0].task.id == task.id and seen[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+        assert text_of(await peer.until(task.id, "completed")) == "Do" + "ne." * 20
+
+
+async def test_a_follower_that_is_too_slow_is_sent_how_the_task_stands() -> None:
+    task = RunningTask(TaskRecord("t", "c", datetime.now(UTC)), lambda _: None)
+    updates = task.follow()
+    assert isinstance(await anext(updates), Task)
+    for number in range(3_000):
+        task.on_event(TextDelta("root", f"{number} "))
+    text, resets = "", 0
+    task.finish(TaskState.TASK_STATE_COMPLETED, "", None, {})
+    async for update in updates:
+        if isinstance(update, Task):
+            text, resets = text_of(update), resets + 1
+        elif isinstance(update, TaskArtifactUpdateEvent):
+            text = (text if update.append else "") + update.artifact.parts[0].text
+    assert text == "".join(f"{number} " for number in range(3_000))
+    assert resets
+
+
+async def test_damage_is_said_of_its_tasks_alone(place: Path, provider: list) -> None:
+    provider += [Turn("one"), Turn("two")]
+    async with a2a_served(place) as [peer]:
+        broken, whole = await peer.send(said("a")), await peer.send(said("b"))
+    state_dir = load_settings({}).state_dir
+    (log,) = state_dir.glob(f"sessions/*/{broken.context_id}/root.jsonl")
+    log.write_bytes(log.read_bytes().replace(b'"one"', b'"two"'))
+    with (state_dir / "a2a" / f"{whole.context_id}.jsonl").open("ab") as file:
+        file.write(b'{}\n[1]\n{"task": "x", "at": "never"}\n{"task"')
+    async with a2a_served(place) as [peer]:
+        assert text_of(await peer.get(whole.id)) == "two"
+        shown = await peer.get(broken.id)
+        assert state(shown) == "completed" and not text_of(shown) and "cannot be read" in why(shown)
+        assert len((await (await peer.client()).list_tasks(ListTasksRequest())).tasks) == 2
+        provider += [Turn("three")]
+        on = await peer.send(said("c", context_id=whole.context_id))
+        assert text_of(on) == "three"
+    async with a2a_served(place) as [peer]:
+        assert text_of(await peer.get(on.id)) == "three"

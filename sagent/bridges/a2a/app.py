@@ -19,12 +19,14 @@ from sagent.bridges.a2a.handler import Caller, CallerBuilder, Handler
 from sagent.bridges.a2a.push import Receivers
 from sagent.bridges.live import Opening
 from sagent.bridges.serve.door import Door
+from sagent.bridges.serve.problem import problem
 from sagent.lib.json import wire_bytes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BODY = 40 << 20  # bytes of a request: a PDF in base64
+_TOO_LARGE = f"The request is larger than {MOST_BODY:,} bytes."
 _CACHED = "public, max-age=300"
 
 
@@ -57,13 +59,17 @@ class _Bounded:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         got, begun = 0, False
+        stated = dict(scope.get("headers", ())).get(b"content-length", b"")
+        if stated.isdigit() and int(stated) > MOST_BODY:
+            await problem(413, _TOO_LARGE)(scope, receive, send)
+            return
 
         async def bounded() -> "Message":
             nonlocal got
             message = await receive()
             got += len(message.get("body", b""))
             if got > MOST_BODY:
-                raise HTTPException(413, f"The request is larger than {MOST_BODY:,} bytes.")
+                raise HTTPException(413, _TOO_LARGE)
             return message
 
         async def watched(message: "Message") -> None:

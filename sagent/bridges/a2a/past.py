@@ -126,7 +126,7 @@ def said_by_agent(record: TaskRecord, texts: Sequence[str]) -> list[Message]:
 
 def _state(record: TaskRecord, work: _Work | None, lost: str, *, busy: bool) -> tuple[State, str]:
     if record.state is not None:
-        return record.state, record.text
+        return record.state, record.text or lost
     if busy:
         return TaskState.TASK_STATE_WORKING, _ELSEWHERE
     if lost:

@@ -65,7 +65,7 @@ class RecordFile:
         for line in data.splitlines():
             try:
                 found._take(as_object(json.loads(line)))
-            except (ValueError, ParseError):
+            except (ValueError, KeyError, TypeError, ParseError):
                 continue
         return found
 
