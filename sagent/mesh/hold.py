@@ -152,10 +152,10 @@ class Hold:
             await self._broadcast.flush(end_line())
             changes = {"result": result, "answered": answered, "now": mirror.files}
             await self._records.change(record, revision, state="idle", **changes)
+            self._done = True  # from here on, though the rest of this is cancelled
         finally:
             self._let_go()
             await end(*tasks, *self._acks)
-        self._done = True
 
     async def _run(
         self, open_agent: OpenAgent, opening: Opening, mirror: Mirror, files: Files, rebuilt: Rebuilt, before: str

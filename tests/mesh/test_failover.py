@@ -42,6 +42,16 @@ async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
         assert session in out
 
 
+async def test_what_is_done_is_off_the_queue(tmp_path: Path) -> None:
+    async with place(tmp_path, by_results([Turn("Done.")])) as here:
+        await here.node("n1")
+        for _ in range(3):
+            assert (await here.ask("--json", "hello"))[0] == 0
+        async with asyncio.timeout(8):
+            while await here.bus.last(names.WORK, names.work_subject()) is not None:
+                await asyncio.sleep(0.1)
+
+
 async def test_the_node_at_work_is_killed_and_the_answer_arrives(tmp_path: Path) -> None:
     turns = [
         Turn("One.", calls=(Call("Write", {"file_path": "a.txt", "content": "one\n"}),)),
