@@ -121,7 +121,8 @@ class Connection:
 
     def _answer(self, key: tuple[type, Id], task: "asyncio.Task[Answer]", method: str) -> None:
         """Send the one response of a request."""
-        del self._open[key]
+        if self._open.pop(key, None) is None:
+            return
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         match error:
             case None:
@@ -183,6 +184,11 @@ class Connection:
             if late:
                 await asyncio.wait(late)
         await asyncio.sleep(0)  # for the responses of those that have ended just now
+
+    def abandon(self) -> None:
+        """Answer what is still open, whatever comes of it."""
+        while self._open:
+            self._refuse(self._open.popitem()[0][1], CANCELLED, "The request was cancelled.")
 
 
 async def _answered(method: Method, params: Params) -> Answer:

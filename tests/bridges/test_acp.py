@@ -4,7 +4,8 @@ protocol says of sessions, turns, permissions, files and forms. A provider on lo
 import asyncio
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from acp_peer import Refused, agent_for, choosing
 from sagent.bridges.acp.client import Client
 from sagent.bridges.acp.permissions import Person
 from sagent.bridges.jsonrpc import Connection
+from sagent.cli.commands.acp import AcpHost
 from sagent.testing.script import Call, Fail, Received, Stall, Step, Turn
 from sagent.tools.ask import Question
 from tests.waiting import until
@@ -43,6 +45,29 @@ def bash(command: str) -> Call:
 
 
 # -- JSON-RPC
+
+
+async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def opening(*_: object) -> AsyncGenerator[None]:
+        with suppress(asyncio.CancelledError):
+            begun.set()
+            await let_go.wait()
+        await let_go.wait()
+        yield
+
+    monkeypatch.setattr(AcpHost, "opening", opening)
+    monkeypatch.setattr("sagent.bridges.acp.server._PATIENCE", 0.05)
+    monkeypatch.setattr("sagent.bridges.acp.server._LONGEST", 0.2)
+    async with agent_for(monkeypatch, []) as peer:
+        waiting = peer.begin("session/new", cwd=str(work), mcpServers=[])
+        await begun.wait()
+    assert waiting.result()["error"]["code"] == -32800
+    let_go.set()
+    await until(lambda: len(asyncio.all_tasks()) == 1, "the end of it")
+    assert not peer.stray
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ class Server:
                     from sagent.bridges.acp.session import closed
 
                     await closed(left)
+        self.connection.abandon()
 
     # -- the connection
 
