@@ -172,6 +172,9 @@ def test_what_cannot_be_run_is_refused(arguments: dict[str, object], why: str, w
         ("full", Rules(), Allow),
         ("edit", Rules.parse(("Notebook",), ()), Allow),
         ("full", Rules.parse((), ("Notebook",)), Deny),
+        ("full", Rules.parse((), ("Bash",)), Deny),
+        ("edit", Rules.parse(("Notebook",), ("Bash",)), Deny),
+        ("edit", Rules.parse(("Bash",), ()), Ask),
     ],
 )
 async def test_without_a_sandbox_it_is_asked_about_like_a_command(
