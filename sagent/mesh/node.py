@@ -17,6 +17,7 @@ from sagent.mesh.tasks import end, kept_up
 
 ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another's
 _ROUND = 3.0  # seconds of one request for work; shorter than ACK_WAIT, so that a process that was stopped gets none
+_SHORT = 0.3  # seconds of one where other labels wait for the same slot
 _SIGN = 1.0  # seconds between two signs of life
 _LATER = 2.0  # seconds until work is looked at again that somebody else is at
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -70,7 +71,7 @@ class Node:
         if self._draining.is_set():
             return None
         try:
-            return await intake.next(_ROUND)
+            return await intake.next(_SHORT if self.options.labels and self._slots.locked() else _ROUND)
         except Unavailable:
             await self._bus.up()
             return None
