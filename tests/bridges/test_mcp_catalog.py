@@ -80,3 +80,15 @@ async def test_a_server_without_tools_prompts_or_resources_is_there_all_the_same
         assert odd.notices == []
         assert [one.own for one in await servers.prompts()] == ["Bare One"]
         assert await servers.resources() == []
+
+
+@pytest.mark.parametrize("mime", ["image/png", "application/pdf"])
+@pytest.mark.parametrize("data", ["a", "\u00e9"])
+async def test_data_that_is_not_base64_is_said_to_be_so(tmp_path: Path, mime: str, data: str) -> None:
+    held = {"uri": "file:///x", "mimeType": mime, "blob": data}
+    odd = Odd(tmp_path, resources=[{"uri": "file:///x", "name": "x"}], read={"file:///x": {"contents": [held]}})
+    async with odd.opened() as servers:
+        (part,) = await servers.read("odd:file:///x")
+        assert isinstance(part, Text) and "not base64" in part.text
+        for block in ({"type": "resource", "resource": held}, {"type": "image", "mimeType": mime, "data": data}):
+            assert "not base64" in await do(servers, f"result = {{'content': [{block}]}}")

@@ -1,7 +1,7 @@
 """What a server's results and resources are to a model, within what memory and log can take."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import json_dump
@@ -35,7 +35,7 @@ def parts_of(block: object) -> Sequence[Media]:
         case types.TextContent():
             return (Text(block.text),)
         case types.ImageContent():
-            return (Image(block.mime_type, base64.b64decode(block.data)),)
+            return (_decoded(block.data, lambda data: Image(block.mime_type, data)),)
         case types.EmbeddedResource():
             return (_embedded(block.resource),)
         case types.ResourceLink():
@@ -49,7 +49,16 @@ def _embedded(held: "TextResourceContents | BlobResourceContents") -> Media:
 
     if isinstance(held, types.TextResourceContents):
         return Text(f"{held.uri}:\n{held.text}")
-    return Document(held.mime_type or "application/octet-stream", base64.b64decode(held.blob), str(held.uri))
+    kind = held.mime_type or "application/octet-stream"
+    return _decoded(held.blob, lambda data: Document(kind, data, str(held.uri)))
+
+
+def _decoded(text: str, make: Callable[[bytes], Media]) -> Media:
+    """A part of data in base64; words where it is none."""
+    try:
+        return make(base64.b64decode(text))
+    except ValueError:
+        return Text("(data that is not base64, which cannot be shown)")
 
 
 def resource_part(held: "TextResourceContents | BlobResourceContents", most: int) -> Media:
@@ -60,7 +69,8 @@ def resource_part(held: "TextResourceContents | BlobResourceContents", most: int
         cut = f"\n[{len(held.text) - most} more characters]" if len(held.text) > most else ""
         return Text(f'\n<resource uri="{held.uri}">\n{held.text[:most]}{cut}\n</resource>')
     if (held.mime_type or "").startswith("image/"):
-        return Image(held.mime_type or "", base64.b64decode(held.blob))
+        kind = held.mime_type or ""
+        return _decoded(held.blob, lambda data: Image(kind, data))
     return _embedded(held)
 
 
