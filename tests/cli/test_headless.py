@@ -756,7 +756,7 @@ def test_words_that_mean_no_command_are_prompts() -> None:
         "why",
         "sessions?",
         "Explain",
-        "review this",
+        "describe this",
         "report bugs",
     ):
         assert meant_command(prompt.split()) == ""

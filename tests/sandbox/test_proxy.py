@@ -432,15 +432,17 @@ async def test_who_opens_hundreds_of_connections_and_says_nothing_keeps_nobody_o
         place = f"127.0.0.1:{origin}"
         token = out.admit([place])
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
-        for _, each in silent[::2]:
-            each.write(b"GET")
-        reader, writer, head = await connect(port, place, token)
-        assert status(head) == 200
-        writer.write_eof()
-        assert len(await reader.read()) == len(BIG) + 32
-        writer.close()
-        for _, each in silent:
-            each.close()
+        try:
+            for _, each in silent[::2]:
+                each.write(b"GET")
+            reader, writer, head = await connect(port, place, token)
+            assert status(head) == 200
+            writer.write_eof()
+            assert len(await reader.read()) == len(BIG) + 32
+            writer.close()
+        finally:
+            for _, each in silent:
+                each.close()
 
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: b\r\n\r\n"

@@ -8,12 +8,13 @@ with Client(url, token) as client:
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from time import sleep
 from typing import Any, Literal, NotRequired, Self, TypedDict
 from urllib.parse import quote
 
 import httpx2
+
+from sagent.lib.dataclass import dataclass
 
 
 class NewSession(TypedDict):
