@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -320,6 +321,7 @@ async def test_a_task_goes_on_without_its_client(place: Path, provider: list) ->
         client = await peer.client()
         stream = client.send_message(SendMessageRequest(message=said("Work.")))
         task = (await anext(stream)).task
+        assert isinstance(stream, AsyncGenerator)
         await stream.aclose()
         seen = [each async for each in client.subscribe(SubscribeToTaskRequest(id=task.id))]
         assert seen[0].task.id == task.id and seen[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
@@ -362,3 +364,26 @@ async def test_damage_is_said_of_its_tasks_alone(place: Path, provider: list) ->
         assert text_of(on) == "three"
     async with a2a_served(place) as [peer]:
         assert text_of(await peer.get(on.id)) == "three"
+
+
+async def test_a_task_that_asks_is_canceled_and_what_is_said_while_it_works_is_read(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [writes(place / "a"), Turn("", calls=(Call("Bash", {"command": "cat fifo"}),)), Turn("Blue it is.")]
+    turns.append(Turn("Blue it is."))  # where the message comes with or after the result
+    async with FakeProviderServer(turns) as provider:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        async with a2a_served(place, permission_mode="ask", allow=["Bash(cat:*)"], sandbox="off") as [peer]:
+            asked = await peer.send(said("Write a."))
+            client = await peer.client()
+            assert state(await client.cancel_task(CancelTaskRequest(id=asked.id))) == "canceled"
+            assert state(await peer.get(asked.id)) == "canceled" and not (place / "a").exists()
+            os.mkfifo(place / "fifo")
+            task = await peer.send(said("Paint it."), at_once=True)
+            pipe = await asyncio.to_thread((place / "fifo").open, "w")  # once it is read
+            await peer.send(said("Make it blue.", task_id=task.id), at_once=True)
+            pipe.close()
+            done = await peer.until(task.id, "completed")
+            said_to_it = [each for each in done.history if each.role == Role.ROLE_USER]
+            assert [each.parts[0].text for each in said_to_it] == ["Paint it.", "Make it blue."]
+        assert "Make it blue." in json.dumps(provider.requests[-1].json)

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -56,7 +57,7 @@ class Asked:
             async with open_agent(load_settings(given), self.events.append) as agent:
                 return await agent.run("Ask it.")
 
-    def _note(self, request: dict) -> None:
+    def _note(self, request: Any) -> None:
         self.results = [
             part["content"] if isinstance(part["content"], str) else "".join(each["text"] for each in part["content"])
             for message in request["messages"]
@@ -161,7 +162,7 @@ async def test_one_that_asks_goes_on_in_its_conversation(
         return asks("1 and 2", conversation=conversation)
 
     class Steps(list):
-        def pop(self, index: int = -1) -> Turn:
+        def pop(self, index: Any = -1) -> Any:
             step = super().pop(index)
             return step() if callable(step) else step
 

@@ -29,6 +29,7 @@ from sagent.session.store import sessions
 
 MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another
 _DIRECTORY = "a2a"
+_STOPPING = "The server is stopping."
 _LONGEST = 200  # characters of an id that a client chooses
 Answer: TypeAlias = Callable[[LiveSession, Opened, Prompt], Awaitable[Result]]
 """Has a prompt answered in a session that is open."""
@@ -59,7 +60,7 @@ class Context:
         async with self.opening:
             if not self.is_open:
                 await asyncio.to_thread(settle_past, self.path, self.records, self.running)
-                live = LiveSession(opening, wanted, self._on_event, self._changed)
+                live = LiveSession(opening, wanted, self._on_event, self.look)
                 await live.opened()
                 self.live = live
 
@@ -72,8 +73,8 @@ class Context:
         if self.current is not None:
             self.current.on_event(event)
 
-    def _changed(self) -> None:
-        """A question was put or is over, or a run."""
+    def look(self) -> None:
+        """A question was put or is over, or a run began or is over: put what is asked to the client."""
         if self.current is not None and self.live is not None and not self.current.ended.is_set():
             self.current.ask(next(iter(self.live.questions.values()), None))
 
@@ -186,10 +187,13 @@ class Contexts:
     async def _take(self, message: Message, digest: str) -> str:
         prompt = read_message(message)
         if self.closed:
-            raise InternalError("The server is stopping.")
+            raise InternalError(_STOPPING)
         if message.task_id:
             return self._follow_up(message, prompt, digest)
         context = await self._opened(message.context_id)
+        if self.closed:
+            await context.aclose()
+            raise InternalError(_STOPPING)
         task, place = secrets.token_hex(16), context.records.context
         record = context.records.accept(task, kept_message(message, task, place), digest)
         self._index(context, record)
@@ -263,8 +267,8 @@ class Contexts:
     def _start(self, context: Context, task: RunningTask, prompt: Prompt) -> None:
         assert context.live is not None
         name = task.record.id
-        context.running[name] = task
         context.runs[name] = context.live.do(partial(self._work, context, task, prompt))
+        context.running[name] = task
         end = asyncio.ensure_future(self._see_to_end(context, task))
         self._ends.add(end)
         end.add_done_callback(self._ends.discard)
@@ -274,6 +278,7 @@ class Contexts:
         context.records.begin(task.record.id, agent.log.head)
         context.current = task
         task.put(TaskState.TASK_STATE_WORKING)
+        context.look()  # an agent in the background may have asked before
         try:
             return await self._answer(context.live, await context.live.opened(), prompt)
         finally:  # before the next task begins
