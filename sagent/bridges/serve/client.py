@@ -212,7 +212,7 @@ class Problem(TypedDict):
     kind: NotRequired[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ServerEvent:
     """A server-sent event: one of an agent, or with a `name` one of the server's own."""
 
