@@ -102,7 +102,7 @@ def understood(text: str) -> tuple[str, str]:
         return "", "it is no rule"
     tool, pattern = match[1], match[2]
     tool = _ALIKE.get(tool, tool)
-    if tool not in (*_TOOLS, "List", "AgentSpawn") and not tool.startswith("mcp__"):
+    if tool not in (*_TOOLS, "List", "AgentSpawn", "WebFetch", "WebSearch") and not tool.startswith("mcp__"):
         return "", f"there are no rules about {tool}"
     if pattern is not None and tool not in _TOOLS:
         return "", f"a rule about {tool} has no pattern here"

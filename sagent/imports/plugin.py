@@ -56,8 +56,10 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
             return
         where = str(folder.resolve()) if folder.is_dir() else source
         _git("clone", "--quiet", "--no-checkout", "--no-hardlinks", "--no-recurse-submodules", "--", where, place)
-        commit = _git("-C", place, "rev-parse", "--verify", "--end-of-options", f"{ref or 'HEAD'}^{{commit}}", may=True)
-        commit = commit or _git("-C", place, "rev-parse", "--verify", "--end-of-options", f"origin/{ref}^{{commit}}")
+        parse = ("-C", place, "rev-parse", "--verify", "--end-of-options")
+        commit = _git(*parse, f"{ref or 'HEAD'}^{{commit}}", may=True)
+        if not (commit := commit or _git(*parse, f"origin/{ref}^{{commit}}", may=True)):
+            raise UsageError(f"{source} has no branch, tag or commit {ref or 'HEAD'!r}.")
         _git("-C", place, "-c", "core.symlinks=false", "checkout", "--quiet", "--detach", commit)
         shutil.rmtree(Path(place) / ".git")
         yield Path(place).resolve(), commit
