@@ -71,7 +71,7 @@ def test_claude(shell: Shell) -> None:
     assert "there is no event Notification" in line_with(done.out, "beep")
     assert "Read(./.env)" in line_with(done.out, "deny", ".env")
     assert "Bash(rm:*)" in line_with(done.out, "Bash(rm *)")
-    assert "no rules about WebFetch" in line_with(done.out, "WebFetch")
+    assert "a rule about WebFetch has no pattern" in line_with(done.out, "WebFetch")
     assert "a project allows nothing" in line_with(done.out, "npm test")
     assert "${input:key} means nothing here" in line_with(done.out, "asks")
     assert "Nothing was written" in done.out
