@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.agent import Agent, Asker
-from sagent.errors import SagentError, SessionNotFound, UsageError
+from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
 from sagent.events import Event, Failure, Finished, Notice, Result
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
@@ -121,7 +121,14 @@ class Hold:
             return
         after = await take_over(self._stream, f"{self._node} {self._lease.revision}")
         directory = self._place / "sessions" / self._session
-        rebuilt = await rebuild(self._stream, directory)
+        try:
+            rebuilt = await rebuild(self._stream, directory)
+        except SessionCorrupt as error:  # no node can work on it, and whoever waits learns why
+            await self._give_up(str(error))
+            result = Result("", (), "error", _failure_of(error), session_id=record.id)
+            await self._records.change(record, revision, state="idle", result=result, answered=tuple(self._taken))
+            self._done = True
+            return
         files = Files(
             self._bus.store(names.BLOBS), record.files, self._place / "files" / self._session, self._own.shared
         )

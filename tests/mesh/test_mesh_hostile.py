@@ -90,6 +90,17 @@ async def test_a_session_of_another_version_is_in_nobodys_way(tmp_path: Path) ->
                 await waiting
 
 
+async def test_a_session_whose_log_is_damaged_on_the_bus_is_answered_by_that(tmp_path: Path) -> None:
+    async with place(tmp_path, by_results([Turn("Fine.")])) as here:
+        await here.node("n1")
+        assert await answered(here, SessionRecord("s1")) == ("Fine.", "")
+        *_, last = [message async for message in here.bus.read(names.LOG, names.log_subjects("s1"))]
+        await here.bus.append(last.subject, b'root\t{"id":"00","forged":true}\n', expected=last.sequence)
+        code, out, err = await here.ask_plain("send", "session.s1", "more", "--bus", here.url, "--timeout", "20")
+        assert (code, out.strip(), "does not match its id" in err) == (1, "", True)
+        assert await answered(here, SessionRecord("s2")) == ("Fine.", "")
+
+
 async def test_a_label_that_no_node_can_have_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         for label in ("a b", "*", ">", "a.b", "ä"):

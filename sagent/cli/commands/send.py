@@ -10,6 +10,7 @@ from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_dump, json_load
+from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.lib.json import Json
@@ -118,7 +119,10 @@ async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mappi
                 result = await peer.wait()
         except TimeoutError:
             raise UsageError(f"session {record.id} has not answered in time; sagent attach follows it.") from None
-    _show(result.content, given)
+    if result.content or result.error is None:
+        _show(result.content, given)
+    if result.error is not None:
+        sys.stderr.write(printable(f"sagent: {result.error.message}\n"))
     return exit_code(result)
 
 
