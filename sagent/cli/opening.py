@@ -1,6 +1,6 @@
 """Sessions that clients of a server want: opened as the server's flags say, within what a client may choose."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 
 def opening_of(
-    flags: Mapping[str, object], user: str = "", prepare: "Callable[[Settings], Settings]" = lambda settings: settings
+    flags: Mapping[str, object],
+    user: str = "",
+    prepare: "Callable[[Settings], Settings]" = lambda settings: settings,
+    *,
+    users: Iterable[str] = (),
 ) -> "Opening":
-    """What opens sessions with a person to ask, for clients who want them. Those of a named `user` are kept apart;
-    `prepare` has the last word on their settings."""
+    """What opens sessions with a person to ask, for clients who want them. Those of a named `user` are kept apart, also
+    from those of `users`; `prepare` has the last word on their settings."""
 
     @asynccontextmanager
     async def opening(
@@ -33,7 +37,9 @@ def opening_of(
 
         settings = settings_for(flags, wanted)
         private = (settings.state_dir,) if user else ()
-        settings = prepare(replace(settings, state_dir=state_of(settings, user)))
+        deny = _walls(settings.state_dir, user, users) if user else ()
+        settings = replace(settings, state_dir=state_of(settings, user), deny=(*settings.deny, *deny))
+        settings = prepare(settings)
         async with open_session(settings, listener, ask, answer, private=private) as opened:
             yield opened
 
@@ -43,6 +49,17 @@ def opening_of(
 def state_of(settings: "Settings", user: str) -> "Path":
     """Where the sessions of a user of a server are kept, "" for the person whose server it is."""
     return settings.state_dir / "users" / user if user else settings.state_dir
+
+
+def _walls(state: "Path", user: str, users: Iterable[str]) -> Sequence[str]:
+    """Rules that keep an agent of a user, in every mode, from the sessions of others and from the servers' tokens."""
+    from sagent.policy.rules import escape
+
+    others = {*users, *(each.name for each in state.glob("users/*"))} - {user}
+    places = [
+        state / name for name in ("sessions", "serve", "a2a-serve", *(f"users/{each}" for each in sorted(others)))
+    ]
+    return [f"{tool}({escape(str(place))})" for place in places for tool in ("Read", "Edit")]
 
 
 def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":

@@ -112,7 +112,8 @@ async def served(cwd: Path, *more: Path, users: Sequence[str] = ("",), **flags: 
     given = {"model": MODEL, "cwd": str(cwd), **flags}
     settings, roots = load_settings(given), (cwd.resolve(), *(each.resolve() for each in more))
     known = {
-        f"{name}{TOKEN}": Sessions(opening_of(given, name), Place(roots, state_of(settings, name))) for name in users
+        f"{name}{TOKEN}": Sessions(opening_of(given, name, users=users), Place(roots, state_of(settings, name)))
+        for name in users
     }
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]

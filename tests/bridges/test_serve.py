@@ -10,6 +10,8 @@ import httpx2
 import pytest
 from served import TOKEN, Client, served
 
+from sagent.cli.opening import state_of
+from sagent.cli.settings import load_settings
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
 
@@ -192,6 +194,37 @@ async def test_two_users_see_each_their_own(place: Path, provider: list) -> None
         for path in ("", "/events", "/transcript", "/cost"):
             assert (await bob.get(f"/{name}{path}")).status_code == 404
         assert (await bob.post(f"/{name}/messages", {"text": "x"})).status_code == 404
+        await bob.http.aclose()
+
+
+async def test_an_agent_of_one_user_reaches_no_session_of_another_in_any_mode(place: Path, provider: list) -> None:
+    async with served(place, users=("ann", "bob")) as ann:
+        bob = Client(ann.url, ann.token.replace("ann", "bob"))
+        provider += [Turn("mine")]
+        name = await ann.begin("the secret of ann")
+        await ann.done(name)
+        state = state_of(load_settings({}), "ann")
+        (log,) = state.rglob("root.jsonl")
+        tokens = state.parents[1] / "serve" / "1.json"
+        tokens.parent.mkdir()
+        tokens.write_text('{"token": "the secret of ann"}')
+        reaching = (
+            Call("Read", {"file_path": str(log)}),
+            Call("Read", {"file_path": str(tokens)}),
+            Call("Grep", {"pattern": "secret of", "path": str(state)}),
+            Call("Glob", {"pattern": "**/*.jsonl", "path": str(state.parents[1])}),
+            Call("List", {"path": str(state)}),
+            Call("Write", {"file_path": str(log.with_name("z")), "content": "x"}),
+        )
+        provider += [Turn("", calls=reaching), Turn("done")]
+        name = await bob.begin("go", permission_mode="full")
+        await bob.done(name)
+        events = (await bob.get(f"/{name}/transcript")).json()["events"]
+        shown = [(each["name"], each["text"]) for each in events if each["type"] == "tool_finished"]
+        refused = sorted(name for name, text in shown if "denies" in text)
+        assert refused == ["Grep", "List", "Read", "Read", "Write"], shown
+        assert str(log) not in dict(shown)["Glob"]
+        assert not log.with_name("z").exists()
         await bob.http.aclose()
 
 

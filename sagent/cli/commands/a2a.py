@@ -129,7 +129,11 @@ async def _serve(
     prepare, answer, described = _worker(served, settings)
     callers = {
         token: make_caller(
-            opening_of(flags, name, prepare), state_of(settings, name), settings.cwd, served.push_to, answer
+            opening_of(flags, name, prepare, users=tokens.values()),
+            state_of(settings, name),
+            settings.cwd,
+            served.push_to,
+            answer,
         )
         for name, token in tokens.items()
     }

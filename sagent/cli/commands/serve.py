@@ -65,7 +65,7 @@ async def _serve(
 
     roots = tuple(path.resolve() for path in (settings.cwd, *settings.add_dirs))
     users = {
-        token: Sessions(opening_of(flags, name), Place(roots, state_of(settings, name)))
+        token: Sessions(opening_of(flags, name, users=tokens.values()), Place(roots, state_of(settings, name)))
         for name, token in tokens.items()
     }
     port = bound.getsockname()[1]
