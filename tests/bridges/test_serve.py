@@ -286,6 +286,37 @@ async def test_nonsense_is_refused_and_the_server_goes_on(place: Path, provider:
         assert (await client.get(f"/{name}/diff", path="/etc/passwd")).status_code == 400
 
 
+async def test_a_session_whose_directory_leads_elsewhere_now_is_not_opened_again(place: Path, provider: list) -> None:
+    provider += [Turn("fine")]
+    inside, outside = place / "inside", place.parent / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    async with served(place) as client:
+        name = await client.begin("hello", cwd="inside")
+        await client.done(name)
+        await client.http.delete(f"/v1/sessions/{name}")
+        inside.rmdir()
+        inside.symlink_to(outside)
+        for path, body in ((f"/{name}/messages", {"text": "go on"}), (f"/{name}/open", {})):
+            refused = await client.post(path, body)
+            assert (refused.status_code, "--add-dir" in refused.text) == (400, True)
+
+
+async def test_the_end_waits_for_no_client_and_is_no_fault(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sagent.bridges.serve.running.PATIENCE", 1)
+    async with served(place) as client:
+        url = httpx2.URL(client.url)
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        head = f"POST /v1/sessions HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        await writer.drain()
+        assert (await client.get()).status_code == 200
+    writer.close()
+    assert "Traceback" not in capsys.readouterr().err
+
+
 async def test_an_events_number_may_be_any_number(place: Path, provider: list) -> None:
     provider += [Turn("fine")]
     async with served(place) as client:

@@ -1,6 +1,7 @@
 """The server as long as it runs."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Sequence
 from types import FrameType
@@ -10,6 +11,9 @@ import uvicorn
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+
+PATIENCE = 3  # seconds for clients whose requests are open when the server ends
 
 
 class Closing(Protocol):
@@ -25,7 +29,7 @@ async def serve(
     session closed."""
     config = uvicorn.Config(
         app, http="h11", ws="none", lifespan="off", log_level="error", access_log=False, server_header=False,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=PATIENCE,
     )  # fmt: skip
     server = _Server(config, stop or asyncio.Event())
     serving = asyncio.create_task(server.serve([bound]))
@@ -33,6 +37,7 @@ async def serve(
     await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
     await asyncio.gather(*(each.aclose() for each in users))
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a client that is cut off now is no fault
     server.should_exit = True
     await serving
     return 128 + server.signal if server.signal else 0

@@ -181,6 +181,8 @@ class Sessions:
 
     async def resume(self, hosted: Hosted) -> None:
         """Open an earlier one, unless it is open. Raises SagentError and OSError."""
+        if not hosted.is_open:
+            self.place.check(hosted.cwd)  # it may lead elsewhere by now
         await hosted.open(self._opening, Wanted(session=str(hosted.path)))
 
     def get(self, name: str) -> Hosted:
