@@ -325,7 +325,7 @@ class _SettingsBuilder:
         known = (*EVERY, *BEYOND_THE_SANDBOX)
         for rule in cast("tuple[str, ...]", value):
             tool = rule.partition("(")[0]
-            if not tool.startswith("mcp__") and not any(fnmatchcase(name, tool) for name in known):
+            if not tool.startswith(("mcp__", "a2a__")) and not any(fnmatchcase(name, tool) for name in known):
                 hint = nearest(tool, known) or f"; the tools are {', '.join(EVERY)}."
                 self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 

@@ -78,11 +78,12 @@ async def test_another_sagent_answers_and_its_cost_is_unknown(place: Path, monke
     asked = Asked()
     async with a2a_served(place) as [peer]:
         steps = [asks("What is 6 times 7?"), Turn("It is 42: é."), Turn("The peer says 42.")]
-        result = await asked.run(monkeypatch, steps, f"peer={peer.url}")
+        rules = {"permission_mode": "ask", "allow": ["a2a__peer"]}
+        result = await asked.run(monkeypatch, steps, f"peer={peer.url}", **rules)
     assert result.content == "The peer says 42."
     assert asked.results[0].startswith("It is 42: é.") and "conversation 2" in asked.results[0]
     assert "cost unknown" in asked.results[0]
-    assert result.cost.unpriced == ("a2a/peer",)
+    assert result.cost.unpriced == ("a2a/peer",) and not result.denials and not asked.notices()
 
 
 async def test_an_agent_that_cannot_be_reached_is_left_out_and_that_is_said(
