@@ -241,7 +241,7 @@ async def test_what_is_done_between_two_prompts_begins_no_run(tmp_path: Path) ->
     agent.apply(Compact(clear=True))
     now = time.time_ns()
     await agent.run("2")
-    assert seen.named("invoke_agent root")[1].start_time >= now
+    assert (seen.named("invoke_agent root")[1].start_time or 0) >= now
 
 
 async def test_a_call_that_fails_is_a_span_with_its_error(tmp_path: Path) -> None:

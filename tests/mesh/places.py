@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,8 +79,8 @@ class Place:
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
 
-    async def start(self, *argv: str, name: str, cwd: Path | None = None, **options: object) -> Process:
-        given: dict[str, object] = {
+    async def start(self, *argv: str, name: str, cwd: Path | None = None, **options: Any) -> Process:
+        given: dict[str, Any] = {
             "stdin": asyncio.subprocess.DEVNULL,
             "stdout": asyncio.subprocess.DEVNULL,
             **options,
@@ -134,7 +135,7 @@ async def _drain(stream: asyncio.StreamReader, name: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def place(directory: Path, script: Script, **options: object) -> AsyncIterator[Place]:
+async def place(directory: Path, script: Script, **options: Any) -> AsyncIterator[Place]:
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(FakeProviderServer(script, **options))
         running = await stack.enter_async_context(serving(ServerOptions(directory / "bus", port=0)))

@@ -19,7 +19,7 @@ from sagent.mesh.buses.nats import NatsBus, nats_bus
 from sagent.mesh.cards import Card
 from sagent.mesh.errors import Refused, Unavailable
 from sagent.mesh.jetstream import JetStream, connected
-from sagent.mesh.security import Users, configuration, permissions
+from sagent.mesh.security import Role, Users, configuration, permissions
 from sagent.mesh.server import Tls
 from sagent.testing.bus_suite import answering
 from sagent.testing.server import Call, FakeProviderServer, Turn
@@ -29,8 +29,11 @@ from tests.mesh.places import PROGRAM, Place, by_results
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Users:
     found = Users(tmp_path_factory.mktemp("users"))
-    agents = ("agent", "reviewer", ("team.review", "team.help")), ("agent", "other", ("team.other",))
-    found.change("acme", [("node", "n", ()), ("person", "ann", ()), ("observer", "wall", ()), *agents], [])
+    agents: list[tuple[Role, str, tuple[str, ...]]]
+    agents = [("agent", "reviewer", ("team.review", "team.help")), ("agent", "other", ("team.other",))]
+    users: list[tuple[Role, str, tuple[str, ...]]]
+    users = [("node", "n", ()), ("person", "ann", ()), ("observer", "wall", ()), *agents]
+    found.change("acme", users, [])
     found.change("rival", [("node", "n", ()), ("person", "ann", ())], [])
     return found
 

@@ -55,7 +55,7 @@ class TestHttpBus(BusSuite):
     def disrupt(self, server: tuple[str, uvicorn.Server]) -> Callable[[], Awaitable[None]]:
         async def disrupt() -> None:
             for connection in list(server[1].server_state.connections):
-                connection.transport.abort()  # pyright: ignore[reportAttributeAccessIssue]
+                connection.transport.abort()
             await asyncio.sleep(0)
 
         return disrupt

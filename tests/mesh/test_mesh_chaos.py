@@ -3,9 +3,11 @@ twice unsaid, and what the provider bills stays below the caps."""
 
 import asyncio
 import contextlib
+import json
 import random
 import re
 import signal
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,12 +26,11 @@ SESSIONS, BLOWS, NODES, STEPS = deep(3, 100), deep(2, 30), 3, 3
 CAP = Decimal("0.50")
 
 
-def steps(directory: Path) -> object:
+def steps(directory: Path) -> Callable[[Received], Step]:
     """A model that has each session run commands, each of which leaves a mark, and then ends."""
 
     def choose(received: Received) -> Step:
-        messages = received.json["messages"]
-        assert isinstance(messages, list)
+        messages = json.loads(received.body)["messages"]
         name = re.search(r"session-(\d+)", str(messages[0]))
         done = sum(message["role"] == "assistant" for message in messages)
         if done == STEPS:

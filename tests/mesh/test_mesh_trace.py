@@ -17,7 +17,7 @@ async def test_a_session_is_below_the_span_of_whoever_asks_for_it(tmp_path: Path
         async with place(tmp_path, by_results([Turn("Hello.")])) as here:
             plain = here.environment
             telemetry = {"SAGENT_TELEMETRY": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url}
-            here.environment = lambda name: plain(name) | (telemetry if name == "n1" else {"TRACEPARENT": PARENT})  # pyright: ignore[reportAttributeAccessIssue]
+            here.environment = lambda name: plain(name) | (telemetry if name == "n1" else {"TRACEPARENT": PARENT})
             await here.node("n1")
             code, _, err = await here.ask("hello")
             assert code == 0, err
