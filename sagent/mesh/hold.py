@@ -18,15 +18,16 @@ from sagent.mesh.barrier import Barrier
 from sagent.mesh.broadcast import Broadcast, end_line
 from sagent.mesh.child import NodeAgent
 from sagent.mesh.control import Approvals, answer_request
-from sagent.mesh.errors import Fenced, MeshError, Unavailable, WrongVersion
+from sagent.mesh.errors import Failed, Fenced, MeshError, Unavailable, WrongVersion
 from sagent.mesh.jetstream import Intake, JetStream, Taken
 from sagent.mesh.lease import Lease
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.mirror import Mirror, take_over
 from sagent.mesh.opencalls import answer_open_calls, is_unfinished
 from sagent.mesh.rebuild import Rebuilt, rebuild
-from sagent.mesh.records import Records, check_flags, decode_said
+from sagent.mesh.records import Records, SessionRecord, check_flags
 from sagent.mesh.remote import Mesh
+from sagent.mesh.replies import Replies
 from sagent.mesh.tasks import end, kept_up
 from sagent.mesh.trace import under
 from sagent.mesh.workspace import Files
@@ -37,7 +38,6 @@ from sagent.session.folds import origin
 
 _MOVED_TO = "This session has moved to another machine. Your working directory is now "
 MOVED = "moved"  # why a turn ends that another node goes on with
-_REMEMBERED = 50  # messages of which the record says that they were answered
 _LOOK = 1.0  # seconds between two looks at whether a message waits
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a disk's trouble, which another node does not have
 _SOON = 0.2  # seconds until the bus is tried again
@@ -83,6 +83,7 @@ class Hold:
         self._mirror: Mirror | None = None
         self._done = False
         self._taken, self._acks = set[int](), set[asyncio.Task[None]]()
+        self._replies = Replies()
 
     def move(self) -> None:
         """Let go of the session between two model calls, for another node to go on with."""
@@ -119,6 +120,7 @@ class Hold:
         except SessionNotFound:
             self._done = True
             return
+        before, self._taken = record, set(record.answered)
         after = await take_over(self._stream, f"{self._node} {self._lease.revision}")
         directory = self._place / "sessions" / self._session
         try:
@@ -126,13 +128,13 @@ class Hold:
         except SessionCorrupt as error:  # no node can work on it, and whoever waits learns why
             await self._give_up(str(error))
             result = Result("", (), "error", _failure_of(error), session_id=record.id)
-            await self._records.change(record, revision, state="idle", result=result, answered=tuple(self._taken))
+            changes = self._replies.changes(before, self._taken, result)
+            await self._records.change(record, revision, state="idle", **changes)
             self._done = True
             return
         files = Files(
             self._bus.store(names.BLOBS), record.files, self._place / "files" / self._session, self._own.shared
         )
-        before, self._taken = record.node, set(record.answered)
         record, revision = await self._records.change(record, revision, state="working", node=self._node)
         mirror = self._mirror = Mirror(self._stream, after, rebuilt.files)
         tasks = [self._beside(mirror.run()), asyncio.create_task(self._broadcast.run())]
@@ -155,24 +157,29 @@ class Hold:
             if result is None:
                 await self._records.change(record, revision, state="queued")
                 return
-            answered = tuple(sorted(self._taken))[-_REMEMBERED:]
             await self._broadcast.flush(end_line())
-            changes = {"result": result, "answered": answered, "now": mirror.files}
-            await self._records.change(record, revision, state="idle", **changes)
+            changes = self._replies.changes(before, self._taken, result)
+            await self._records.change(record, revision, state="idle", now=mirror.files, **changes)
             self._done = True  # from here on, though the rest of this is cancelled
         finally:
             self._let_go()
             await end(*tasks, *self._acks)
 
     async def _run(
-        self, open_agent: OpenAgent, opening: Opening, mirror: Mirror, files: Files, rebuilt: Rebuilt, before: str
+        self,
+        open_agent: OpenAgent,
+        opening: Opening,
+        mirror: Mirror,
+        files: Files,
+        rebuilt: Rebuilt,
+        before: SessionRecord,
     ) -> Result | None:
         """Work on what waits: what came of it, or None where another node is to go on."""
         self._taken |= rebuilt.taken
         opened: list[Agent] = []
         child = NodeAgent(self._session, Mesh(self._bus).child, lambda: opened[0], mirror.settled)
         barrier = Barrier(mirror, self._lease, partial(self._keep_files, mirror, files), (child,))
-        async with open_agent(opening, self._broadcast.hear, self._approvals.ask, barrier) as agent:
+        async with open_agent(opening, self._hear, self._approvals.ask, barrier) as agent:
             opened.append(agent)
             barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
             tasks = [
@@ -186,6 +193,10 @@ class Hold:
                 await end(*tasks)
         return result
 
+    def _hear(self, event: Event) -> None:
+        self._replies.hear(event)
+        self._broadcast.hear(event)
+
     async def _keep_files(self, mirror: Mirror, files: Files) -> None:
         while self._lease.holds:
             try:
@@ -198,24 +209,29 @@ class Hold:
             else:
                 return
 
-    async def _turns(self, agent: Agent, opening: Opening, before: str) -> Result | None:
+    async def _turns(self, agent: Agent, opening: Opening, before: SessionRecord) -> Result | None:
         result: Result | None = None
         if is_unfinished(agent):
             _say_where(agent, opening)
-            await answer_open_calls(agent, before)
+            await answer_open_calls(agent, before.node)
             result = await agent.go_on()
+            self._replies.settle(result)
         while True:
             if result is not None and result.stop_reason == MOVED:
                 return None
             if agent.state.inbox.holds():
                 _say_where(agent, opening)
                 result = await agent.go_on()
+                self._replies.settle(result)
             elif await self._is_empty():
                 break
             else:  # one that another node had, and that is given to us soon, or was acknowledged just now
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
                         await agent.state.inbox.arrival()
+        oldest = min(before.answered, default=0)
+        if result is None and all(number < oldest or number in before.answered for number in self._taken):
+            result = before.result  # there was nothing to do
         return result or _as_before(agent)
 
     async def _is_empty(self) -> bool:
@@ -238,9 +254,8 @@ class Hold:
                     continue
                 number = taken.message.sequence
                 if number not in self._taken:
-                    self._taken.add(number)
-                    self._give(agent, mirror, taken)
-                task = asyncio.create_task(_acknowledge(taken, mirror))
+                    await self._give(agent, mirror, taken)
+                task = asyncio.create_task(self._acknowledge(taken, mirror))
                 self._acks.add(task)
                 task.add_done_callback(self._acks.discard)
 
@@ -251,17 +266,28 @@ class Hold:
             await self._bus.up()
             return None
 
-    def _give(self, agent: Agent, mirror: Mirror, taken: Taken) -> None:
+    async def _give(self, agent: Agent, mirror: Mirror, taken: Taken) -> None:
+        number = taken.message.sequence
         try:
-            said = decode_said(taken.message.data)
-        except WrongVersion as error:
+            said = await self._records.unpack(taken.message.data, taken.message.headers)
+        except (WrongVersion, Failed) as error:
+            self._taken.add(number)
+            self._replies.refuse(number, _failure_of(error))
             self._broadcast.hear(Notice(agent.path, "warning", f"A message was not read. {error}"))
             return
-        mirror.taking = taken.message.sequence
+        self._taken.add(number)
+        message, mirror.taking = _as_said(said.message), number
+        self._replies.expect(message, number)
         try:
-            agent.send(_as_said(said.message), said.moment)
+            agent.send(message, said.moment)
         finally:
             mirror.taking = 0
+
+    async def _acknowledge(self, taken: Taken, mirror: Mirror) -> None:
+        """A message is done with when it is in the log on the bus."""
+        await mirror.settled()
+        if await taken.ack():
+            await self._records.drop_parcel(taken.message.headers)
 
     async def _listen(self, agent: Agent) -> None:
         async with self._bus.listening(names.control_subject(self._session)) as requests:
@@ -292,12 +318,6 @@ def _as_said(message: Message) -> Message:
     """A message from the bus, whatever it claims: what a person or an agent elsewhere says, not the model or us."""
     parts = tuple(part for part in message.parts if isinstance(part, Text | Image | Document))
     return Message("user", parts or (Text("(an empty message)"),), f"bus:{message.sender}" if message.sender else "")
-
-
-async def _acknowledge(taken: Taken, mirror: Mirror) -> None:
-    """A message is done with when it is in the log on the bus."""
-    await mirror.settled()
-    await taken.ack()
 
 
 def _say_where(agent: Agent, opening: Opening) -> None:

@@ -10,7 +10,8 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Result
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
-from sagent.mesh.errors import WrongVersion
+from sagent.mesh.bus import MAX_BODY, new_id
+from sagent.mesh.errors import Failed, MeshError, TooLarge, WrongVersion
 from sagent.mesh.jetstream import JetStream
 from sagent.mesh.trace import carried
 from sagent.messages import Message
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 SessionState: TypeAlias = Literal["queued", "working", "idle"]
 FilesKind: TypeAlias = Literal["git", "shared", "none"]
+
+PARCEL = "Sagent-Parcel"
+"""Header: the name of the parcel that a message is."""
+_INLINE = 512 << 10  # bytes of a message; a larger one is a parcel
 
 FLAGS = (
     *("model", "effort", "system", "append_system", "max_budget_usd", "max_turns", "max_tool_call_rounds"),
@@ -45,7 +50,8 @@ def check_label(label: str) -> None:
 class SessionRecord:
     """A session on the bus. `flags` are some of FLAGS. `files` says how its files travel, `base` what they are before
     the first turn (a name in the object store, or the directory that all nodes share) and `now` what they are after the
-    last one. `answered` are the numbers of the last messages that were read before `result`."""
+    last one. `answered` are the numbers of the last messages that were read by the time of `result`, and `answers`
+    what those came to for which it is not `result`."""
 
     id: str
     title: str = ""
@@ -57,6 +63,7 @@ class SessionRecord:
     state: SessionState = "queued"
     node: str = ""
     answered: tuple[int, ...] = ()
+    answers: Mapping[int, Result] = field(default_factory=dict[int, Result])
     result: Result | None = None
     trace: Mapping[str, str] = field(default_factory=dict[str, str])  # the context that it was asked for in
     version: int = names.VERSION
@@ -71,6 +78,14 @@ class Said:
     version: int = names.VERSION
 
 
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message as it is sent: its bytes, or the name of the parcel that they are."""
+
+    data: bytes
+    parcel: str = ""
+
+
 @cache
 def adapter(of: type[object]) -> "TypeAdapter[object]":
     from pydantic import TypeAdapter
@@ -80,6 +95,10 @@ def adapter(of: type[object]) -> "TypeAdapter[object]":
 
 def encode(value: SessionRecord | Said) -> bytes:
     return adapter(type(value)).dump_json(value)
+
+
+def encode_result(result: Result) -> bytes:
+    return adapter(Result).dump_json(result)
 
 
 def decode_record(data: bytes) -> SessionRecord:
@@ -110,7 +129,7 @@ class Records:
     """The sessions of a bus. Each method raises Unavailable."""
 
     def __init__(self, bus: JetStream) -> None:
-        self._bus, self._bucket = bus, bus.bucket(names.SESSIONS)
+        self._bus, self._bucket, self._parcels = bus, bus.bucket(names.SESSIONS), bus.store(names.PARCELS)
 
     async def create(self, record: SessionRecord) -> None:
         record = replace(record, trace=record.trace or carried())
@@ -144,12 +163,39 @@ class Records:
         changed = replace(record, **changes)
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
 
+    async def pack(self, said: Said) -> Letter:
+        """A message as it is sent. Raises TooLarge."""
+        data = encode(said)
+        if len(data) <= _INLINE:
+            return Letter(data)
+        if len(data) > MAX_BODY:
+            raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
+        parcel = new_id()
+        await self._parcels.put(parcel, data)
+        return Letter(b"", parcel)
+
+    async def unpack(self, data: bytes, headers: Mapping[str, str]) -> Said:
+        """A message as it was sent. Raises WrongVersion, and Failed where its body is gone."""
+        if parcel := headers.get(PARCEL):
+            if (found := await self._parcels.get(parcel)) is None:
+                raise Failed("The body of a message is not there any more: the bus keeps it for a week. Send it again.")
+            data = found
+        return decode_said(data)
+
+    async def drop_parcel(self, headers: Mapping[str, str]) -> None:
+        """Forget the body of a message that was read."""
+        if parcel := headers.get(PARCEL):
+            with suppress(MeshError):  # it goes by itself in a week
+                await self._parcels.delete(parcel)
+
     async def send(self, record: SessionRecord, said: Said, mark: str = "") -> int:
+        """`post` of a message. Raises TooLarge, too."""
+        return await self.post(record, await self.pack(said), mark)
+
+    async def post(self, record: SessionRecord, letter: Letter, mark: str = "") -> int:
         """Put a message into a session's inbox, and have a node look at it; the message's number. With the same `mark`
         it is the same message, for two minutes. Raises Full."""
-        from os import urandom
-
-        mark = mark or urandom(12).hex()
-        number = await self._bus.append(names.inbox_subject(f"session.{record.id}"), encode(said), id=mark)
+        subject, headers = names.inbox_subject(f"session.{record.id}"), {PARCEL: letter.parcel} if letter.parcel else {}
+        number = await self._bus.append(subject, letter.data, id=mark or new_id(), headers=headers)
         await self._bus.append(names.work_subject(record.label), record.id.encode(), id=f"{record.id}:{number}")
         return number

@@ -106,7 +106,7 @@ class RemotePeer:
         self._last = number
 
     async def wait(self) -> Result:
-        """The result of the turn that has read what was sent here, or of the last one. Raises MeshError."""
+        """What came of the last message that was sent here, or else of the last turn. Raises MeshError."""
         if self._sending is not None:
             await self._sending
         while not self._rests:
@@ -116,17 +116,18 @@ class RemotePeer:
             await self._changed.wait()
         if self.record.result is None:
             raise UsageError(f"session {self.record.id} has not run yet")
+        result = self.record.answers.get(self._last, self.record.result)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
                 await self._over.wait()
-        return self.record.result
+        return result
 
     def interrupt(self, scope: Scope = "tree") -> None:
         self._start(self._stop(scope))
 
     @property
     def _rests(self) -> bool:
-        return self.record.state == "idle" and (not self._last or self._last in self.record.answered)
+        return self._last in self.record.answered if self._last else self.record.state == "idle"
 
     async def _stop(self, scope: Scope) -> None:
         """Asked for until somebody hears it: a session may be on its way from one node to the next."""
@@ -247,9 +248,11 @@ class Mesh:
         are some of `records.FLAGS`, such as model and max_budget_usd; what the node allows is its own affair. The
         session goes on when the block ends."""
         record, said = new_record(prompt, label, files, base, flags)
-        await Records(self.bus).create(record)
+        records = Records(self.bus)
+        letter = await records.pack(said)  # first: what is too large leaves no record
+        await records.create(record)
         async with RemotePeer.attached(self.bus, record, reply) as peer:
-            peer.expect(await Records(self.bus).send(record, said))
+            peer.expect(await records.post(record, letter))
             yield peer
 
     @asynccontextmanager
@@ -257,13 +260,14 @@ class Mesh:
         """A session with this id, begun where it is not there; `usd` is its cap."""
         records = Records(self.bus)
         record, said = new_record(prompt, label, "none", "", {"max_budget_usd": usd}, session)
+        letter = await records.pack(said)
         try:
             await records.create(record)
         except Fenced:
             record, _ = await records.get(session)
         async with RemotePeer.attached(self.bus, record) as peer:
             if record.state == "queued" and await self.bus.last(names.LOG, names.log_subject(session, "root")) is None:
-                await records.send(record, said, f"{session} first")
+                peer.expect(await records.post(record, letter, f"{session} first"))
             yield peer
 
     async def submit(
@@ -277,8 +281,10 @@ class Mesh:
     ) -> str:
         """The same, without following it; the session's id."""
         record, said = new_record(prompt, label, files, base, flags)
-        await Records(self.bus).create(record)
-        await Records(self.bus).send(record, said)
+        records = Records(self.bus)
+        letter = await records.pack(said)
+        await records.create(record)
+        await records.post(record, letter)
         return record.id
 
     async def fetch(self, session: str, directory: Path) -> Path:

@@ -260,6 +260,10 @@ async def test_what_is_interrupted_before_a_node_takes_it_is_never_done(tmp_path
         async with asyncio.timeout(20):
             while await here.bus.last(names.INBOX, inbox) is not None:
                 await asyncio.sleep(0.05)
+            while await here.bus.last(names.WORK, names.work_subject()) is not None:
+                await asyncio.sleep(0.05)
+        result = (await Mesh(here.bus).sessions())[0].result
+        assert (result and result.error and result.error.kind) == "interrupted"
         assert ["not wanted" in request.body.decode() for request in here.server.requests] == [False]
 
 
