@@ -10,6 +10,7 @@ from sagent.cli.headless import Interrupter, Prompt, exit_code, failed, read_pro
 from sagent.cli.render import Renderer, binary_safe, renderer_for
 from sagent.cli.settings import load_or_report
 from sagent.errors import SagentError, UsageError
+from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.lib.text import printable
@@ -108,11 +109,17 @@ async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupt
 
 async def _result(peer: "RemotePeer", settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
     """Show what the session does and comes to; the exit code."""
+    from sagent.mesh.errors import MeshError
+
     interrupter.on_stop = peer.interrupt
     peer.listen(renderer.on_event)
     alone = asyncio.create_task(_say_if_alone(peer, settings))
     try:
         result = await peer.wait()
+    except MeshError as error:
+        if interrupter.received is None:
+            raise
+        result = Result("", (), "interrupted", Failure("interrupted", str(error)), session_id=peer.path)
     finally:
         alone.cancel()
     renderer.on_result(result)

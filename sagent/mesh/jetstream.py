@@ -620,9 +620,9 @@ class Bucket:
         """Set a key whatever it was, and return its revision. Raises Unavailable."""
         return await self._write(key, value, None, ttl=ttl, timeout=timeout)
 
-    async def delete(self, key: str, revision: int | None = None) -> None:
+    async def delete(self, key: str, revision: int | None = None, *, timeout: float = PATIENCE) -> None:
         """Remove a key. Raises Fenced where it has another revision, Unavailable."""
-        await self._write(key, b"", revision, {"KV-Operation": "DEL"})
+        await self._write(key, b"", revision, {"KV-Operation": "DEL"}, timeout=timeout)
 
     async def _write(
         self,

@@ -11,6 +11,8 @@ from sagent.mesh.jetstream import JetStream
 RENEW = 1.0  # seconds between renewals
 HOLD = 3.0  # seconds after the last renewal in which a holder may act; the key lives for LEASE_TTL, which is longer
 
+_RELEASE = 1.0  # seconds in which a lease is given up
+
 
 def clock() -> float:
     """Seconds, those included in which the machine slept: a lease expires meanwhile."""
@@ -64,6 +66,6 @@ class Lease:
         """Let others have it at once. Where that cannot be said it expires by itself."""
         self._renewed = -HOLD
         try:
-            await self._bucket.delete(self._key, self._last)
+            await self._bucket.delete(self._key, self._last, timeout=_RELEASE)
         except (Fenced, Unavailable):
             return

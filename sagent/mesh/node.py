@@ -19,6 +19,7 @@ ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another
 _ROUND = 3.0  # seconds of one request for work; shorter than ACK_WAIT, so that a process that was stopped gets none
 _SHORT = 0.3  # seconds of one where other labels wait for the same slot
 _SIGN = 1.0  # seconds between two signs of life
+_GONE = 3.0  # seconds without an answer of the bus, after which a node that is drained ends all the same
 _LATER = 2.0  # seconds until work is looked at again that somebody else is at
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
@@ -40,16 +41,32 @@ class Node:
     async def run(self) -> None:
         """Take work, and return when the node is drained: what it held is then with others. Raises Refused."""
         background = [asyncio.create_task(kept_up(work)) for work in (self._announce, self._listen)]
+        taking, cut_off = asyncio.create_task(self._take_all()), asyncio.create_task(self._cut_off())
         try:
-            async with asyncio.TaskGroup() as group:
-                for label in ("", *self.options.labels):
-                    group.create_task(self._take(label, group))
+            await asyncio.wait([taking, cut_off], return_when=asyncio.FIRST_COMPLETED)
+            if taking.done():
+                taking.result()
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:
-            await end(*background)
+            await end(*background, taking, cut_off)
             with suppress(MeshError):
-                await self._cards.delete(self._key)
+                await self._cards.delete(self._key, timeout=_SIGN)
+
+    async def _take_all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for label in ("", *self.options.labels):
+                group.create_task(self._take(label, group))
+
+    async def _cut_off(self) -> None:
+        """Return when the node is to leave, and no bus is there to give anything back to."""
+        await self._draining.wait()
+        with suppress(MeshError, TimeoutError):
+            while True:
+                async with asyncio.timeout(_GONE):
+                    await self._cards.get(self._key)
+                await asyncio.sleep(_SIGN)
+        self._warn("the bus cannot be reached: what this node worked on is left to others")
 
     def drain(self) -> None:
         """Take no more, and let go of each session between two model calls."""

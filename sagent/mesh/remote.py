@@ -11,11 +11,12 @@ from typing import Literal, Self
 
 from sagent.errors import UsageError
 from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
-from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object
+from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load
 from sagent.mesh import names
 from sagent.mesh.broadcast import END, read_lines
+from sagent.mesh.cards import decode_card
 from sagent.mesh.control import ACTIONS, Question, Reply, read_question
-from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable
+from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable, WrongVersion
 from sagent.mesh.jetstream import JetStream, Request, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
@@ -26,6 +27,8 @@ from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.session.names import new_session_id
 
 _AGAIN = 0.5  # seconds until somebody is asked again
+_REACHED = 4.0  # seconds in which the bus answers who wants to stop
+_NOBODY = 30.0  # seconds after which it is looked whether any node has a label
 _LAST_WORDS = 1.0  # seconds in which the last events of a run arrive, which are not kept
 
 
@@ -107,8 +110,13 @@ class RemotePeer:
 
     async def wait(self) -> Result:
         """What came of the last message that was sent here, or else of the last turn. Raises MeshError."""
-        if self._sending is not None:
-            await self._sending
+        if (sending := self._sending) is not None:
+            try:
+                await sending
+            except asyncio.CancelledError:
+                if self._problem is not None and sending.cancelled():
+                    raise self._problem from None
+                raise
         while not self._rests:
             self._changed.clear()
             if self._problem is not None:
@@ -123,30 +131,42 @@ class RemotePeer:
         return result
 
     def interrupt(self, scope: Scope = "tree") -> None:
-        self._start(self._stop(scope))
+        self.start(self._stop(scope))
 
     @property
     def _rests(self) -> bool:
         return self._last in self.record.answered if self._last else self.record.state == "idle"
 
     async def _stop(self, scope: Scope) -> None:
-        """Asked for until somebody hears it: a session may be on its way from one node to the next."""
-        while not self._rests and not await self._withdrawn():
-            with suppress(NobodyThere, Unavailable):
-                await self.ask(op="interrupt", scope=scope)
+        """Asked for until somebody hears it: a session may be on its way from one node to the next. Where the bus is
+        not there, `wait` raises that."""
+        while not self._rests or (self._sending is not None and not self._sending.done()):
+            try:
+                async with asyncio.timeout(_REACHED):
+                    if await self.withdraw(Failure("interrupted", "it was interrupted before a node had begun")):
+                        return
+            except (TimeoutError, Unavailable):
+                text = f"The bus cannot be reached. Session {self.path} was not interrupted and may be at work; "
+                self._problem = Unavailable(f"{text}to look: sagent attach {self.path}")
+                self._changed.set()
+                if self._sending is not None:
+                    self._sending.cancel()
+                return
+            with suppress(NobodyThere, Unavailable, TimeoutError):
+                async with asyncio.timeout(_REACHED):
+                    await self.ask(op="interrupt", scope=scope)
                 return
             await asyncio.sleep(_AGAIN)
 
-    async def _withdrawn(self) -> bool:
-        """Take back what no node has begun."""
+    async def withdraw(self, why: Failure) -> bool:
+        """Take back what no node has begun, and whether it could be. Raises Unavailable."""
         try:
             record, revision = await self._records.get(self.path)
             if record.state != "queued" or record.node or not self._last:
                 return False
-            failure = Failure("interrupted", "it was interrupted before a node had begun")
-            result = Result("", (), "error", failure, session_id=record.id)
+            result = Result("", (), "error", why, session_id=record.id)
             await self._records.change(record, revision, state="idle", answered=(self._last,), result=result)
-        except (Fenced, Unavailable):
+        except Fenced:
             return False
         return True
 
@@ -160,7 +180,7 @@ class RemotePeer:
         if isinstance(action, Inject):
             self.send(action.message, action.moment)
             return
-        self._start(self._ask({"op": "apply", "action": type(action).__name__, "of": asdict(action)}))
+        self.start(self._ask({"op": "apply", "action": type(action).__name__, "of": asdict(action)}))
 
     def status(self) -> Status:
         """As far as events have told: its model and turns since this process attached."""
@@ -179,7 +199,8 @@ class RemotePeer:
         with suppress(NobodyThere):  # it is not at work: there is nothing to stop or change
             await self.ask(**request)
 
-    def _start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+    def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Have something done until it ends, or the block of `attached` does."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -210,7 +231,7 @@ class RemotePeer:
             if (asked := self._asked.get(question.id)) is not None:
                 asked.cancel()
         elif question.id not in self._asked:
-            self._asked[question.id] = self._start(self._answer(request, question, reply))
+            self._asked[question.id] = self.start(self._answer(request, question, reply))
 
     async def _answer(self, request: Request, question: Question, reply: Reply) -> None:
         refusal = await reply(question)
@@ -268,7 +289,27 @@ class Mesh:
         async with RemotePeer.attached(self.bus, record) as peer:
             if record.state == "queued" and await self.bus.last(names.LOG, names.log_subject(session, "root")) is None:
                 peer.expect(await records.post(record, letter, f"{session} first"))
+            peer.start(self._give_up(peer))
             yield peer
+
+    async def _give_up(self, peer: RemotePeer) -> None:
+        """Take a session back that no node has begun, where none has its label."""
+        while peer.record.state == "queued" and not peer.record.node and (label := peer.record.label):
+            await asyncio.sleep(_NOBODY)
+            with suppress(Unavailable):
+                if label not in (known := await self._labels()):
+                    there = f"The labels that there are: {', '.join(sorted(known))}." if known else "None has a label."
+                    text = f"No node takes work for the label {label!r}, and none did for {_NOBODY:g} s. {there}"
+                    await peer.withdraw(Failure(NobodyThere.kind, text))
+
+    async def _labels(self) -> set[str]:
+        """Of the nodes that take work."""
+        found = set[str]()
+        for entry in await self.bus.bucket(names.CARDS).entries("node.*"):
+            with suppress(ValueError, WrongVersion):
+                card = decode_card(json_load(entry.value or b""))
+                found |= set() if card.details.get("draining") else set(card.labels)
+        return found
 
     async def submit(
         self,

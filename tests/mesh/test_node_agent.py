@@ -7,10 +7,16 @@ import signal
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
+from sagent.cli.commands.node import opener
 from sagent.cost.prices import PriceBook
+from sagent.mesh.hold import NodeOptions
+from sagent.mesh.node import Node
 from sagent.mesh.remote import Mesh
+from sagent.mesh.tasks import end
 from sagent.testing.server import Call, Received, Step, Turn
-from tests.mesh.places import place, slow
+from tests.mesh.places import MODEL, by_results, place, slow
 
 
 @slow
@@ -40,3 +46,29 @@ async def test_a_child_on_another_node_answers_and_survives_the_node_of_its_pare
         assert begun.read_text() == "\n"  # begun once
         prices = (PriceBook().price("anthropic", "claude-sonnet-4-6", usage) for usage in here.server.billed)
         assert sum(price or 0 for price in prices) <= result.cost.total + result.cost.unbilled <= Decimal("0.5")
+
+
+async def test_a_label_that_nobody_has_is_said_and_its_allowance_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.mesh.remote._NOBODY", 0.3)
+    call = Call("NodeAgent", {"prompt": "Do a part.", "label": "gqu", "budget_usd": 0.2}, id="c1")
+    async with place(tmp_path, by_results([Turn("I ask.", calls=(call,)), Turn("All done.")])) as here:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", here.server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        await here.node("n2", "--label", "gpu")
+        options = NodeOptions("n1", 2, ("parent",), tmp_path / "n1")
+        flags = {"model": MODEL, "permission_mode": "full", "sandbox": "off"}
+        working = asyncio.create_task(Node(here.bus, options, opener(flags), pytest.fail).run())
+        flags = {"max_budget_usd": "0.5"}
+        async with asyncio.timeout(20), Mesh(here.bus).spawn("work", label="parent", flags=flags) as peer:
+            result = await peer.wait()
+        await end(working)
+        assert result.content == "All done."
+        said = json.dumps(here.server.requests[-1].json)
+        assert "No node takes work for the label 'gqu'" in said
+        assert "The labels that there are: gpu, parent." in said
+        assert result.cost.total + result.cost.unbilled < Decimal("0.2")
+        child = next(record for record in await Mesh(here.bus).sessions() if record.label == "gqu")
+        assert (child.state, child.result is not None) == ("idle", True)

@@ -32,6 +32,7 @@ from sagent.mesh.jetstream import Entry, Intake, JetStream, Request, Taken, conn
 INLINE = 512 << 10  # bytes of a body in its message; a larger one is a parcel
 ACK_WAIT = 5.0  # seconds without a sign of its receiver after which a message is delivered again
 REMEMBERED = 10_000  # ids of messages that were done with, by one receiver
+_CANCELLING = 3.0  # seconds in which the bus is to hear that an answer is not wanted any more
 _MARGIN = 60.0  # seconds that the server keeps a message beyond its time: that is decided by its sender
 _TAKEN, _GIVEN_UP = b"taken", b"given up"
 
@@ -134,8 +135,9 @@ class NatsBus:
             raise Unavailable(f"An answer cannot be read: {error}.") from None
 
     async def _cancel(self, sent: "_Sent") -> None:
-        with suppress(MeshError):  # whoever answers stops at the deadline then
-            await self.jetstream.discard(names.INBOX, sent.sequence)
+        with suppress(MeshError, TimeoutError):  # whoever answers stops at the deadline then
+            async with asyncio.timeout(_CANCELLING):
+                await self.jetstream.discard(names.INBOX, sent.sequence)
             await self.jetstream.publish(names.cancel_subject(sent.envelope.to.name), sent.id.encode(), timeout=1.0)
 
     async def take_replies(self, replies: AsyncIterator[Request]) -> None:
