@@ -32,6 +32,7 @@ export interface Interrupt {
 /** For an approval `decision`, for an inquiry or a plan `answer` (the text), or `decision` "deny" to leave it unanswered. */
 export interface Answer {
   decision?: "allow" | "deny";
+  scope?: "once" | "session" | "always";
   reason?: string;
   answer?: string;
 }
@@ -92,6 +93,8 @@ export interface Question {
   call_id?: string;
   reason?: string;
   wants?: Array<string>;
+  rules?: Array<string>;
+  scopes?: Array<"once" | "session" | "always">;
   options?: Array<string>;
   multiple?: boolean;
   plan?: string;

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,12 +107,19 @@ async def read_events(response: httpx2.Response) -> AsyncIterator[Arrived]:
 
 
 @asynccontextmanager
-async def served(cwd: Path, *more: Path, users: Sequence[str] = ("",), **flags: object) -> AsyncGenerator[Client]:
-    """A server for a directory; with `users`, each one's token is the name with `TOKEN` after it."""
+async def served(
+    cwd: Path,
+    *more: Path,
+    users: Sequence[str] = ("",),
+    keep: Callable[[str], None] | None = None,
+    **flags: object,
+) -> AsyncGenerator[Client]:
+    """A server for a directory; with `users`, each one's token is the name with `TOKEN` after it. `keep` writes rules
+    that are allowed always."""
     given = {"model": MODEL, "cwd": str(cwd), **flags}
     settings, roots = load_settings(given), (cwd.resolve(), *(each.resolve() for each in more))
     known = {
-        f"{name}{TOKEN}": Sessions(opening_of(given, name, users=users), Place(roots, state_of(settings, name)))
+        f"{name}{TOKEN}": Sessions(opening_of(given, name, users=users), Place(roots, state_of(settings, name)), keep)
         for name in users
     }
     bound = socket.create_server(("127.0.0.1", 0))

@@ -69,3 +69,19 @@ def test_a_stream_of_the_client_goes_on_over_a_restart_of_the_server(tmp_path: P
         texts = [each["type"] for each in other.get_transcript(name)["events"]]
         assert texts.count("reply_finished") == 2
     assert [each.data.get("type") for each in found].count("received") == 2
+
+
+def test_what_is_always_allowed_is_in_the_settings_and_holds_in_the_next_session(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    write = Turn("", calls=(Call("Write", {"file_path": str(outside), "content": "42\n"}),))
+    script = [write, Turn("one"), write, Turn("two")]
+    with story_server(tmp_path, script=script) as story, Client(story.url, story.token) as client:
+        for text, asked in (("first", True), ("second", False)):
+            name = client.create_session({"text": text})["id"]
+            for event in client.stream_events(name):
+                for question in event.data["questions"] if event.name == "status" else ():
+                    assert asked and question.get("rules") == [f"Edit({outside})"]
+                    client.answer_question(name, question["id"], {"decision": "allow", "scope": "always"})
+                if event.data.get("type") == "result":
+                    break
+    assert f"Edit({outside})" in (tmp_path / "home" / ".config" / "sagent" / "config.toml").read_text()

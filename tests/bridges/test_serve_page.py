@@ -118,6 +118,30 @@ def test_a_key_meant_for_something_else_answers_nothing(page: Callable[[str], Br
     assert [each["reason"] for each in events if each["type"] == "denied"] == ["n"]
 
 
+def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Callable[[str], Browser], story: Story) -> None:
+    browser = page("Make it", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+    until(browser, "document.querySelector('.question .longer') !== null")
+    name = browser.run("current")
+    [asked] = story.http.get(f"/v1/sessions/{name}/questions").json()
+    assert asked["rules"] and browser.run("document.querySelector('.longer code').innerText") == ", ".join(
+        asked["rules"]
+    )
+    buttons = browser.run("[...document.querySelectorAll('.longer button')].map((each) => each.innerText).join()")
+    assert buttons == "Allow in this session,Allow always"
+    browser.run("document.activeElement.blur(); 0")
+    browser.press("q")
+    assert browser.run("document.activeElement.className") == "question"  # and no button
+    for key in ("s", "a", "Enter", " "):
+        browser.press(key)
+    assert len(story.http.get(f"/v1/sessions/{name}/questions").json()) == 1
+    browser.run("document.querySelector('.longer button').click(); 0")
+    until(browser, "document.querySelector('.question') === null")
+    until(browser, "status.state === 'idle'")
+    story.http.post(f"/v1/sessions/{name}/messages", json={"text": "Make it again"})
+    until(browser, f"{SHOWN}.split('two of three').length === 3")  # and was not asked
+    assert browser.complaints() == []
+
+
 def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story: Story) -> None:
     browser = page("Which colour")
     until(browser, "document.querySelector('.question') !== null")

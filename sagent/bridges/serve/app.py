@@ -12,13 +12,13 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from sagent.bridges.live import Wanted
-from sagent.bridges.serve import rewinding
+from sagent.bridges.serve import consent, rewinding
 from sagent.bridges.serve.door import USER, Door
 from sagent.bridges.serve.feed import Item
 from sagent.bridges.serve.problem import problem, problem_of
 from sagent.bridges.serve.reading import document, flag_of, number_of, read_object, text_of
 from sagent.bridges.serve.repeats import Repeats
-from sagent.bridges.serve.sessions import Hosted, Sessions, show_question
+from sagent.bridges.serve.sessions import Hosted, Sessions
 from sagent.bridges.serve.stream import encode, with_beats
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_object, as_str, wire_bytes
@@ -217,20 +217,24 @@ async def _interrupt(request: Request) -> Response:
 
 
 async def _questions(request: Request) -> Response:
-    hosted = _hosted(request)
-    return _json([show_question(each) for each in (hosted.live.questions.values() if hosted.live else ())])
+    return _json(_hosted(request).questions())
 
 
 async def _answer(request: Request) -> Response:
     hosted, given = _hosted(request), await read_object(request, "Answer")
     name = request.path_params["question"]
-    question = hosted.live.questions.get(name) if hosted.live else None
-    if question is None or question.answer.done():
+    live = hosted.live
+    question = live.questions.get(name) if live else None
+    if live is None or question is None or question.answer.done():
         return problem(404, f"The question {name!r} is not open: it was answered, or its call is over.")
-    decision, answer = given.get("decision"), text_of(given, "answer")
+    decision, answer, scope = given.get("decision"), text_of(given, "answer"), text_of(given, "scope")
+    if scope and not (decision == "allow" and isinstance(question.about, tuple)):
+        raise UsageError("scope is for approvals, with decision allow.")
     if isinstance(question.about, tuple):
         if decision is None or answer is not None:
             raise UsageError("This is an approval: give decision, allow or deny.")
+        if decision == "allow":
+            consent.allow(live, question.about[1], scope or "once", hosted.keep)
         denied = as_str(given.get("reason")) or "the person said no"
         question.answer.set_result(None if decision == "allow" else denied)
     else:

@@ -48,6 +48,7 @@ class Answer(TypedDict):
     unanswered."""
 
     decision: NotRequired[Literal["allow", "deny"]]
+    scope: NotRequired[Literal["once", "session", "always"]]
     reason: NotRequired[str]
     answer: NotRequired[str]
 
@@ -108,6 +109,8 @@ class Question(TypedDict):
     call_id: NotRequired[str]
     reason: NotRequired[str]
     wants: NotRequired[list[str]]
+    rules: NotRequired[list[str]]
+    scopes: NotRequired[list[Literal["once", "session", "always"]]]
     options: NotRequired[list[str]]
     multiple: NotRequired[bool]
     plan: NotRequired[str]

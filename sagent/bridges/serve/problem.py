@@ -17,12 +17,23 @@ from sagent.errors import (
 )
 from sagent.lib.json import wire_bytes
 
+
+class BodyTooLarge(UsageError):
+    """A request has sent more than is read."""
+
+
+class BodyTooSlow(UsageError):
+    """A request did not arrive in time."""
+
+
 _STATUS: tuple[tuple[type[SagentError], int], ...] = (
     (SessionNotFound, 404),
     (SessionBusy, 409),
     (SessionCorrupt, 409),
     (BudgetExceeded, 402),
     (ModelError, 502),
+    (BodyTooLarge, 413),
+    (BodyTooSlow, 408),
     (UsageError, 400),
 )
 
@@ -39,4 +50,5 @@ def problem_of(error: SagentError | OSError) -> Response:
     if isinstance(error, OSError):
         return problem(500, failure_of(error))
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return problem(status, str(error), kind=error.kind)
+    headers = {"Connection": "close"} if status == 408 else {}  # the rest is not waited for
+    return problem(status, str(error), headers, error.kind)

@@ -8,24 +8,29 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from sagent.bridges.serve.door import USER
-from sagent.bridges.serve.problem import problem
+from sagent.bridges.serve.problem import BodyTooLarge, BodyTooSlow, problem
 from sagent.errors import UsageError
 from sagent.lib.json import sha256_hex
 
 MOST = 2_000  # keys that are remembered
 MOST_BODY = 1 << 20  # bytes of a request
+MOST_OF_NOBODY = 4_096  # bytes of one without a token
+PATIENCE = 30  # seconds in which a request must have arrived
 _LONGEST = 200  # characters of a key
 
 
 async def read_body(request: Request) -> bytes:
-    """What a request has sent. Raises UsageError for too much."""
+    """What a request has sent. Raises UsageError for too much, or too slowly."""
     if not hasattr(request.state, "body"):
-        data = bytearray()
+        data, most = bytearray(), MOST_BODY if USER in request.scope else MOST_OF_NOBODY
         try:
-            async for piece in request.stream():
-                data += piece
-                if len(data) > MOST_BODY:
-                    raise UsageError(f"The request is larger than {MOST_BODY:,} bytes.")
+            async with asyncio.timeout(PATIENCE):
+                async for piece in request.stream():
+                    data += piece
+                    if len(data) > most:
+                        raise BodyTooLarge(f"The request is larger than {most:,} bytes.")
+        except TimeoutError as error:
+            raise BodyTooSlow(f"The request did not arrive within {PATIENCE} seconds: send it again.") from error
         except ClientDisconnect as error:
             raise UsageError("The request broke off.") from error
         request.state.body = bytes(data)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sagent.agent.conversation import Conversation
 from sagent.bridges.live import LiveSession, Opening, Question, Wanted
+from sagent.bridges.serve.consent import Keep, offered
 from sagent.bridges.serve.feed import Feed
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Received
@@ -52,10 +53,11 @@ class Place:
 
 
 class Hosted:
-    """A session by its directory, and what is open of it."""
+    """A session by its directory, and what is open of it. `keep` writes rules that are allowed always, where they can
+    be."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path or Path()
+    def __init__(self, path: Path | None = None, keep: Keep | None = None) -> None:
+        self.path, self.keep = path or Path(), keep
         self.live: LiveSession | None = None
         self.feed = Feed(lambda: self.path)
         self.opening = asyncio.Lock()
@@ -121,7 +123,12 @@ class Hosted:
 
     def status(self) -> dict[str, object]:
         """How it stands, as JSON."""
-        shown: dict[str, object] = {"id": self.id, "cwd": self.cwd, "title": self._named(), "state": "closed"}
+        shown: dict[str, object] = {
+            "id": self.id,
+            "cwd": self.cwd,
+            "title": printable(self._named()),
+            "state": "closed",
+        }
         if not self.is_open:
             return {**shown, "questions": [], "agents": []}
         live = self.require_live()
@@ -138,8 +145,13 @@ class Hosted:
             "max_budget_usd": None if cap is None else float(cap),
             "cost_usd": encode_cost(cost),
             "agents": [agents[path] for path in sorted(agents)],
-            "questions": [show_question(each) for each in live.questions.values()],
+            "questions": self.questions(),
         }
+
+    def questions(self) -> Sequence[Mapping[str, object]]:
+        """What waits for a person, as JSON."""
+        open_ones = self.live.questions.values() if self.live else ()
+        return [{**show_question(each), **offered(each, self.keep)} for each in open_ones]
 
     def _on_event(self, event: Event) -> None:
         if self.live is None:
@@ -163,19 +175,18 @@ class Hosted:
 
 
 class Sessions:
-    """What one user sees."""
+    """What one user sees. `keep` writes rules that are allowed always; without it none is."""
 
-    def __init__(self, opening: Opening, place: Place) -> None:
+    def __init__(self, opening: Opening, place: Place, keep: Keep | None = None) -> None:
         self.place = place
-        self._opening = opening
+        self._opening, self._keep = opening, keep
         self._hosted: dict[str, Hosted] = {}
+        self._coming = 0  # sessions that are being opened
 
     async def begin(self, wanted: Wanted) -> Hosted:
         """A new session. Raises SagentError and OSError."""
-        if sum(each.is_open for each in self._hosted.values()) >= MOST_OPEN:
-            raise UsageError(f"{MOST_OPEN} sessions are open, which is the most: close one.")
-        hosted = Hosted()
-        await hosted.open(self._opening, replace(wanted, cwd=self.place.check(wanted.cwd)))
+        hosted = Hosted(keep=self._keep)
+        await self._open(hosted, replace(wanted, cwd=self.place.check(wanted.cwd)))
         self._hosted[hosted.id] = hosted
         return hosted
 
@@ -183,7 +194,16 @@ class Sessions:
         """Open an earlier one, unless it is open. Raises SagentError and OSError."""
         if not hosted.is_open:
             self.place.check(hosted.cwd)  # it may lead elsewhere by now
-        await hosted.open(self._opening, Wanted(session=str(hosted.path)))
+            await self._open(hosted, Wanted(session=str(hosted.path)))
+
+    async def _open(self, hosted: Hosted, wanted: Wanted) -> None:
+        if len(self.open()) + self._coming >= MOST_OPEN:
+            raise UsageError(f"{MOST_OPEN} sessions are open, which is the most: close one.")
+        self._coming += 1
+        try:
+            await hosted.open(self._opening, wanted)
+        finally:
+            self._coming -= 1
 
     def get(self, name: str) -> Hosted:
         """A session by its id. Raises SessionNotFound."""
@@ -191,7 +211,7 @@ class Sessions:
             path = next((each for each in sessions(self.place.state) if each.name == name), None)
             if path is None or not self.place.allows(Path(origin(read_log(path / "root.jsonl")).cwd)):
                 raise SessionNotFound(f"There is no session {name[:100]!r} here.")
-            self._hosted[name] = Hosted(path)
+            self._hosted[name] = Hosted(path, self._keep)
         return self._hosted[name]
 
     def open(self) -> Sequence[Hosted]:
@@ -226,11 +246,14 @@ def show_question(question: Question) -> dict[str, object]:
     match question.about:
         case Inquiry(_, text, options, multiple, plan):
             kind = "plan" if plan else "inquiry"
-            return {**shown, "kind": kind, "text": text, "options": list(options), "multiple": multiple, "plan": plan}
+            return {
+                **shown, "kind": kind, "text": printable(text), "options": list(map(printable, options)),
+                "multiple": multiple, "plan": printable(plan),
+            }  # fmt: skip
         case (call, ask):
             command = call.arguments.get("command")
             whole = command if isinstance(command, str) else json_dump(call.arguments)
-            reason, wants = printable(ask.reason), list(ask.wants)
+            reason, wants = printable(ask.reason), list(map(printable, ask.wants))
             return {
                 **shown, "kind": "approval", "tool": call.name, "call_id": call.id, "text": printable(whole),
                 "reason": reason, "wants": wants,

@@ -7,6 +7,7 @@ import socket
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
@@ -62,10 +63,16 @@ async def _serve(
     from sagent.bridges.serve.app import make_app
     from sagent.bridges.serve.running import serve
     from sagent.bridges.serve.sessions import Place, Sessions
+    from sagent.repl.settings_file import add_rule
 
+    keep = partial(add_rule, settings.config_dir / "config.toml")
     roots = tuple(path.resolve() for path in (settings.cwd, *settings.add_dirs))
     users = {
-        token: Sessions(opening_of(flags, name, users=tokens.values()), Place(roots, state_of(settings, name)))
+        token: Sessions(
+            opening_of(flags, name, users=tokens.values()),
+            Place(roots, state_of(settings, name)),
+            None if name else keep,  # one of several does not change the settings of all
+        )
         for name, token in tokens.items()
     }
     port = bound.getsockname()[1]

@@ -428,6 +428,12 @@ function question(each) {
     card.append(make("div", { className: "row" },
       make("button", { type: "button", on: { click: () => answer({ decision: "allow" }) } }, "Allow ", make("kbd", {}, "y")),
       make("button", { type: "button", on: { click: deny } }, "Deny ", make("kbd", {}, "n")), reason));
+    const longer = { session: "Allow in this session", always: "Allow always" };
+    const rules = each.rules.map((rule) => rule.includes("(") ? rule : `every call of ${rule}`).join(", ");
+    const scopes = each.scopes.filter((scope) => longer[scope]);
+    if (scopes.length) card.append(make("div", { className: "row longer" }, ...scopes.map((scope) =>
+      make("button", { type: "button", on: { click: () => answer({ decision: "allow", scope }) } }, longer[scope])),
+    make("code", {}, rules)));
     card.addEventListener("keydown", (key) => {
       if (key.target !== card || key.ctrlKey || key.metaKey || key.altKey || key.repeat) return;
       if (key.key === "y") answer({ decision: "allow" });
