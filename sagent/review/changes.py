@@ -17,7 +17,7 @@ _SHOWN = (
     *("--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "--submodule=short", "--ignore-submodules=none"),
     "--text",  # or an attribute of the repository could keep a file out of the review
 )
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPED = re.compile(r"\\([0-7]{3}|.)")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 MOST_NEW = 400_000  # bytes of a file that git does not know yet
@@ -26,12 +26,15 @@ SECONDS = 120.0  # that git may take
 
 @dataclass(slots=True)
 class FileDiff:
-    """A file's part of a diff. `lines` are those of the new side that it shows, `added` the ones that are new."""
+    """A file's part of a diff. `lines` are those of the new side that it shows, `added` the ones that are new;
+    `old` has the numbers before the change of the others, by the new ones."""
 
     path: str
     text: str = ""
     lines: dict[int, str] = field(default_factory=dict[int, str])
     added: set[int] = field(default_factory=set[int])
+    old_path: str = ""
+    old: dict[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +135,14 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
     names = {row[:4]: _name(row[4:]) for row in rows[:20] if row.startswith(("--- ", "+++ "))}
     path = names.get("+++ ", "")
     path = path or names.get("--- ", "") or _name(rows[0].rpartition(" ")[2])
-    file = FileDiff(path)
+    file = FileDiff(path, old_path=names.get("--- ", "") or path)
     shown: list[str] = []
-    old = new = number = 0  # lines of the hunk that are still to come, and the new side's next number
+    old = new = before = number = 0  # lines of the hunk that are still to come, and the next numbers of both sides
     for row in rows:
         if old <= 0 and new <= 0:
             shown.append(row)
             if head := _HUNK.match(row):
-                old, number, new = int(head[1] or 1), int(head[2]), int(head[3] or 1)
+                before, old, number, new = int(head[1]), int(head[2] or 1), int(head[3]), int(head[4] or 1)
             continue
         row = row or " "  # noqa: PLW2901 -- an empty line may be without its sign
         sign, text = row[:1], row[1:]
@@ -152,7 +155,10 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
             file.lines[number] = text
             if sign == "+":
                 file.added.add(number)
+            else:
+                file.old[number] = before
             number += 1
+        before += sign != "+"
     file.text = "\n".join(shown)
     return FileDiff(path, f"{rows[0]}\n(binary)") if "\0" in file.text else file
 

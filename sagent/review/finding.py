@@ -48,7 +48,8 @@ SCHEMA: Mapping[str, object] = {
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Lines count from 1, on the new side. `in_diff`: the diff shows the line; `moved_from` is where the model had put
-    it, 0 where that is the same. `mark` is the same for the same fault in another review of the same code."""
+    it, 0 where that is the same. `old_file` is the file's name before the change, `old_line` the number of `end_line`
+    there, 0 where that is new. `mark` is the same for the same fault in another review of the same code."""
 
     file: str
     line: int
@@ -59,6 +60,8 @@ class Finding:
     suggestion: str = ""
     in_diff: bool = True
     moved_from: int = 0
+    old_file: str = ""
+    old_line: int = 0
     mark: str = ""
 
     @property
@@ -115,6 +118,8 @@ def decode_finding(each: Mapping[str, object]) -> Finding:
         suggestion=as_str(each.get("suggestion")),
         in_diff=each.get("in_diff") is not False,
         moved_from=as_int(each.get("moved_from")),
+        old_file=as_str(each.get("old_file")),
+        old_line=as_int(each.get("old_line")),
         mark=as_str(each.get("mark")),
     )
 
@@ -132,6 +137,7 @@ def _placed(finding: Finding, changes: Changes) -> Finding:
     last = finding.end_line if not moved and _shows(file, finding) else nearest
     suggestion = finding.suggestion if last == finding.end_line and not moved else ""
     placed = replace(finding, line=nearest, end_line=last, moved_from=moved, suggestion=suggestion)
+    placed = replace(placed, old_file=file.old_path, old_line=file.old.get(last, 0))
     return _marked(placed, file.lines[nearest])
 
 

@@ -1,4 +1,4 @@
-"""A pull request, as an event of GitHub Actions has it, and whether it is to be reviewed."""
+"""A pull request, as an event of GitHub Actions has it or the variables of a GitLab job, and whether it is reviewed."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str
 
 _NAME = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _ID = re.compile(r"[0-9a-f]{40,64}")
 _TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")  # may write, as author_association says
 WISH = "/sagent"  # begins a comment that asks for something
@@ -49,6 +50,22 @@ def read_event(file: Path) -> PullRequest:
     raise UsageError(f"{file}: this event is about no pull request. Use pull_request, or issue_comment.")
 
 
+def read_merge_request(variables: Mapping[str, str]) -> PullRequest:
+    """The merge request of a GitLab job (docs.gitlab.com, predefined CI/CD variables); its repository is the project's
+    id. Raises UsageError where the pipeline is none of a merge request."""
+    merged = "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"  # is set where CI_COMMIT_SHA is a merge made for the pipeline
+    commits = "CI_MERGE_REQUEST_DIFF_BASE_SHA", merged if variables.get(merged) else "CI_COMMIT_SHA"
+    names = "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", *commits
+    for name in names:
+        if not (_ID if name in commits else _NUMBER).fullmatch(variables.get(name, "")):
+            raise UsageError(f"{name} is {variables.get(name, '')!r}: --gitlab is for the pipeline of a merge request.")
+    project, number, base, head = map(variables.__getitem__, names)
+    source = variables.get("CI_MERGE_REQUEST_SOURCE_PROJECT_PATH", "")
+    target = variables.get("CI_MERGE_REQUEST_PROJECT_PATH", "")
+    about = f"{variables.get('CI_MERGE_REQUEST_TITLE', '')}\n\n{variables.get('CI_MERGE_REQUEST_DESCRIPTION', '')}"
+    return PullRequest(project, int(number), base, head, about, _fork(source, target))
+
+
 def with_commits(asked: PullRequest, pull: Mapping[str, object]) -> PullRequest:
     """A pull request that a comment is about, with what the API says of it."""
     found = _of_pull(asked.repository, pull, {})
@@ -69,13 +86,19 @@ def _of_pull(repository: str, pull: Mapping[str, object], event: Mapping[str, ob
 def _reason_to_skip(repository: str, pull: Mapping[str, object], event: Mapping[str, object]) -> str:
     """Forks are never reviewed where there are secrets: what is in them is anybody's."""
     source = as_str(as_object(as_object(as_object(pull.get("head")).get("repo"))).get("full_name"))
-    if source.lower() != repository.lower():
-        return f"it comes from another repository ({source or 'which is gone'}), and secrets are not used on those"
+    if fork := _fork(source, repository):
+        return fork
     if pull.get("draft") is True:
         return "it is a draft"
     if as_str(as_object(event.get("sender")).get("type")) == "Bot":
         return "a bot has made the event"
     return ""
+
+
+def _fork(source: str, target: str) -> str:
+    if source and source.lower() == target.lower():
+        return ""
+    return f"it comes from another repository ({source or 'which is gone'}), and secrets are not used on those"
 
 
 def _of_comment(repository: str, issue: Mapping[str, object], event: Mapping[str, object]) -> PullRequest:

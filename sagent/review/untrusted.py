@@ -12,6 +12,9 @@ _HIDDEN = re.compile(
 )
 _MENTION = re.compile(r"(?<![\w`/.])@(?=[A-Za-z0-9])")
 _LOADED = re.compile(r"<(?=/?(?:img|picture|source|video|audio|svg|a)\b|!)", re.IGNORECASE)
+COMMAND = re.compile(r"^([^\S\n]*)/(?=\r*[A-Za-z])", re.MULTILINE)
+"""A line that GitLab carries out with the rights of who posts it (docs.gitlab.com, quick actions), without regard to
+carriage returns."""
 _FENCE = re.compile(r"`{3,}")
 
 
@@ -22,8 +25,9 @@ def without_hidden(text: str) -> str:
 
 def for_page(text: str) -> str:
     """A model's words as Markdown for a page: no secret, no comment in which a mark could be forged, nobody called by
-    name, no picture or link that is loaded from elsewhere."""
+    name, no picture or link that is loaded from elsewhere, no line that is a command."""
     clean = Redaction().text(printable(without_hidden(text)))
+    clean = COMMAND.sub(r"\1&#47;", clean)
     clean = _LOADED.sub("&lt;", clean).replace("![", "!\\[")
     return _MENTION.sub("@\u200b", clean)
 

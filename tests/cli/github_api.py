@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Protocol, TypeVar
 
 MOST_BODY = 65_536
 
@@ -58,10 +59,28 @@ class Repository:
         return {**body, "id": number, "user": {"login": "github-actions[bot]", "type": "Bot"}}
 
 
+class Answers(Protocol):
+    """What a server is made of: calls, and what they are answered with."""
+
+    url: str
+    fail: list[tuple[int, dict[str, str]]]
+    calls: list[str]
+    tokens: set[str]
+
+    def answer(self, method: str, path: str, body: dict) -> tuple[int, object]: ...
+
+
 @contextmanager
 def github() -> Generator[Repository]:
-    repository = Repository()
+    with served(Repository()) as repository:
+        yield repository
 
+
+A = TypeVar("A", bound=Answers)
+
+
+@contextmanager
+def served(repository: A) -> Generator[A]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -69,7 +88,7 @@ def github() -> Generator[Repository]:
             size = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(size)) if size else {}
             repository.calls.append(f"{self.command} {self.path}")
-            repository.tokens.add(self.headers.get("Authorization", ""))
+            repository.tokens.add(self.headers.get("Authorization") or self.headers.get("PRIVATE-TOKEN", ""))
             status, more = repository.fail.pop(0) if repository.fail else (0, {})
             answer: object = {"message": "failed on purpose"}
             if not status:
@@ -81,7 +100,7 @@ def github() -> Generator[Repository]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_PATCH = serve  # noqa: N815 -- as the base class calls them
+        do_GET = do_POST = do_PATCH = do_PUT = serve  # noqa: N815 -- as the base class calls them
 
         def log_message(self, *_: object) -> None:
             pass

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from github_api import Repository, github
+from gitlab_api import gitlab
 from program import CHECKOUT, PROGRAM, Shell
 from reviewed import BAD, answer, event, two_commits
 
@@ -99,6 +100,27 @@ def test_the_action_reviews_in_one_job_and_posts_in_another(shell: Shell, api: R
     assert len(api.lines) == 1
     os.unlink(shell.cwd / "sagent-review.json")
     assert act(shell, tmp_path, operation="post", token="t").returncode == 0
+
+
+@pytest.mark.parametrize("token", ["glpat-x", ""])
+def test_the_job_of_gitlab_reviews_reports_and_posts_with_a_token(shell: Shell, tmp_path: Path, token: str) -> None:
+    program = tmp_path / "sagent"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n')
+    program.chmod(0o755)
+    job = as_object(load(TEMPLATES / "gitlab/sagent-review.yml")["sagent-review"])
+    script = "\n".join(as_str(line) for line in as_array(job["script"])[2:])  # after what is installed
+    shell.serve([answer(BAD)])
+    with gitlab() as project:
+        shell.environment |= project.begin(*two_commits(shell)) | {"GITLAB_TOKEN": token, "SAGENT_FAIL_ON": "high"}
+        shell.environment |= {"PATH": f"{tmp_path}:{shell.environment['PATH']}"}
+        done = subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", script],
+            cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    assert (len(project.lines), len(project.notes)) == ((1, 1) if token else (0, 0))
+    (row,) = json.loads((shell.cwd / "gl-code-quality-report.json").read_text())
+    assert row["location"] == {"path": "a.py", "lines": {"begin": 2}}
 
 
 def test_the_action_judges_a_result_and_refuses_what_it_does_not_know(shell: Shell, tmp_path: Path) -> None:

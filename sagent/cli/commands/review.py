@@ -9,7 +9,8 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from sagent.bridges.github import GitHub, open_github
+from sagent.bridges.github import open_github
+from sagent.bridges.gitlab import open_gitlab
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe
@@ -21,8 +22,8 @@ from sagent.lib.text import printable
 from sagent.review.changes import read_changes
 from sagent.review.finding import SEVERITIES, Review
 from sagent.review.fixer import fix, open_findings
-from sagent.review.posting import MOST_COMMENTS, findings_of, post
-from sagent.review.pull_request import PullRequest, read_event, with_commits
+from sagent.review.posting import MOST_COMMENTS, Forge, findings_of, post
+from sagent.review.pull_request import PullRequest, read_event, read_merge_request, with_commits
 from sagent.review.report import FORMATS, as_markdown, as_text, read_review
 from sagent.review.reviewer import review
 
@@ -40,7 +41,9 @@ def run_review(argv: Sequence[str]) -> int:
     given, flags = _parse(argv)
     settings = load_settings(flags)
     if given.github_event is not None:
-        return asyncio.run(_in_ci(given, settings))
+        return asyncio.run(_on_github(given, settings))
+    if given.gitlab:
+        return asyncio.run(_on_gitlab(given, settings))
     return asyncio.run(_locally(given, settings))
 
 
@@ -56,11 +59,13 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     parser.add_argument("--fail-on", choices=(*SEVERITIES, "none"), default="none", metavar="SEVERITY", help=fail)
     parser.add_argument("--read", metavar="FILE", help="take this review, as --format json wrote it, and ask no model")
     parser.add_argument("--fix", action="store_true", help="then have the findings fixed in the files; nothing is run")
-    group = parser.add_argument_group("on GitHub")
+    group = parser.add_argument_group("on GitHub and GitLab")
     event = (
         "the payload of a pull_request or issue_comment event: review what it is about, and post it with GITHUB_TOKEN"
     )
     group.add_argument("--github-event", metavar="FILE", help=event)
+    merge = "review the merge request of this pipeline, and post it with GITLAB_TOKEN"
+    group.add_argument("--gitlab", action="store_true", help=merge)
     group.add_argument("--no-post", action="store_true", help="post nothing: --read does that in another job")
     most = f"at most N comments at lines, the worst first ({MOST_COMMENTS})"
     group.add_argument("--max-comments", metavar="N", type=int, default=MOST_COMMENTS, help=most)
@@ -151,44 +156,60 @@ def _read(file: str) -> Review:
         raise UsageError(f"{file}: {error}") from error
 
 
-# -- on GitHub ---------------------------------------------------------------------------------------------------------
+# -- in CI -------------------------------------------------------------------------------------------------------------
 
 
-async def _in_ci(given: argparse.Namespace, settings: Settings) -> int:
+async def _on_github(given: argparse.Namespace, settings: Settings) -> int:
     pull, token = read_event(Path(given.github_event)), os.environ.get("GITHUB_TOKEN", "")
     if pull.skip:
         return _skipped(pull)
     if not token and not (given.no_post and pull.base):
         raise UsageError("GITHUB_TOKEN is not set: give the step the job's token, or --no-post.")
-    async with open_github(os.environ.get("GITHUB_API_URL", ""), token, pull.repository) as github:
+    async with open_github(os.environ.get("GITHUB_API_URL", ""), token, pull.repository, pull.number) as github:
         if not pull.base:
-            pull = with_commits(pull, await github.pull(pull.number))
+            pull = with_commits(pull, await github.pull())
         if pull.skip:
             return _skipped(pull)
         if pull.wish == "fix":
-            return await _fix(settings, findings_of(await github.review_comments(pull.number)))
-        found = _read(given.read) if given.read is not None else None
-        if found is None:
-            found, result = await _review(settings, f"{pull.base}...{pull.head}", pull.about)
-            if result.error is not None:
-                return _failed(result)
-        elif found.head != pull.head:
-            raise UsageError(
-                f"{given.read} reviews {found.head[:12]}, and the pull request stands at {pull.head[:12]}."
-            )
-        if not given.no_post:
-            await _post(github, pull, found, given.max_comments)
+            return await _fix(settings, findings_of(await github.line_comments()))
+        return await _in_ci(given, settings, pull, None if given.no_post else github)
+
+
+async def _on_gitlab(given: argparse.Namespace, settings: Settings) -> int:
+    pull = read_merge_request(os.environ)
+    if pull.skip:
+        return _skipped(pull)
+    if given.no_post:
+        return await _in_ci(given, settings, pull, None)
+    api, token = os.environ.get("CI_API_V4_URL", ""), os.environ.get("GITLAB_TOKEN", "")
+    if not (api and token):
+        missing = "GITLAB_TOKEN" if api else "CI_API_V4_URL"
+        raise UsageError(f"{missing} is not set: give the job a project access token with the scope api, or --no-post.")
+    async with open_gitlab(api, token, pull.repository, pull.number, pull.head) as gitlab:
+        return await _in_ci(given, settings, pull, gitlab)
+
+
+async def _in_ci(given: argparse.Namespace, settings: Settings, pull: PullRequest, forge: Forge | None) -> int:
+    found = _read(given.read) if given.read is not None else None
+    if found is None:
+        found, result = await _review(settings, f"{pull.base}...{pull.head}", pull.about)
+        if result.error is not None:
+            return _failed(result)
+    elif found.head != pull.head:
+        raise UsageError(f"{given.read} reviews {found.head[:12]}, and the change stands at {pull.head[:12]}.")
+    if forge is not None:
+        await _post(forge, found, given.max_comments)
     _tell_job(found)
     return _report(given, found)
 
 
 def _skipped(pull: PullRequest) -> int:
-    sys.stderr.write(printable(f"sagent: pull request {pull.number} is not reviewed: {pull.skip}\n"))
+    sys.stderr.write(printable(f"sagent: change {pull.number} is not reviewed: {pull.skip}\n"))
     return 0
 
 
-async def _post(github: GitHub, pull: PullRequest, found: Review, most: int) -> None:
-    posted = await post(github, pull.number, found, most)
+async def _post(forge: Forge, found: Review, most: int) -> None:
+    posted = await post(forge, found, most)
     sys.stderr.write(
         f"sagent: comments at lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
         f"{posted.left_out} left out\n"
