@@ -142,6 +142,24 @@ def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Callable[[str
     assert browser.complaints() == []
 
 
+def test_a_click_meant_for_an_earlier_question_answers_nothing(page: Callable[[str], Browser], story: Story) -> None:
+    browser = page("Ask me", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+    until(browser, "document.querySelector('.question') !== null")
+    name = browser.run("current")
+    place = browser.run(
+        "const at_ = document.querySelectorAll('.question .row button')[1].getBoundingClientRect();"
+        "[at_.x + at_.width / 2, at_.y + at_.height / 2].join(' ')"
+    )
+    x, y = map(float, str(place).split())
+    browser.run("moved = performance.now() + 60000; 0")  # cards have just moved
+    browser.click(x, y)
+    time.sleep(0.2)
+    assert len(story.http.get(f"/v1/sessions/{name}/questions").json()) == 1
+    browser.run("moved = 0; 0")
+    browser.click(x, y)
+    until(browser, "document.querySelector('.question') === null")
+
+
 def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story: Story) -> None:
     browser = page("Which colour")
     until(browser, "document.querySelector('.question') !== null")

@@ -114,6 +114,11 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **kind)
         self.call("Input.dispatchKeyEvent", type="keyUp", **kind)
 
+    def click(self, x: float, y: float) -> None:
+        """Click at a place as a person does."""
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def size(self, width: int, height: int = 900) -> None:
         """Show it as wide and high."""
         given = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

@@ -401,13 +401,22 @@ function find(path) {
 
 // -- questions: answered on their card alone, by a button, or by y and n while the card itself has the focus
 
+const STILL = 700; // milliseconds in which cards have not moved: a second click is not meant for the card that comes next
+let moved = 0;
+at("questions").addEventListener("click", (click) => {
+  if (!click.isTrusted || performance.now() - moved >= STILL) return;
+  click.preventDefault();
+  click.stopPropagation();
+}, true);
+
 function questions(asked) {
   const box = at("questions");
   const known = new Set(asked.map((each) => each.id));
-  for (const card of [...box.children]) if (!known.has(card.dataset.id)) card.remove();
-  for (const each of asked) {
-    if (!box.querySelector(`[data-id="${each.id}"]`)) box.append(question(each));
-  }
+  const gone = [...box.children].filter((card) => !known.has(card.dataset.id));
+  const fresh = asked.filter((each) => !box.querySelector(`[data-id="${each.id}"]`));
+  if (gone.length || fresh.length) moved = performance.now();
+  for (const card of gone) card.remove();
+  box.append(...fresh.map(question));
   box.hidden = !asked.length;
 }
 
