@@ -139,6 +139,15 @@ def test_nothing_is_spent_where_gitlab_refuses_or_stands_elsewhere(shell: Shell,
     assert not server.requests
 
 
+def test_what_fails_halfway_is_finished_by_the_next_run_and_said_once(shell: Shell, api: Project) -> None:
+    shell.serve([answer(BAD, FIRST), answer(BAD, FIRST)])
+    api.fail = [(0, {})] * 4 + [(500, {})]  # the second thread
+    done = run(shell)
+    assert (done.code, "500" in done.err, len(api.lines), len(api.notes)) == (1, True, 1, 0)
+    assert "1 added" in run(shell).err
+    assert (len(api.lines), len(api.notes)) == (2, 1)
+
+
 def test_a_review_is_made_without_a_token_and_posted_with_one(shell: Shell, api: Project) -> None:
     shell.serve([answer(BAD, FIRST)])
     del shell.environment["GITLAB_TOKEN"]
