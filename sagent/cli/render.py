@@ -26,7 +26,6 @@ from sagent.events import (
 from sagent.lib.json import json_dump
 from sagent.lib.text import escaped, one_line, printable
 from sagent.messages import ToolCall
-from sagent.transcript.event_json import encode_event, encode_result, ran_there
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -82,6 +81,8 @@ class JsonRenderer:
             warn(event, self._err)
 
     def on_result(self, result: Result) -> None:
+        from sagent.transcript.event_json import encode_result
+
         self._out.write(escaped(json_dump(encode_result(result))) + "\n")
         self._out.flush()
 
@@ -101,6 +102,8 @@ class StreamRenderer:
         self._on_failure = on_failure
 
     def on_event(self, event: Event) -> None:
+        from sagent.transcript.event_json import encode_event
+
         if isinstance(event, Finished) and event.agent == ROOT:
             return  # on_result writes it, last
         if not self._lines and self._defer is not None:
@@ -110,6 +113,8 @@ class StreamRenderer:
             self.flush()
 
     def on_result(self, result: Result) -> None:
+        from sagent.transcript.event_json import encode_result
+
         self._lines.append(escaped(json_dump({"type": "result", "agent": ROOT, **encode_result(result)})))
         self.flush()
 
@@ -250,6 +255,8 @@ class Transcript:
             case Advised(_, advice):
                 self._line(*advice_lines(advice))
             case ReplyFinished(_, message):
+                from sagent.transcript.event_json import ran_there
+
                 self._line(*ran_there(message))
             case ThinkingDelta(_, text) if self._thinking:
                 self._write(text)

@@ -268,7 +268,11 @@ def _make_certificates(folder: Path) -> None:
         subprocess.run(["openssl", *argv], cwd=folder, check=True, capture_output=True)
 
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2")
+    use = (
+        "-addext",
+        "keyUsage=critical,keyCertSign,digitalSignature",
+    )  # without which Python from 3.13 on takes none for an authority
+    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2", *use)
     for name, more in (("bus", ["-addext", "subjectAltName=IP:127.0.0.1"]), ("client", [])):
         signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2")
         openssl(
@@ -281,6 +285,7 @@ def _make_certificates(folder: Path) -> None:
             f"{name}.pem",
             "-subj",
             f"/CN={name}",
+            *use,
             *signed,
             *more,
         )
