@@ -6,6 +6,7 @@ import os
 from base64 import b64decode
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,11 +130,12 @@ class Notebook:
 
 
 def _profile(workspace: Workspace) -> "Profile":
-    if workspace.profile is not None:
-        return workspace.profile(workspace)
+    """What a kernel may touch: what commands may, and to read our package too, which may lie in /tmp."""
     from sagent.policy.permissions import PermissionPolicy
 
-    return PermissionPolicy("edit").profile(workspace)
+    profile_of = workspace.profile or PermissionPolicy("edit").profile
+    profile = profile_of(workspace)
+    return replace(profile, exposed=(*profile.exposed, str(Path(__file__).resolve().parents[2])))
 
 
 def _judged(effect: Effect | None) -> str:
