@@ -468,7 +468,8 @@ def _shown(place: str) -> Iterator[str]:
 
 def _needed(place: str) -> list[str]:
     """What lies there, and commands need."""
-    needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix)}
+    own = Path(__file__).parents[2]  # where our package is: of a checkout, or a part of `sys.prefix`
+    needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix, own)}
     return sorted(path for path in needed if is_below(path, [place]) and path != place and _exists(path))
 
 
