@@ -6,7 +6,6 @@ import os
 from base64 import b64decode
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,12 +129,11 @@ class Notebook:
 
 
 def _profile(workspace: Workspace) -> "Profile":
-    """What a kernel may touch: what commands may, and to read our package too, which may lie in /tmp."""
+    if workspace.profile is not None:
+        return workspace.profile(workspace)
     from sagent.policy.permissions import PermissionPolicy
 
-    profile_of = workspace.profile or PermissionPolicy("edit").profile
-    profile = profile_of(workspace)
-    return replace(profile, exposed=(*profile.exposed, str(Path(__file__).resolve().parents[2])))
+    return PermissionPolicy("edit").profile(workspace)
 
 
 def _judged(effect: Effect | None) -> str:
