@@ -70,7 +70,8 @@ def result_of(method: str, params: dict, number: object) -> object:
         case "tools/call":
             names = {**globals(), "params": params, "number": number}
             exec(params["arguments"].get("code", ""), names)
-            return names.get("result") or {"content": [{"type": "text", "text": str(names.get("text", "done"))}]}
+            content = [{"type": "text", "text": str(names.get("text", "done"))}]
+            return names.get("result") or {"content": content, **(MODERN if offer.get("discover") == "modern" else {})}
         case _:
             raise KeyError(method)
 

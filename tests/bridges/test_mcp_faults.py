@@ -237,3 +237,38 @@ async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered(tmp_path:
     odd = Odd(tmp_path, tools=[tool("do"), {**tool("long"), "execution": {"taskSupport": "required"}}])
     async with odd.opened() as servers:
         assert [one.own for one in servers.tools] == ["do"]
+
+
+ODD = [
+    {"name": "none"},
+    {"name": "nu\x1bll", "inputSchema": None},
+    {"name": "string", "inputSchema": {"type": "string"}},
+    {"name": 5, "inputSchema": {"type": "object"}},
+    "no object",
+]
+
+
+@pytest.mark.parametrize("discover", ["", "modern"])
+async def test_one_tool_that_cannot_be_read_takes_no_other_with_it_and_is_named(tmp_path: Path, discover: str) -> None:
+    forgiven = [
+        {"name": "bare", "inputSchema": {}},
+        {**tool("decorated"), "icons": "none", "annotations": {"readOnlyHint": "perhaps"}, "execution": 3},
+    ]
+    odd = Odd(tmp_path, tools=[*ODD, *forgiven, tool("do")], discover=discover)
+    async with odd.opened() as servers:
+        assert [one.own for one in servers.tools] == ["bare", "decorated", "do"]
+        assert await do(servers) == await do(servers, own="bare") == await do(servers, own="decorated") == "done"
+    (notice,) = odd.notices
+    assert notice.startswith(
+        "The MCP server odd lists what cannot be used: none (inputSchema: Field required); nu\ufffdll ("
+    )
+    assert all(name in notice for name in ("string (inputSchema: ", "5 (name: ", "one of its tools ("))
+
+
+async def test_one_prompt_or_resource_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> None:
+    prompts = [{"name": "good"}, {"name": ["odd"]}, {"name": "odd", "arguments": "x"}]
+    resources = [{"uri": "a:b", "name": "good"}, {"uri": 7, "name": "odd"}, {"name": "none"}]
+    odd = Odd(tmp_path, prompts=prompts, resources=resources)
+    async with odd.opened() as servers:
+        assert [one.own for one in await servers.prompts()] == ["good"]
+        assert await servers.resources() == ["odd:a:b"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from sagent.bridges.mcp.elicitation import Elicitor
 from sagent.bridges.mcp.host import Host, client_info
 from sagent.bridges.mcp.pipes import Program
+from sagent.bridges.mcp.sift import sifted
 from sagent.config import McpServer
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line, printable
@@ -55,6 +56,7 @@ class Link:
         self._profile: Profile | None = None  # that it runs within
         self._login: Login | None = None
         self._refuses = False  # a server with a URL: it has last said so to who is not logged in
+        self.unread: dict[str, str] = {}  # what it lists that cannot be read, by name, with the reason
         self.attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple  # to what it does for a call
         self._task: asyncio.Task[None] | None = None
         self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that have not ended yet
@@ -192,7 +194,7 @@ class Link:
         from mcp import Client
 
         return Client(
-            transport,
+            sifted(transport, self.unread),
             mode=self._mode,
             read_timeout_seconds=self.server.timeout,
             client_info=client_info(),

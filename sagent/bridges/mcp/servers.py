@@ -139,6 +139,8 @@ class Servers:
                 f"The MCP server {link.name} {said}. This session goes on without its tools. {hint}".rstrip()
             )
             return ()
+        if unread := "; ".join(f"{name} ({why})" for name, why in link.unread.items()):
+            notices.append(f"The MCP server {link.name} lists what cannot be used: {one_line(unread, 1_000)}")
         kept = _bounded(link.name, tools, notices)
         self._watch(link, Offer(link.name, kept, (info.name for info in listed)))
         return kept
