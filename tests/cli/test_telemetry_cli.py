@@ -112,6 +112,21 @@ def test_what_cannot_be_exported_to_is_named(shell: Shell) -> None:
     assert "'nowhere'" in done.err
 
 
+def test_a_variable_that_cannot_be_read_is_a_line_each(shell: Shell, collected: Collected) -> None:
+    shell.serve(SCRIPT)
+    shell.environment |= {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "soon",
+        "OTEL_TRACES_SAMPLER": "none_such",
+    }
+    done = shell.run(*RUN)
+    assert done.code == 0, done.err
+    lines = done.err.splitlines()
+    assert len(lines) == 2, done.err
+    assert "OTEL_BSP_SCHEDULE_DELAY" in done.err
+    assert "none_such" in done.err
+
+
 def test_without_it_nothing_is_sent(shell: Shell, collected: Collected) -> None:
     shell.serve(SCRIPT)
     shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url

@@ -7,8 +7,8 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import entry_points
 from typing import TypeVar, cast
 
@@ -32,6 +32,7 @@ from sagent.version import __version__
 
 MOST_AT_END = 1.5  # seconds in which the last spans may leave: then they are dropped
 _PROTOCOLS = {"http/protobuf": "otlp_proto_http", "http/json": "otlp_json_http", "grpc": "otlp_proto_grpc"}
+_PACKAGES = {name: f"opentelemetry-exporter-{name.replace('_', '-')}" for name in _PROTOCOLS.values()}
 _CAPTURES = {"span_only": "content", "span_and_event": "content", "true": "content"}
 
 Exporter = TypeVar("Exporter")
@@ -44,25 +45,35 @@ async def open_telemetry(environ: Mapping[str, str], warn: Callable[[str], None]
 
     `warn` is called once when something cannot be exported. Raises ConfigError for an exporter that is not there.
     """
-    spans, readers = [*_span_exporters(environ)], [*_metric_readers(environ)]
-    resource = Resource.create({"service.version": __version__, **_service(environ)})
-    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    for exporter in spans:
-        tracers.add_span_processor(BatchSpanProcessor(exporter))
-    meters = MeterProvider(readers, resource, shutdown_on_exit=False)
-    carried = {name: environ[name.upper()] for name in ("traceparent", "tracestate") if name.upper() in environ}
-    parent = TraceContextTextMapPropagator().extract(carried)
-    capture = _CAPTURES.get(environ.get(names.CAPTURE_VARIABLE, "").lower(), "none")
     faults = _Faults(asyncio.get_running_loop(), warn)
+    with _followed(faults):
+        spans, readers = [*_span_exporters(environ)], [*_metric_readers(environ)]
+        resource = Resource.create({"service.version": __version__, **_service(environ)})
+        tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        for exporter in spans:
+            tracers.add_span_processor(BatchSpanProcessor(exporter))
+        meters = MeterProvider(readers, resource, shutdown_on_exit=False)
+        carried = {name: environ[name.upper()] for name in ("traceparent", "tracestate") if name.upper() in environ}
+        parent = TraceContextTextMapPropagator().extract(carried)
+        capture = _CAPTURES.get(environ.get(names.CAPTURE_VARIABLE, "").lower(), "none")
+        faults.exporting = True
+        try:
+            yield Telemetry(tracers, meters, capture=cast("Capture", capture), parent=parent)
+        finally:
+            if not await _shut_down(tracers.shutdown, meters.shutdown):
+                faults.report("the collector does not answer")
+
+
+@contextmanager
+def _followed(faults: logging.Handler) -> Generator[None]:
+    """Give `faults` what the SDK logs. Nothing of it goes to stderr by itself, later neither."""
     logger = logging.getLogger("opentelemetry")
-    logger.propagate = False  # nothing of it goes to stderr by itself, later neither
+    logger.propagate = False
     logger.addHandler(logging.NullHandler())
     logger.addHandler(faults)
     try:
-        yield Telemetry(tracers, meters, capture=cast("Capture", capture), parent=parent)
+        yield
     finally:
-        if not await _shut_down(tracers.shutdown, meters.shutdown):
-            faults.report("the collector does not answer")
         logger.removeHandler(faults)
 
 
@@ -108,17 +119,22 @@ def _load(group: str, name: str, kind: type[Exporter]) -> type[Exporter]:
     del kind
     for point in entry_points(group=group, name=name):
         return point.load()
-    raise ConfigError(f"There is no exporter {name!r}: install the package of OpenTelemetry that has it.")
+    package = _PACKAGES.get(name, "the package that has it")
+    raise ConfigError(f"OpenTelemetry's exporter {name!r} is not installed: install {package}.")
 
 
 class _Faults(logging.Handler):
-    """What the SDK would print, of which a person wants to read one line."""
+    """What the SDK would print: each doubt about a variable, and of failed exports one line."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, warn: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._loop, self._warn, self._done = loop, warn, False
+        self.exporting = False  # while it is not, what is logged is about the variables
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not self.exporting:
+            self._warn(f"Telemetry: {one_line(printable(record.getMessage()), 300)}")
+            return
         with suppress(RuntimeError):  # the loop is closed; and this is a thread of the SDK
             self._loop.call_soon_threadsafe(self.report, record.getMessage())
 
