@@ -25,7 +25,7 @@ from sagent.mesh.errors import Fenced, Full, NobodyThere, Refused, TooLarge, Una
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
-    from nats.js.api import ConsumerConfig, StreamConfig
+    from nats.js.api import ConsumerConfig, RawStreamMsg, StreamConfig
     from nats.js.client import JetStreamContext
     from nats.js.object_store import ObjectStore
 
@@ -294,24 +294,32 @@ class JetStream:
         raise Fenced(f"Somebody else has written to {subject}.")
 
     async def last(self, stream: str, subject: str) -> Message | None:
-        """The last message on a subject."""
+        """The last message on a subject, as the leader of the stream has it."""
+        return await self._found(subject, lambda: self._context.get_last_msg(stream, subject))
+
+    async def newest(self, stream: str, subject: str) -> Message | None:
+        """The same, as some replica has it, by a request that a user may be allowed for single subjects."""
+        return await self._found(subject, lambda: self._context.get_last_msg(stream, subject, direct=True))
+
+    async def _found(self, subject: str, call: "Callable[[], Awaitable[RawStreamMsg]]") -> Message | None:
         from nats.js.errors import NotFoundError
 
         try:
-            found = await self.call(lambda: self._context.get_last_msg(stream, subject), PATIENCE)
+            found = await self.call(call, PATIENCE)
         except NotFoundError:
             return None
         headers = cast("dict[str, str]", found.headers or {})  # pyright: ignore[reportUnknownMemberType] -- a bare dict
         return Message(subject, found.data or b"", headers, found.seq or 0)
 
-    async def discard(self, stream: str, sequence: int) -> bool:
-        """Remove one message; False where it was not there any more."""
-        from nats.js.errors import APIError
+    async def delivered(self, stream: str, name: str) -> int:
+        """The sequence of the last message that was given to those who take under a name; 0 where nobody does."""
+        from nats.js.errors import NotFoundError
 
         try:
-            return await self.call(lambda: self._context.delete_msg(stream, sequence), PATIENCE)
-        except APIError:
-            return False
+            found = await self.call(lambda: self._context.consumer_info(stream, name), PATIENCE)
+        except NotFoundError:
+            return 0
+        return found.delivered.stream_seq if found.delivered else 0
 
     async def read(self, stream: str, subject: str, after: int = 0) -> AsyncGenerator[Message]:
         """What is stored on a subject (wildcards allowed) after a sequence, in order, up to its present end."""
@@ -740,11 +748,11 @@ def _streams() -> "list[StreamConfig]":
         StreamConfig(name=names.LOG, subjects=["sagent.log.>"], allow_direct=True, deny_delete=True),
         inbox,
         StreamConfig(name=names.WORK, subjects=["sagent.work.>"], retention=RetentionPolicy.WORK_QUEUE),
-        StreamConfig(name=names.REPLIES, subjects=["sagent.replies.>"], max_age=REPLIES_KEPT),
+        StreamConfig(name=names.REPLIES, subjects=["sagent.replies.>"], max_age=REPLIES_KEPT, allow_direct=True),
         _bucket(names.LEASES, names.LEASE_TTL),
         _bucket(names.CARDS, names.CARD_TTL),
         _bucket(names.SESSIONS),
-        _bucket(names.FATES, PARCELS_KEPT),
+        _once(names.FATES, PARCELS_KEPT),
         _objects(names.BLOBS),
         _objects(names.PARCELS, PARCELS_KEPT),
     ]
@@ -765,6 +773,22 @@ def _bucket(name: str, ttl: float | None = None) -> "StreamConfig":
         allow_direct=True,
         allow_msg_ttl=True,
         subject_delete_marker_ttl=None if ttl is None else max(1.0, 2 * min(ttl, 30.0)),
+        deny_delete=True,
+    )
+
+
+def _once(name: str, ttl: float) -> "StreamConfig":
+    """A bucket of which nobody may change a key that is there."""
+    from nats.js.api import DiscardPolicy, StreamConfig
+
+    return StreamConfig(
+        name=f"KV_{name}",
+        subjects=[f"$KV.{name}.>"],
+        max_msgs_per_subject=1,
+        max_age=ttl,
+        discard=DiscardPolicy.NEW,
+        discard_new_per_subject=True,
+        allow_direct=True,
         deny_delete=True,
     )
 

@@ -1,4 +1,5 @@
-"""Who works on a session: a key that expires unless it is renewed. One holder at a time, by the bus's word."""
+"""Who works on a session, or has a name: a key that expires unless it is renewed. One holder at a time, by the bus's
+word."""
 
 import asyncio
 import time
@@ -24,20 +25,33 @@ class Lease:
     """Held from `take` until it is released, or could not be renewed for HOLD seconds: `holds` says so at any moment,
     also to a process that was stopped and wakes later. `revision` is different for each holder."""
 
-    def __init__(self, bus: JetStream, session: str, holder: bytes, revision: int, since: float) -> None:
-        self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(session), holder
+    def __init__(self, bus: JetStream, what: str, holder: bytes, revision: int, since: float) -> None:
+        self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(what), holder
         self.revision = self._last = revision
         self._renewed = since
 
     @classmethod
-    async def take(cls, bus: JetStream, session: str, holder: str) -> Self | None:
+    async def take(cls, bus: JetStream, what: str, holder: str) -> Self | None:
         """Become the holder; None where there is one. Raises Unavailable."""
         since, value = clock(), holder.encode()
         try:
-            revision = await bus.bucket(names.LEASES).create(names.token(session), value, timeout=HOLD)
+            revision = await bus.bucket(names.LEASES).create(names.token(what), value, timeout=HOLD)
         except Fenced:
             return None
-        return cls(bus, session, value, revision, since)
+        return cls(bus, what, value, revision, since)
+
+    @classmethod
+    async def claim(cls, bus: JetStream, what: str, holder: str) -> Self | str:
+        """Become the holder, once the lease of one that is gone has expired; or else who holds it. Raises
+        Unavailable."""
+        bucket, seen = bus.bucket(names.LEASES), 0
+        while (lease := await cls.take(bus, what, holder)) is None:
+            entry = await bucket.get(names.token(what))
+            if entry is not None and seen and entry.revision != seen:  # somebody renews it
+                return (entry.value or b"").decode("utf-8", "replace")
+            seen = seen if entry is None else entry.revision
+            await asyncio.sleep(RENEW)
+        return lease
 
     @property
     def holds(self) -> bool:

@@ -77,10 +77,12 @@ def cancel_subject(name: str) -> str:
     return f"sagent.cancel.{'.'.join(map(token, name.split('.')))}"
 
 
-def reply_subject(client: str, request: str = "*") -> str:
-    """Of the answers to one request of one client of the bus, or to all; a client is "USER.ID"."""
+def reply_subject(client: str, name: str = "*", request: str = "*") -> str:
+    """Of what the address with this name answers to one request of one client of the bus; or of all. A client is
+    "USER.ID". The answering address is in it so that an agent can be held to answering in its own name."""
     user, _, own = client.partition(".")
-    return f"sagent.replies.{token(user)}.{token(own)}.{request if request == '*' else token(request)}"
+    of = (text if text == "*" else token(text) for text in (name, request))
+    return f"sagent.replies.{token(user)}.{token(own)}.{'.'.join(of)}"
 
 
 def private_inbox(user: str) -> str:

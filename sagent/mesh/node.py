@@ -9,7 +9,7 @@ from contextlib import suppress
 from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.cards import Card, encode_card
-from sagent.mesh.errors import MeshError, Unavailable
+from sagent.mesh.errors import MeshError, Refused, Unavailable
 from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
 from sagent.mesh.jetstream import Intake, JetStream, Request, Taken
 from sagent.mesh.lease import Lease
@@ -38,8 +38,12 @@ class Node:
         self._draining = asyncio.Event()
         self._cards, self._key = bus.bucket(names.CARDS), f"node.{names.token(options.name)}"
 
-    async def run(self) -> None:
-        """Take work, and return when the node is drained: what it held is then with others. Raises Refused."""
+    async def run(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Take work, and return when the node is drained: what it held is then with others. `begun` is called once it
+        has its name. Raises Refused, also where another node has the name, Unavailable."""
+        self._lease = await self._named()
+        begun()
+        naming = asyncio.create_task(self._keep_name())
         background = [asyncio.create_task(kept_up(work)) for work in (self._announce, self._listen)]
         taking, cut_off = asyncio.create_task(self._take_all()), asyncio.create_task(self._cut_off())
         try:
@@ -50,8 +54,32 @@ class Node:
             raise several.exceptions[0] from None
         finally:
             await end(*background, taking, cut_off)
+            if naming.done():
+                naming.result()
+            await end(naming)
             with suppress(MeshError):
                 await self._cards.delete(self._key, timeout=_SIGN)
+            await self._lease.release()
+
+    async def _named(self) -> Lease:
+        """The node's name, for itself alone. Raises Refused where another node has it."""
+        name = self.options.name
+        found = await Lease.claim(self._bus, self._key, f"process {os.getpid()} on {os.uname().nodename}")
+        if isinstance(found, str):
+            raise Refused(f"A node {name} is on this bus already: {found}. Give this one another --name.")
+        return found
+
+    async def _keep_name(self) -> None:
+        """Renew it until another node has the name, as after this one was cut off: then this one leaves."""
+        while True:
+            await self._lease.keep()
+            try:
+                self._lease = await self._named()
+            except Refused:
+                self.drain()
+                raise
+            except Unavailable:
+                await self._bus.up()
 
     async def _take_all(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -20,7 +20,7 @@ from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailab
 from sagent.mesh.jetstream import JetStream, Request, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
-from sagent.mesh.records import FilesKind, Records, Said, SessionRecord, check_flags, check_label, decode_record
+from sagent.mesh.records import FilesKind, Letter, Records, Said, SessionRecord, check_flags, check_label, decode_record
 from sagent.mesh.tasks import end
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
@@ -29,6 +29,7 @@ from sagent.session.names import new_session_id
 _AGAIN = 0.5  # seconds until somebody is asked again
 _REACHED = 4.0  # seconds in which the bus answers who wants to stop
 _NOBODY = 30.0  # seconds after which it is looked whether any node has a label
+_UNBEGUN = "it was interrupted before a node had begun"
 _LAST_WORDS = 1.0  # seconds in which the last events of a run arrive, which are not kept
 
 
@@ -104,6 +105,24 @@ class RemotePeer:
 
         self._sending = asyncio.create_task(deliver())
 
+    async def begin(self, letter: Letter) -> None:
+        """Have nodes know of a new session and its first message. Raises MeshError. Where this is cancelled, no node is
+        to begin it: whoever asked has not even seen its id."""
+
+        async def post() -> int:
+            await self._records.create(self.record)
+            return await self._records.post(self.record, letter)
+
+        posting = asyncio.create_task(post())
+        try:
+            self.expect(await asyncio.shield(posting))
+        except asyncio.CancelledError:
+            with suppress(MeshError, TimeoutError):
+                async with asyncio.timeout(_REACHED):
+                    self.expect(await posting)
+                    await self.withdraw(Failure("interrupted", _UNBEGUN))
+            raise
+
     def expect(self, number: int) -> None:
         """Have `wait` wait for the answer to a message that was sent elsewhere."""
         self._last = number
@@ -143,7 +162,7 @@ class RemotePeer:
         while not self._rests or (self._sending is not None and not self._sending.done()):
             try:
                 async with asyncio.timeout(_REACHED):
-                    if await self.withdraw(Failure("interrupted", "it was interrupted before a node had begun")):
+                    if await self.withdraw(Failure("interrupted", _UNBEGUN)):
                         return
             except (TimeoutError, Unavailable):
                 text = f"The bus cannot be reached. Session {self.path} was not interrupted and may be at work; "
@@ -271,9 +290,8 @@ class Mesh:
         record, said = new_record(prompt, label, files, base, flags)
         records = Records(self.bus)
         letter = await records.pack(said)  # first: what is too large leaves no record
-        await records.create(record)
         async with RemotePeer.attached(self.bus, record, reply) as peer:
-            peer.expect(await records.post(record, letter))
+            await peer.begin(letter)
             yield peer
 
     @asynccontextmanager

@@ -93,7 +93,6 @@ def permissions(user: User) -> Permissions:
         "sagent.cancel.>",
         f"$KV.{names.FATES}.>",
         f"$O.{names.PARCELS}.>",
-        f"$JS.API.STREAM.MSG.DELETE.{names.INBOX}",  # of what was to be kept for a time
         f"$JS.API.STREAM.PURGE.OBJ_{names.PARCELS}",
         f"$JS.API.CONSUMER.CREATE.{names.REPLIES}.*.{own}",
         f"$JS.API.CONSUMER.MSG.NEXT.{names.REPLIES}.*",
@@ -110,7 +109,6 @@ def permissions(user: User) -> Permissions:
         case "node":
             everything = ["sagent.>", "$KV.>", "$O.>", "$JS.ACK.>", "$JS.API.STREAM.CREATE.*"]
             everything += [f"$JS.API.STREAM.PURGE.OBJ_{name}" for name in (names.BLOBS, names.PARCELS)]
-            everything += [f"$JS.API.STREAM.MSG.DELETE.{name}" for name in (names.INBOX, names.WORK)]
             everything += ["$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.>"]
             everything += [f"$JS.API.CONSUMER.{what}.>" for what in ("CREATE", "DURABLE.CREATE", "MSG.NEXT", "DELETE")]
             return Permissions((*reading, *everything), (*listening, "sagent.>"))
@@ -125,7 +123,7 @@ def _reads(*streams: str) -> list[str]:
 
 def _receiving(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
     """What an agent publishes to, and listens to, to receive at its addresses: at no others, and in their order."""
-    publish, subscribe = [f"$JS.API.STREAM.MSG.GET.{names.REPLIES}", "sagent.replies.>"], list[str]()
+    publish, subscribe = list[str](), list[str]()
     for address in addresses:
         own, subject = names.token(address), names.inbox_subject(address)
         publish += [
@@ -133,6 +131,8 @@ def _receiving(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
             f"$JS.API.CONSUMER.MSG.NEXT.{names.INBOX}.{own}",
             f"$JS.ACK.{names.INBOX}.{own}.>",
             f"$KV.{names.CARDS}.{address}",
+            (answers := f"sagent.replies.*.*.{own}.*"),  # what it has answered itself it may read again
+            f"$JS.API.DIRECT.GET.{names.REPLIES}.{answers}",
         ]
         subscribe.append(names.cancel_subject(address))
     return publish, subscribe

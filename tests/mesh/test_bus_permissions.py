@@ -14,10 +14,10 @@ from buses import Broker, options
 
 from sagent.errors import UsageError
 from sagent.mesh import names
-from sagent.mesh.bus import Address, Envelope, message, request
+from sagent.mesh.bus import Address, Delivery, Envelope, Frame, encode_frame, message, request
 from sagent.mesh.buses.nats import NatsBus, nats_bus
 from sagent.mesh.cards import Card
-from sagent.mesh.errors import Refused, Unavailable
+from sagent.mesh.errors import Fenced, Full, Refused, Unavailable
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.security import Role, Users, configuration, permissions
 from sagent.mesh.server import Tls
@@ -125,6 +125,59 @@ async def test_nobody_rewrites_what_is_written(buses: dict[str, NatsBus]) -> Non
             await bus.jetstream.request(f"$JS.API.STREAM.UPDATE.{names.LOG}", b"{}")
         with pytest.raises(Refused):
             await bus.jetstream.request(f"$JS.API.STREAM.MSG.DELETE.{names.LOG}", b'{"seq":1}')
+
+
+async def test_nobody_removes_a_message_that_waits_for_another(buses: dict[str, NatsBus]) -> None:
+    sent = await buses["ann"].send(message("team.review", "wanted"))
+    for bus in buses.values():
+        for stream in (names.INBOX, names.WORK):
+            with pytest.raises(Refused):
+                await bus.jetstream.request(f"$JS.API.STREAM.MSG.DELETE.{stream}", b'{"seq":%d}' % sent.sequence)
+    async with buses["reviewer"].receiving("team.review") as deliveries:
+        delivery = await anext(deliveries)
+        assert delivery.envelope.id == sent.id
+        await delivery.ack()
+
+
+async def test_an_agent_answers_in_its_own_name_and_reads_no_answers_of_others(buses: dict[str, NatsBus]) -> None:
+    async def reply(delivery: Delivery) -> None:
+        forged = encode_frame(Frame("reply", "forged"))
+        asked = delivery.envelope
+        for name in ("team.review", "*", ">"):
+            subject = names.reply_subject(asked.answers_to, name, asked.id)
+            with pytest.raises(Refused):
+                await buses["other"].jetstream.append(subject, forged)
+        own = names.reply_subject(asked.answers_to, "team.other", asked.id)
+        await buses["other"].jetstream.append(own, forged)  # which nobody waits for
+        await delivery.reply("true")
+
+    to = Address("team.review")
+    async with answering(buses["reviewer"], to, reply):
+        assert await request(buses["ann"], Envelope(to, "?"), timeout=30) == "true"
+    for name in ("other", "ann"):
+        get = buses[name].jetstream
+        subject = names.reply_subject("*", "team.review").replace("=2A", "*")
+        for api, data in (
+            (f"$JS.API.STREAM.MSG.GET.{names.REPLIES}", b'{"seq":1}'),
+            (f"$JS.API.DIRECT.GET.{names.REPLIES}", b'{"seq":1}'),
+            (f"$JS.API.DIRECT.GET.{names.REPLIES}.{subject}", b""),
+        ):
+            with pytest.raises(Refused):
+                await get.request(api, data)
+
+
+async def test_what_became_of_a_message_is_said_once(buses: dict[str, NatsBus]) -> None:
+    key = f"m{os.getpid()}"
+    await buses["ann"].jetstream.bucket(names.FATES).create(key, b"taken")
+    for bus in buses.values():
+        fates = bus.jetstream.bucket(names.FATES)
+        for change in (fates.put(key, b"given up"), fates.create(key, b"given up"), fates.delete(key)):
+            with pytest.raises((Fenced, Full)):
+                await change
+        with pytest.raises(Refused):
+            await bus.jetstream.append(f"$KV.{names.FATES}.{key}", b"", headers={"Nats-Rollup": "sub"})
+        found = await fates.get(key)
+        assert (found and found.value) == b"taken"
 
 
 async def test_an_agent_commands_no_session_and_no_node(buses: dict[str, NatsBus]) -> None:

@@ -267,6 +267,25 @@ async def test_what_is_interrupted_before_a_node_takes_it_is_never_done(tmp_path
         assert ["not wanted" in request.body.decode() for request in here.server.requests] == [False]
 
 
+async def test_what_is_given_up_while_it_is_sent_is_never_done(tmp_path: Path) -> None:
+    async with place(tmp_path, by_results([Turn("Done.")])) as here:
+        posted = asyncio.Event()
+
+        async def spawn() -> None:
+            async with Mesh(here.bus).spawn("not wanted"):
+                posted.set()
+
+        async with here.bus.bucket(names.SESSIONS).watching() as changes:
+            spawning = asyncio.create_task(spawn())
+            async for entry in changes:
+                if entry is not None:
+                    break
+            spawning.cancel()
+            await asyncio.wait([spawning])
+        (record,) = await Mesh(here.bus).sessions()
+        assert posted.is_set() or (record.result and record.result.error and record.result.error.kind) == "interrupted"
+
+
 @slow
 async def test_a_session_between_two_nodes_is_interrupted(tmp_path: Path) -> None:
     begun = tmp_path / "begun"

@@ -93,8 +93,7 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, on_signal, number)
-        _warn(f"node {options.name} takes work")
-        await node.run()
+        await node.run(lambda: _warn(f"node {options.name} takes work"))
     return 0
 
 

@@ -91,7 +91,7 @@ class NatsBus:
     async def asking(self, envelope: Envelope, *, timeout: float = 600.0) -> AsyncGenerator[AsyncIterator[Frame]]:
         until = time.monotonic() + timeout
         asked = replace(envelope, answers_to=self.client, deadline=time.time() + timeout)
-        answer = self._asked[envelope.id] = _Asked()
+        answer = self._asked[envelope.id] = _Asked(names.reply_subject(self.client, envelope.to.name, envelope.id))
         try:
             sent = await self.send(asked, timeout=timeout)
             try:
@@ -110,21 +110,23 @@ class NatsBus:
                 if asked.ended:
                     return
             if asked.answer.is_incomplete:
-                await self._read_again(asked, sent.id)
+                await self._read_again(asked, sent.envelope)
                 continue
             try:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
                     await asked.news.wait()
                 asked.news.clear()
             except TimeoutError:
-                if await self.jetstream.discard(names.INBOX, sent.sequence):
+                name = names.token(sent.envelope.to.name)
+                if await self.jetstream.delivered(names.INBOX, name) < sent.sequence:
                     raise nobody(sent.envelope) from None
                 raise late(sent.envelope) from None
 
-    async def _read_again(self, asked: "_Asked", id: str) -> None:  # noqa: A002 -- what it is called everywhere
+    async def _read_again(self, asked: "_Asked", envelope: Envelope) -> None:
         asked.answer.is_incomplete = False
+        subject = names.reply_subject(self.client, envelope.to.name, envelope.id)
         with suppress(Unavailable):  # it is read again after the next reconnect
-            async for message in self.jetstream.read(names.REPLIES, names.reply_subject(self.client, id)):
+            async for message in self.jetstream.read(names.REPLIES, subject):
                 asked.put(message.data)
 
     async def _opened(self, frame: Frame, parcel: str) -> Frame:
@@ -137,13 +139,15 @@ class NatsBus:
     async def _cancel(self, sent: "_Sent") -> None:
         with suppress(MeshError, TimeoutError):  # whoever answers stops at the deadline then
             async with asyncio.timeout(_CANCELLING):
-                await self.jetstream.discard(names.INBOX, sent.sequence)
+                await self.decide(sent.envelope, _GIVEN_UP)  # whoever would get it later looks
             await self.jetstream.publish(names.cancel_subject(sent.envelope.to.name), sent.id.encode(), timeout=1.0)
 
     async def take_replies(self, replies: AsyncIterator[Request]) -> None:
         """Pass frames on to those who have asked."""
         async for reply in replies:
-            if (asked := self._asked.get(reply.message.subject.rpartition(".")[2])) is not None:
+            subject = reply.message.subject
+            asked = self._asked.get(subject.rpartition(".")[2])
+            if asked is not None and asked.subject == subject:  # else it is in the name of another address
                 asked.put(reply.message.data)
 
     def doubt(self) -> None:
@@ -154,7 +158,7 @@ class NatsBus:
 
     @asynccontextmanager
     async def receiving(self, name: str) -> AsyncGenerator[AsyncIterator[Delivery]]:
-        subject, working = names.inbox_subject(name), _Working()
+        subject, working = names.inbox_subject(name), _Working(name)
         async with (
             self.jetstream.listening(names.cancel_subject(name)) as cancels,
             self.jetstream.taking(names.INBOX, subject, name, ack_wait=ACK_WAIT) as intake,
@@ -174,13 +178,13 @@ class NatsBus:
                 continue
             try:
                 envelope, parcel = decode(taken.message.data)
-                if envelope.id in working.done or not await self._is_ours(envelope, taken.deliveries):
+                if envelope.id in working.done or not await self._is_ours(working.name, envelope, taken.deliveries):
                     await taken.ack()
                     continue
                 if parcel:
                     envelope = replace(envelope, body=await self.unpack(parcel))
             except (ValueError, WrongVersion) as error:
-                await self._refuse(taken, error)
+                await self._refuse(working.name, taken, error)
                 continue
             delivery = _Delivery(self, working, taken, envelope, parcel)
             if envelope.is_late:
@@ -189,15 +193,16 @@ class NatsBus:
             working.begin(delivery)
             yield delivery
 
-    async def _is_ours(self, envelope: Envelope, deliveries: int) -> bool:
+    async def _is_ours(self, name: str, envelope: Envelope, deliveries: int) -> bool:
         """Whether a message may still be handled: it was not answered, and its sender has not given it up."""
         if deliveries > 1 and envelope.answers_to:
-            subject = names.reply_subject(envelope.answers_to, envelope.id)
-            last = await self.jetstream.last(names.REPLIES, subject)
+            subject = names.reply_subject(envelope.answers_to, name, envelope.id)
+            last = await self.jetstream.newest(names.REPLIES, subject)
             if last is not None and decode_frame(last.data)[0].is_last:
                 return False  # whoever has answered was stopped before it could acknowledge
         if envelope.kept_until is None:
-            return True
+            fate = await self._fates.get(names.token(envelope.id)) if envelope.answers_to else None
+            return fate is None or fate.value != _GIVEN_UP
         fate = _GIVEN_UP if time.time() > envelope.kept_until else _TAKEN
         return await self.decide(envelope, fate) == _TAKEN
 
@@ -217,7 +222,7 @@ class NatsBus:
         async with self._fates.watching(names.token(envelope.id)) as changes:
             yield changes
 
-    async def _refuse(self, taken: Taken, error: Exception) -> None:
+    async def _refuse(self, name: str, taken: Taken, error: Exception) -> None:
         """Answer a message that cannot be read, where it says to whom."""
         with suppress(ValueError):
             members = as_object(json_load(taken.message.data))
@@ -225,14 +230,14 @@ class NatsBus:
             if client and own:
                 kind = error.kind if isinstance(error, MeshError) else MeshError.kind
                 frame = Frame("failed", failure(str(error), kind), attempt=taken.deliveries)
-                await self.answer(client, own, frame)
+                await self.answer(names.reply_subject(client, name, own), own, frame)
         await taken.ack()
 
-    async def answer(self, client: str, id: str, frame: Frame) -> None:  # noqa: A002 -- as above
+    async def answer(self, subject: str, request: str, frame: Frame) -> None:
         """Send a frame to whoever has asked; returns when the bus has it."""
         parcel = await self.parcel(wire_bytes(frame.body))
-        mark = f"{id}.{frame.attempt}.{frame.number}"
-        await self.jetstream.append(names.reply_subject(client, id), encode_frame(frame, parcel), id=mark)
+        mark = f"{request}.{frame.attempt}.{frame.number}"
+        await self.jetstream.append(subject, encode_frame(frame, parcel), id=mark)
 
     async def drop_parcel(self, parcel: str) -> None:
         with suppress(MeshError):  # it goes by itself in a week
@@ -282,9 +287,10 @@ def _change(entry: Entry) -> Change:
 
 
 class _Asked:
-    """An answer that is waited for."""
+    """An answer that is waited for, on a subject."""
 
-    def __init__(self) -> None:
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
         self.answer, self.news, self.ended = Answer(), asyncio.Event(), False
         self.parcels: dict[tuple[int, int], str] = {}
 
@@ -316,14 +322,14 @@ class _Sent:
                     if fate is not None:
                         break
         if await self._bus.decide(self.envelope, _GIVEN_UP) != _TAKEN:
-            await self._bus.jetstream.discard(names.INBOX, self.sequence)
             raise nobody(self.envelope)
 
 
 class _Working:
     """What one receiver has been given: the message at work, and those whose answers are not sent yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.done: OrderedDict[str, None] = OrderedDict()
         self._now: _Delivery | None = None
         self._open: OrderedDict[str, _Delivery] = OrderedDict()
@@ -407,4 +413,5 @@ class _Delivery:
         if self.envelope.answers_to:
             self._frames += 1
             numbered = replace(frame, number=self._frames, attempt=self.deliveries)
-            await self._bus.answer(self.envelope.answers_to, self.envelope.id, numbered)
+            subject = names.reply_subject(self.envelope.answers_to, self._working.name, self.envelope.id)
+            await self._bus.answer(subject, self.envelope.id, numbered)
