@@ -145,8 +145,7 @@ async def _run(settings: "Settings", words: list[str], prompt: Prompt | None, re
 async def _answer_all(
     settings: "Settings", prompts: AsyncIterator[Prompt], renderer: Renderer, interrupter: Interrupter
 ) -> int:
-    from sagent.app import open_agent
-    from sagent.app.servers import servers_of
+    from sagent.app import open_agent, servers_of
 
     worst, over, schema = EXIT_DONE, False, _schema_of(settings)
 

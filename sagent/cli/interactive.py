@@ -82,8 +82,7 @@ async def open_session(
 ) -> "AsyncGenerator[Opened]":
     """A session with a person; `private` as `policy_of` has it. Raises what `open_agent` raises."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
-    from sagent.app import open_agent
-    from sagent.app.servers import servers_of
+    from sagent.app import open_agent, servers_of
     from sagent.repl.opening import Opened
     from sagent.sandbox import Sandbox
     from sagent.tools.ask import AskUser

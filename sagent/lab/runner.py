@@ -11,9 +11,9 @@ from pathlib import Path
 from sagent.advisor.advisor import parse_advisor
 from sagent.agent import Agent
 from sagent.agent.tree import Node
-from sagent.app.advisors import advisors_of
 from sagent.app.assembly import choose_tools, open_agent
 from sagent.app.models import choose_model
+from sagent.app.parts.advisors import advisors_of
 from sagent.app.team import open_team
 from sagent.config import Settings
 from sagent.config.teams import TeamFile

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sagent.advisor.roster import recall
-from sagent.app.advisors import remember_advisors
+from sagent.app.parts.advisors import remember_advisors
 from sagent.config import load
 from sagent.errors import UsageError
 

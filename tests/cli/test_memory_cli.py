@@ -9,7 +9,7 @@ import pytest
 from program import Outcome, Shell
 from test_hooks_cli import person
 
-from sagent.app.memory import folders
+from sagent.app.parts.memory import folders
 from sagent.config import load
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.testing.server import Call, FakeProviderServer, Turn

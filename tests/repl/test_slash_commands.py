@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sagent.agent import Agent, Resources
-from sagent.app.memory import find_note, folders
+from sagent.app.parts.memory import find_note, folders
 from sagent.cli.interactive import open_session
 from sagent.config import Settings, load
 from sagent.cost.ledger import Ledger

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from console import Console
 
-from sagent.app.memory import folders
+from sagent.app.parts.memory import folders
 from sagent.config import load
 
 pytestmark = pytest.mark.needs("tmux")

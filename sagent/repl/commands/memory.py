@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from sagent.app.memory import Note, find_note, folders, has_memory, list_notes, read_note
+from sagent.app.parts.memory import Note, find_note, folders, has_memory, list_notes, read_note
 from sagent.context.instructions import gather
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write

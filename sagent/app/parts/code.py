@@ -6,53 +6,42 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent import tools
+from sagent.app.builder import AgentBuilder, withheld
 from sagent.config import Settings
-from sagent.policy import Policy
-from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Confined, Sandbox
-from sagent.tool import Tool, Workspace
 from sagent.tools.code.lsp.access import CodeAccess
+from sagent.tools.code.lsp.policy import CodePolicy
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
     from sagent.tools.code.lsp.checks import Checks
     from sagent.tools.code.lsp.servers import Allowed
-    from sagent.tools.code.lsp.tool import Code
 
 
-def add_code(
-    tools: Sequence[Tool], judge: Policy, access: CodeAccess, code: "Code | None", *, checking: bool
-) -> tuple[list[Tool], Policy]:
-    """Tools and policy as they are with language servers: changes are checked, if they are to be, and renames planned,
-    where there is the tool for it."""
-    from sagent.tools.code.lsp.policy import CodePolicy
-
-    offered = list(tools)
-    if checking:
-        from sagent.tools.code.lsp.checked import checked
-
-        offered = checked(tools, access)
-    return offered, CodePolicy(judge, access if checking else None, code)
-
-
-def open_code(
-    settings: Settings,
-    policy: PermissionPolicy,
-    workspace: Workspace,
-    sandbox: Sandbox,
-    withheld: Collection[str],
-) -> CodeAccess:
-    """What is to be closed in the end. Servers get no variables that look like keys, nor those `withheld`."""
+async def add(builder: AgentBuilder) -> None:
+    """Check changes, where that is wanted, and plan renames, where there is the tool for it. Servers get no variables
+    that look like keys."""
+    settings, policy, sandbox = builder.settings, builder.policy, builder.sandbox
+    launcher = SandboxLauncher(settings, lambda: policy.profile(builder.workspace), sandbox, withheld(settings))
 
     def make() -> "Checks":
         from sagent.tools.code.lsp.checks import Checks
         from sagent.tools.code.lsp.rows import every_row
         from sagent.tools.code.lsp.servers import Servers
 
-        launcher = SandboxLauncher(settings, lambda: policy.profile(workspace), sandbox, withheld)
         return Checks(Servers(every_row(settings.language_servers), launcher, sandbox.warn))
 
-    return CodeAccess(make)
+    access = CodeAccess(make)
+    builder.stack.push_async_callback(access.aclose)
+    code = next((tool for tool in builder.offered if tool.name == "Code" and isinstance(tool, tools.Code)), None)
+    if code is not None:
+        code.access = access
+    if builder.checks_code:
+        from sagent.tools.code.lsp.checked import checked
+
+        builder.tools = checked(builder.tools, access)
+    builder.judge = CodePolicy(builder.judge, access if builder.checks_code else None, code)
 
 
 class SandboxLauncher:

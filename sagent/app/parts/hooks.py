@@ -1,58 +1,43 @@
 """The hooks of a session, put together from its settings."""
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
-from sagent.config import Settings
+from sagent.app.builder import AgentBuilder, withheld
 from sagent.context.instructions import repository_root
-from sagent.events import Event, Notice
+from sagent.events import Notice
 from sagent.hooks.hook import Hook
+from sagent.hooks.policy import HookPolicy
 from sagent.hooks.runner import HookRunner
 from sagent.hooks.session import SessionHooks, transcript_of
-from sagent.policy.permissions import PermissionPolicy
-from sagent.sandbox import Sandbox
-from sagent.session.log import Log
-from sagent.tool import Workspace
+from sagent.hooks.tool import hooked
+from sagent.lib.secrets import without_keys
 
 
-@asynccontextmanager
-async def open_hooks(
-    settings: Settings,
-    listener: Callable[[Event], None],
-    policy: PermissionPolicy,
-    workspace: Workspace,
-    sandbox: Sandbox,
-    log: Log,
-    withheld: Collection[str],
-) -> AsyncGenerator[SessionHooks]:
-    """The hooks of a session, which learn of its end when it is closed. Commands get no variables that look like keys,
-    nor those `withheld`."""
+async def add(builder: AgentBuilder) -> None:
+    """Ask them of the agent's runs, of its calls and their results, and of its end, which they learn of in the end.
+    Commands get no variables that look like keys."""
+    settings, policy, log = builder.settings, builder.policy, builder.log
 
     def notify(level: str, text: str) -> None:
-        listener(Notice("root", "info" if level == "info" else "warning", text))
+        builder.listener(Notice("root", "info" if level == "info" else "warning", text))
 
-    root = repository_root(settings.cwd) or settings.cwd
+    keys = withheld(settings)
     runner = HookRunner(
-        sandbox,
-        lambda: policy.profile(workspace),
-        root,
-        lambda: _environment(settings.env_pass, withheld),
-        lambda text: notify("warning", text),
+        builder.sandbox,
+        lambda: policy.profile(builder.workspace),
+        repository_root(settings.cwd) or settings.cwd,
+        lambda: without_keys(os.environ, settings.env_pass, keys),
+        builder.warn,
     )
     chosen = list(_reachable(settings.hooks, settings.hook_hosts, notify))
     hooks = SessionHooks(chosen, runner, lambda: policy.mode, notify, transcript_of(log.path), log.session_id)
-    try:
-        yield hooks
-    finally:
-        await hooks.end()
-
-
-def _environment(keep: Collection[str], withheld: Collection[str]) -> Mapping[str, str]:
-    from sagent.lib.secrets import without_keys
-
-    return without_keys(os.environ, keep, withheld)
+    builder.stack.push_async_callback(hooks.end)
+    builder.tools, builder.ask = hooked(builder.tools, hooks), hooks.asker(builder.ask)
+    builder.judge = HookPolicy(hooks, builder.judge)
+    builder.resources = replace(builder.resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
 
 
 def _reachable(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[str, str], None]) -> Iterator[Hook]:

@@ -4,14 +4,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
+from sagent.agent import Agent
 from sagent.agent.resources import ExtensionFactory
+from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.model import Model
+from sagent.peer import Switch
+from sagent.session.contents import SwitchedEntry
 
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
@@ -22,30 +25,40 @@ _GONE = (
 )
 
 
+async def add(builder: AgentBuilder) -> None:
+    """Give the agent those of the settings, or else those that its session had. Raises UsageError."""
+    settings, off, changed = remember_advisors(builder.settings, builder.past.advisors, builder.notices)
+    advisory = (
+        advisors_of(settings, builder.choice, builder.notices) if settings.advisors else builder.resources.advisory
+    )
+    builder.resources = replace(builder.resources, advisory=advisory, advised=bool(settings.advisors))
+
+    def settle(agent: Agent) -> None:
+        if changed:
+            agent.state.journal.record(SwitchedEntry(advisor=changed))
+        for name in off:
+            agent.apply(Switch(advisor=f"{name}=off"))
+
+    builder.started.append(settle)
+
+
 def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> ExtensionFactory:
     """What gives agents their advisors. One that cannot be had is done without, and said so in the notices; where it
     was asked for on the command line that is a UsageError."""
+    from sagent.advisor.advisory import Setup
+    from sagent.advisor.extension import advise
+    from sagent.advisor.rules import Rules
+
     chosen = tuple(advisor for advisor in settings.advisors if _is_there(settings, choice, advisor, notices))
-
-    @cache
-    def factory() -> ExtensionFactory:
-        from sagent.advisor.advisory import Setup
-        from sagent.advisor.extension import advise
-        from sagent.advisor.rules import Rules
-
-        setup = Setup(
-            rules=settings.advisor_rules or Rules(),
-            mode=settings.advisor_mode,
-            on_stop=settings.advisor_stop,
-            panel=settings.panel,
-            base=settings.cwd,
-            resolve=lambda advisor: _model(settings, choice, advisor),
-        )
-        return advise(chosen, setup)
-
-    if chosen:
-        factory()  # says at once what is wrong with one
-    return lambda agent, above: factory()(agent, above)  # noqa: PLW0108 -- made when it is first asked for
+    setup = Setup(
+        rules=settings.advisor_rules or Rules(),
+        mode=settings.advisor_mode,
+        on_stop=settings.advisor_stop,
+        panel=settings.panel,
+        base=settings.cwd,
+        resolve=lambda advisor: _model(settings, choice, advisor),
+    )
+    return advise(chosen, setup)
 
 
 def remember_advisors(
@@ -68,8 +81,8 @@ def remember_advisors(
             return replace(settings, advisors=tuple(one for one in before if one not in gone)), off, ""
         off = [name for name in off if any(one.name == name for one in settings.advisors)]
     has = {one: _address(settings, one) if one.name in settings.advisor_addresses else "" for one in settings.advisors}
-    told = "; ".join(f"{one} at {place}" if place else str(one) for one, place in has.items())
-    return settings, off, "" if [*has.items()] == [*before.items()] else f"advisors {told or 'none'}"
+    listed = "; ".join(f"{one} at {place}" if place else str(one) for one, place in has.items())
+    return settings, off, "" if [*has.items()] == [*before.items()] else f"advisors {listed or 'none'}"
 
 
 def _address(settings: Settings, advisor: "Advisor") -> str:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from sagent.app.builder import AgentBuilder
 from sagent.config import Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
@@ -45,6 +46,12 @@ class Note:
         return f"{self.owner}/{self.path.name}"
 
 
+async def add(builder: AgentBuilder) -> None:
+    """Let the agent read and write it, and say in the prompt what there is."""
+    builder.expose(_open_folders(builder.settings, builder.notices))
+    builder.sections.append(lambda: describe(builder.settings))
+
+
 def has_memory(settings: Settings) -> bool:
     """Whether agents keep one: a session that keeps nothing does not."""
     return settings.memory and not settings.ephemeral
@@ -57,7 +64,7 @@ def folders(settings: Settings) -> Mapping[str, Path]:
     return {"project": home / sessions_of(settings.state_dir, root).name, "person": home / "person"}
 
 
-def open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
+def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
     """The folders, made where they are missing; none, with a notice, where that cannot be done."""
     found = tuple(folders(settings).values())
     try:

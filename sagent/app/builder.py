@@ -1,0 +1,80 @@
+"""An agent that is being put together, as its parts see it and change it."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.agent import Agent, Asker, Resources
+from sagent.app.models import Choice
+from sagent.app.past import Past
+from sagent.config import Settings
+from sagent.context.places import plugin_folders
+from sagent.events import Event, Notice
+from sagent.lib.dataclass import dataclass
+from sagent.policy import Policy
+from sagent.policy.permissions import PermissionPolicy
+from sagent.sandbox import Sandbox
+from sagent.session.log import Log
+from sagent.tool import Tool, Workspace
+
+if TYPE_CHECKING:
+    from sagent.bridges.mcp import Servers
+    from sagent.tools.ask import Answerer
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentBuilder:
+    """What each part of an agent is given before there is the agent.
+
+    A part changes `tools`, `judge`, `ask` and `resources`, adds `sections` to the system prompt and functions to
+    `started`, pushes onto `stack` what is to be closed, and puts into `notices` what the person should know. `offered`
+    are the tools before anything is put around them.
+    """
+
+    settings: Settings
+    listener: Callable[[Event], None]
+    stack: AsyncExitStack
+    notices: list[str]
+    workspace: Workspace
+    policy: PermissionPolicy
+    sandbox: Sandbox
+    log: Log
+    past: Past
+    choice: Choice
+    resources: Resources
+    tools: list[Tool]
+    judge: Policy
+    ask: Asker | None = None
+    answer: "Answerer | None" = None  # has a person decide on plans, and answer what servers ask
+    servers: "Servers | None" = None  # of MCP
+    offered: Sequence[Tool] = ()
+    sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
+    started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
+    """Called with the agent once its history is there, before it says anything to the listener."""
+
+    @property
+    def checks_code(self) -> bool:
+        """Whether changes of code are checked: by default where a person is there."""
+        wish = self.settings.diagnostics
+        return wish == "on" or (wish == "auto" and self.answer is not None)
+
+    def warn(self, text: str) -> None:
+        """Show a warning now."""
+        self.listener(Notice("root", "warning", text))
+
+    def expose(self, notes: Sequence[Path] = ()) -> None:
+        """Let tools read what is the session's own, and in the directories `notes` write too."""
+        home, kept = self.settings.config_dir, self.log.path
+        self.policy.expose(home / "skills", *plugin_folders(home), *((Path(kept),) if kept else ()), notes=notes)
+
+
+def withheld(settings: Settings) -> set[str]:
+    """Variables that hold keys of providers."""
+    described = settings.providers.values()
+    keys = {each.api_key for each in described if each.api_key}
+    names = {variable for each in described for variable in each.row.key.split()}
+    names |= {name for name in os.environ if name.startswith("OTEL_EXPORTER_") and name.endswith("_HEADERS")}
+    return names | {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"

@@ -1,0 +1,35 @@
+"""The agents elsewhere that an agent may ask, by A2A."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from sagent.agent import Agent
+from sagent.app.builder import AgentBuilder
+from sagent.session.contents import ChargeEntry
+
+if TYPE_CHECKING:
+    from sagent.usage import Charge
+
+
+async def add(builder: AgentBuilder) -> None:
+    """Offer those of the settings that can be reached, until the session is closed. What they do is in the ledger and
+    the log, at a price that nobody knows."""
+    if find_spec("a2a") is None:
+        from sagent.lib.installed import install_command
+
+        builder.notices.append(f"Agents elsewhere need a package that is not installed: {install_command('a2a')}")
+        return
+    from sagent.bridges.a2a.remote import find_agents
+
+    found = await builder.stack.enter_async_context(find_agents(builder.settings.a2a, builder.notices))
+    builder.tools += found
+
+    def bill_to(agent: Agent) -> None:
+        def bill(charge: "Charge") -> None:
+            agent.state.journal.record(ChargeEntry(charge))
+            agent.ledger.restore((charge,))
+
+        for remote in found:
+            remote.bill = bill
+
+    builder.started.append(bill_to)

@@ -1,0 +1,22 @@
+"""Spans and metrics of what the agent does, sent to where the environment says."""
+
+import os
+
+from sagent import tools
+from sagent.app.builder import AgentBuilder
+
+
+async def add(builder: AgentBuilder) -> None:
+    """Follow the agent. Without the packages that it needs there is a notice instead. Raises ConfigError."""
+    try:
+        from sagent.bridges.otel.export import open_telemetry
+    except ImportError:
+        from sagent.lib.installed import install_command
+
+        builder.notices.append(f"Telemetry needs a package that is not installed: {install_command('otel')}")
+        return
+    telemetry = await builder.stack.enter_async_context(open_telemetry(os.environ, builder.warn))
+    for bash in builder.tools:
+        if isinstance(bash, tools.Bash):
+            bash.variables = telemetry.environment
+    builder.started.append(lambda agent: builder.stack.callback(telemetry.watch(agent)))

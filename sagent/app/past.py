@@ -1,0 +1,159 @@
+"""A session opened to be written to, and what an earlier run left in it."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+from sagent.config import Settings
+from sagent.errors import SessionNotFound, UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.messages import Message
+from sagent.model import Model
+from sagent.session.contents import Environment, MessageEntry, PromptEntry, SwitchedEntry
+from sagent.session.entries import Entry
+from sagent.session.folds import history
+from sagent.session.log import FileLog, Log, MemoryLog
+from sagent.session.names import agent_of
+from sagent.session.store import Session, copy, find, is_session, latest, log_files
+from sagent.tool import Tool
+from sagent.usage import Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an earlier run left in the log: nothing, for a new session."""
+
+    messages: tuple[Message, ...] = ()
+    charges: Iterable[Charge] = ()  # read from the logs as they are asked for
+    system: str | None = None
+    model: str = ""  # that answered last, or that was switched to since
+    agents: tuple[str, ...] = ()
+    sandbox: str = ""  # what held commands
+    address: str = ""  # where its model was asked, if not at its provider's own address
+    advisors: tuple[str, ...] = ()  # what became of who advises, in words, the earliest first
+    proposes: bool = False  # plans, by a tool
+    resumed: bool = False
+
+
+class Keeper(Protocol):
+    """Keeps a session in another place too, and has its agents wait for that before they do what others notice."""
+
+    def follow(self, session: Session) -> None:
+        """A session was opened, and nothing has been written to it yet. May be called in another thread."""
+        ...
+
+    def model(self, model: Model) -> Model:
+        """The model, each call of which waits; the same again for one that does."""
+        ...
+
+    def tools(self, tools: Sequence[Tool]) -> list[Tool]:
+        """The tools, each call of which waits that may change something."""
+        ...
+
+
+def open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None) -> tuple[Log, Past]:
+    """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so; to
+    go on with an earlier one without what was said in it would be another conversation. Raises UsageError."""
+    if not settings.ephemeral:
+        try:
+            return _open_file_log(settings, stack, notices, keeper)
+        except OSError as error:
+            where = error.filename or settings.state_dir
+            named = settings.session is not None and is_session(settings.session)
+            if settings.continue_session or settings.fork is not None or named or keeper is not None:
+                raise UsageError(
+                    f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free space or fix "
+                    "the directory, then go on; or start without --continue, --session and --fork."
+                ) from error
+            notices.append(
+                f"The session cannot be kept: {error.strerror or error} ({where}). Nothing of this run stays."
+            )
+    log = MemoryLog()
+    stack.callback(log.close)
+    return log, Past()
+
+
+def _open_file_log(
+    settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None
+) -> tuple[Log, Past]:
+    session, resumed = _open_session(settings)
+    if keeper is not None:
+        keeper.follow(session)
+    log = session.log()
+    if resumed and log.head:
+        stack.callback(session.close)
+        if log.torn:
+            notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
+        return log, _read_past(log, session)
+    try:
+        first = session.begin(settings.cwd)
+    except OSError:
+        session.close()
+        raise
+    stack.callback(session.close_begun, first)  # nothing happened in it where no model was found, for instance
+    return log, Past()
+
+
+def _open_session(settings: Settings) -> tuple[Session, bool]:
+    """The session to write to, and whether it is an earlier one."""
+    if settings.fork is not None:
+        name, _, entry = settings.fork.partition("@")
+        source = find(settings.state_dir, name, settings.cwd)
+        return Session.open(copy(source, settings.state_dir, settings.cwd, entry)), True
+    if (path := settings.session) is not None:
+        if is_session(path):
+            return Session.open(path), True
+        name = path.name if path.parent == settings.cwd else str(path)  # one that was taken for a path
+        try:
+            return Session.open(find(settings.state_dir, name, settings.cwd)), True
+        except SessionNotFound:
+            return Session.create_at(path), False
+    if settings.continue_session:
+        return Session.open(latest(settings.state_dir, settings.cwd)), True
+    return Session.create(settings.state_dir, settings.cwd), False
+
+
+def _read_past(log: FileLog, session: Session) -> Past:
+    """What a log holds; the charges are those of all its session's agents."""
+    contents = log.contents()
+    prompt = next(contents.latest("prompt"), None)
+    return Past(
+        messages=history(contents, log.blobs.get),
+        charges=session.charges(),
+        agents=tuple(agent_of(session.path, file) for file in log_files(session.path) if file != log.file),
+        resumed=True,
+        sandbox=next((name for name in map(_sandbox_in, contents.latest("environment")) if name), ""),
+        address=next((at for at in map(_address_in, contents.latest("environment")) if at is not None), ""),
+        advisors=tuple(text for text in map(_advisor_in, contents.latest("switched")) if text)[::-1],
+        system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
+        proposes=prompt is not None and _proposes(prompt),
+        model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
+    )
+
+
+def _proposes(entry: Entry) -> bool:
+    content = entry.content
+    return isinstance(content, PromptEntry) and any(tool.name == "ExitPlan" for tool in content.tools)
+
+
+def _model_in(entry: Entry) -> str:
+    """The model that answered, or that was switched to."""
+    match entry.content:
+        case MessageEntry(message):
+            return message.model
+        case SwitchedEntry(model):
+            return model
+        case _:
+            return ""
+
+
+def _advisor_in(entry: Entry) -> str:
+    return entry.content.advisor if isinstance(entry.content, SwitchedEntry) else ""
+
+
+def _sandbox_in(entry: Entry) -> str:
+    return entry.content.sandbox if isinstance(entry.content, Environment) else ""
+
+
+def _address_in(entry: Entry) -> str | None:
+    return entry.content.address if isinstance(entry.content, Environment) else None
