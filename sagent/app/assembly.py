@@ -14,7 +14,7 @@ from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.agent.resources import ExtensionFactory
 from sagent.app import aside
-from sagent.app.builder import AgentBuilder, withheld
+from sagent.app.builder import AgentBuilder, is_deferrable, withheld
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.app.past import Keeper, Past, open_log
 from sagent.config import Settings
@@ -64,7 +64,7 @@ OFFERING = (
     Part("plan", lambda builder: builder.past.proposes or _plans(builder)),
     Part("servers", lambda builder: builder.settings.mcp),
     Part("remotes", lambda builder: builder.settings.a2a),
-    Part("search", lambda builder: any(getattr(tool, "deferrable", False) for tool in builder.tools)),
+    Part("search", lambda builder: builder.settings.mcp or any(map(is_deferrable, builder.tools))),
 )
 """What adds to an agent's tools, its prompt or what follows it, in this order."""
 AROUND = (
@@ -135,7 +135,7 @@ async def open_agent(
         for part in AROUND:
             await part.add(builder)
         if keeper is not None:
-            builder.tools = keeper.tools(builder.tools)
+            builder.wrap(keeper.tools)
         agent = _make_agent(builder)
         stack.push_async_callback(agent.aclose)
         await _start(agent, builder)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class AgentBuilder:
     """What each part of an agent is given before there is the agent.
 
-    A part changes `tools`, `judge`, `ask` and `resources`, adds `sections` to the system prompt and functions to
-    `started`, pushes onto `stack` what is to be closed, and puts into `notices` what the person should know. `offered`
-    are the tools before anything is put around them.
+    A part changes `tools` (or puts a layer around them), `judge`, `ask` and `resources`, adds `sections` to the system
+    prompt and functions to `started`, pushes onto `stack` what is to be closed, and puts into `notices` what the person
+    should know. `offered` are the tools before anything is put around them.
     """
 
     settings: Settings
@@ -51,6 +51,9 @@ class AgentBuilder:
     answer: "Answerer | None" = None  # has a person decide on plans, and answer what servers ask
     servers: "Servers | None" = None  # of MCP
     offered: Sequence[Tool] = ()
+    layers: list[Callable[[Sequence[Tool]], list[Tool]]] = field(
+        default_factory=list[Callable[[Sequence[Tool]], list[Tool]]]
+    )
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
     """Called with the agent once its history is there, before it says anything to the listener."""
@@ -61,6 +64,11 @@ class AgentBuilder:
         wish = self.settings.diagnostics
         return wish == "on" or (wish == "auto" and self.answer is not None)
 
+    def wrap(self, layer: Callable[[Sequence[Tool]], list[Tool]]) -> None:
+        """Put something around the tools, those that come later too."""
+        self.tools = layer(self.tools)
+        self.layers.append(layer)
+
     def warn(self, text: str) -> None:
         """Show a warning now."""
         self.listener(Notice("root", "warning", text))
@@ -69,6 +77,11 @@ class AgentBuilder:
         """Let tools read what is the session's own, and in the directories `notes` write too."""
         home, kept = self.settings.config_dir, self.log.path
         self.policy.expose(home / "skills", *plugin_folders(home), *((Path(kept),) if kept else ()), notes=notes)
+
+
+def is_deferrable(tool: Tool) -> bool:
+    """Whether a tool may be left out of what is sent with every request."""
+    return bool(getattr(tool, "deferrable", False))
 
 
 def withheld(settings: Settings) -> set[str]:

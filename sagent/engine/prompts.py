@@ -35,15 +35,16 @@ class Prompts:
 
 def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
     """The tools as the model sees them. Where one looks after jobs, calls of those that are not `quick` may be put into
-    the background; where one calls others by name, those that are `deferrable` are left to it."""
-    names = {tool.name for tool in tools}
-    return tuple(_spec(tool, names) for tool in tools)
+    the background; where one calls others by name, `deferrable` ones are left to it: all where one finds them."""
+    names = [tool.name for tool in tools]
+    late = 0 if "find_tools" in names else names.index("call_tool") if "call_tool" in names else len(names)
+    return tuple(_spec(tool, names, later=place >= late) for place, tool in enumerate(tools))
 
 
-def _spec(tool: Tool, names: Container[str]) -> ToolSpec:
+def _spec(tool: Tool, names: Container[str], *, later: bool) -> ToolSpec:
     parameters = tool.parameters
     if "BackgroundTask" in names and not getattr(tool, "quick", False):
         own = as_object(parameters.get("properties"))
         parameters = json_freeze_object({**parameters, "properties": {**own, **_ASIDE, **own}})
-    deferred = "call_tool" in names and getattr(tool, "deferrable", False)
+    deferred = later and "call_tool" in names and getattr(tool, "deferrable", False)
     return ToolSpec(tool.name, tool.description, parameters, deferred)

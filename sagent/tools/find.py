@@ -28,6 +28,13 @@ def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
     return (*tools, FindTools(apart), CallTool(apart)) if size > FREE else tools
 
 
+def with_calls(tools: Sequence[Tool]) -> Sequence[Tool]:
+    """The tools, with one more by which those are called that come later, where there is none yet."""
+    if any(tool.name == CallTool.name for tool in tools):
+        return tools
+    return (*tools, CallTool((), "Call a tool that was not there at first, as a message describes it."))
+
+
 class FindTools(Harmless):
     """Shows the tools that fit a question, with what they take."""
 
@@ -40,6 +47,10 @@ class FindTools(Harmless):
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._index = Index(tools)
         self.description = f"Find tools beyond those shown here, then use call_tool. There are: {_names(tools)}."
+
+    def add(self, tool: Tool) -> None:
+        """Let one more be found. The description, which the model has read, stays."""
+        self._index = Index((*self._index.tools, tool))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         found = self._index.search(as_str(arguments.get("query")))
@@ -57,11 +68,15 @@ class CallTool:
 
     name = "call_tool"
     quick = True
-    description = "Call a tool that find_tools has shown."
     parameters = arguments_schema("name", "arguments", name={"type": "string"}, arguments={"type": "object"})
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._names = tuple(tool.name for tool in tools)
+    def __init__(self, tools: Sequence[Tool], description: str = "Call a tool that find_tools has shown.") -> None:
+        self._names = [tool.name for tool in tools]
+        self.description = description
+
+    def add(self, tool: Tool) -> None:
+        """One more is called by it."""
+        self._names.append(tool.name)
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         name = as_str(arguments.get("name"))
@@ -85,23 +100,23 @@ class Index:
     """Ranks tools by BM25 over their names, descriptions and parameters' names. The same question gives the same."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        self._tools = tools
+        self.tools = tools
         self._entries: Sequence[_Entry] = ()
 
     @property
     def names(self) -> Sequence[str]:
-        return [tool.name for tool in self._tools]
+        return [tool.name for tool in self.tools]
 
     def search(self, query: str, most: int = MOST_FOUND) -> Sequence[Tool]:
         """The tools that fit best; one that is named comes first."""
-        self._entries = self._entries or [_entry(tool) for tool in self._tools]
+        self._entries = self._entries or [_entry(tool) for tool in self.tools]
         asked = dict.fromkeys(_words(query))
         named = {word.lower() for word in re.findall(r"[\w-]+", query)}
         rarity = {word: self._rarity(word) for word in asked}
         scores = [(tool.tool.name.lower() in named, _score(tool, rarity, self._mean())) for tool in self._entries]
-        order = sorted(range(len(scores)), key=lambda at: (*(-part for part in scores[at]), self._tools[at].name))
+        order = sorted(range(len(scores)), key=lambda at: (*(-part for part in scores[at]), self.tools[at].name))
         least = max((score for _, score in scores), default=0.0) * LEAST
-        return [self._tools[at] for at in order if scores[at][0] or scores[at][1] > least][:most]
+        return [self.tools[at] for at in order if scores[at][0] or scores[at][1] > least][:most]
 
     def _rarity(self, word: str) -> float:
         holding = sum(word in entry.words for entry in self._entries)

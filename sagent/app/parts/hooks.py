@@ -35,7 +35,8 @@ async def add(builder: AgentBuilder) -> None:
     chosen = list(_reachable(settings.hooks, settings.hook_hosts, notify))
     hooks = SessionHooks(chosen, runner, lambda: policy.mode, notify, transcript_of(log.path), log.session_id)
     builder.stack.push_async_callback(hooks.end)
-    builder.tools, builder.ask = hooked(builder.tools, hooks), hooks.asker(builder.ask)
+    builder.wrap(lambda tools: hooked(tools, hooks))
+    builder.ask = hooks.asker(builder.ask)
     builder.judge = HookPolicy(hooks, builder.judge)
     builder.resources = replace(builder.resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
 

@@ -57,6 +57,7 @@ class Link:
         self._login: Login | None = None
         self._refuses = False  # a server with a URL: it has last said so to who is not logged in
         self.unread: dict[str, str] = {}  # what it lists that cannot be read, by name, with the reason
+        self.adds = False  # it may change its tools, as it says
         self.attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple  # to what it does for a call
         self._task: asyncio.Task[None] | None = None
         self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that have not ended yet

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.bridges.mcp.catalog import Prompt, fill_prompt, list_prompts, list_resources, read_resource
-from sagent.bridges.mcp.changes import Offer
+from sagent.bridges.mcp.changes import Admitted, Intake, Offer
 from sagent.bridges.mcp.elicitation import Elicitor
 from sagent.bridges.mcp.host import Confine, Host, unconfined
 from sagent.bridges.mcp.link import Kind, Link
@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 MOST_TOOLS = 128  # of one server
 MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
+MOST_DESCRIBED = 20_000  # of them, of tools that it adds, in one message that describes them
 _RELISTING = 1.0  # seconds at least between two looks at what has changed
 
 
@@ -48,6 +49,7 @@ class Servers:
         self.tools: tuple[McpTool, ...] = ()
         self.links: dict[str, Link] = {}
         self.announce: Callable[[str], None] = lambda _: None
+        self.intake: Intake | None = None  # of tools that a server adds; without it they wait for the next session
         self._pins = Pins(None)
         self._looking: dict[str, asyncio.Task[None]] = {}  # by server
         self._again: set[str] = set()  # servers that have changed while they were looked at
@@ -69,7 +71,7 @@ class Servers:
             try:
                 found = await asyncio.gather(*(self._tools_of(link, notices) for link in self.links.values()))
                 self.tools = tuple(tool for tools in found for tool in sorted(tools, key=lambda tool: tool.own))
-                _number(self.tools, notices)
+                _number(self.tools, notices, set())
                 yield
             finally:
                 for task in self._looking.values():
@@ -142,8 +144,25 @@ class Servers:
         if unread := "; ".join(f"{name} ({why})" for name, why in link.unread.items()):
             notices.append(f"The MCP server {link.name} lists what cannot be used: {one_line(unread, 1_000)}")
         kept = _bounded(link.name, tools, notices)
-        self._watch(link, Offer(link.name, kept, (info.name for info in listed)))
+        offer = Offer(link.name, kept, (info.name for info in listed), lambda added: self._admit(link, added))
+        self._watch(link, offer)
         return kept
+
+    def _admit(self, link: Link, added: "Sequence[McpToolInfo]") -> Admitted:
+        """Give the session what a server has added to its tools, in the bounds that its tools have at the start."""
+        if self.intake is None:
+            return (), ()
+        own = [tool for tool in self.tools if tool.server == link.name]
+        new = [McpTool(link, info, self._pins) for info in added]
+        kept = [tool for tool in _bounded(link.name, [*own, *new], []) if tool not in own]
+        if not self.intake.found:
+            kept = _fitting(kept, MOST_DESCRIBED)
+        _number(kept, [], {*self.by_name()})
+        self.tools += tuple(kept)
+        for tool in kept:
+            tool.deferrable = True  # always_load is of what requests begin with
+            self.intake.take(tool)
+        return (kept, ()) if self.intake.found else ((), kept)
 
     def _watch(self, link: Link, offer: Offer) -> None:
         """Follow the changes of a server's lists."""
@@ -197,6 +216,7 @@ async def list_tools(link: Link) -> "list[McpToolInfo]":
     client = await link.client()
     if client.server_capabilities.tools is None:
         return []
+    link.adds = bool(client.server_capabilities.tools.list_changed)
     pages = await every_page(lambda cursor: client.list_tools(cursor=cursor, cache_mode="refresh"))
     found: dict[str, McpToolInfo] = {}
     for page in pages:
@@ -246,13 +266,7 @@ def _quiet(*loggers: str) -> Generator[None]:
 
 def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Sequence[McpTool]:
     """The tools that requests can carry."""
-    left = MOST_SCHEMAS
-    kept: list[McpTool] = []
-    for tool in tools:
-        size = len(tool.description) + len(json_dump(tool.parameters))
-        if len(kept) < MOST_TOOLS and size <= left:
-            kept.append(tool)
-            left -= size
+    kept = _fitting(tools, MOST_SCHEMAS)
     if out := [plain(tool.own) for tool in tools if tool not in kept]:
         notices.append(
             f"The MCP server {server} offers {len(tools)} tools; at most {MOST_TOOLS}, with {MOST_SCHEMAS:,}"
@@ -261,10 +275,21 @@ def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Seque
     return kept
 
 
-def _number(tools: Sequence["McpTool"], notices: list[str]) -> None:
-    """Gives each tool a name of its own, for characters that a model cannot be shown make some alike. What has its name
-    by the letter keeps it: a rule that allows it is about no other, whatever its server adds."""
-    names: set[str] = set()
+def _fitting(tools: Sequence[McpTool], most: int) -> list[McpTool]:
+    """Those that have room within so many characters of descriptions and schemas."""
+    kept: list[McpTool] = []
+    for tool in tools:
+        size = len(tool.description) + len(json_dump(tool.parameters))
+        if len(kept) < MOST_TOOLS and size <= most:
+            kept.append(tool)
+            most -= size
+    return kept
+
+
+def _number(tools: Sequence["McpTool"], notices: list[str], names: set[str]) -> None:
+    """Gives each tool a name of its own, which is not one of `names`, for characters that a model cannot be shown make
+    some alike. What has its name by the letter keeps it: a rule that allows it is about no other, whatever its server
+    adds."""
     for tool in sorted(tools, key=lambda tool: tool.name != f"mcp__{tool.server}__{tool.own}"):
         first, number = tool.name, 1
         while tool.name in names:

@@ -112,8 +112,10 @@ class WireModel(ABC, Generic[E_co]):
             return request
         if not any(tool.deferred for tool in request.tools):
             return request
-        from sagent.providers.deferral import searched
+        from sagent.providers.deferral import FIND_TOOLS, searched
 
+        if all(tool.name != FIND_TOOLS for tool in request.tools):  # nothing was to be found when the session began
+            return request
         if search is None:
             own = (*as_array(request.options.get("tools")), self.search)
             request = replace(request, options=json_freeze_object({**request.options, "tools": own}))
