@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from sagent.agent.handoffs import answer_of
 from sagent.agent.options import output_limit
-from sagent.agent.output import output_of
-from sagent.agent.structured import Output, take_structured_turn
 from sagent.agent.tree import Tree
 from sagent.engine.actions import apply_pending
 from sagent.engine.extension import Report
@@ -32,6 +30,7 @@ from sagent.usage import Saving
 
 if TYPE_CHECKING:
     from sagent.agent.resources import Admit
+    from sagent.agent.structured import Output
     from sagent.cost.ledger import Ledger
     from sagent.session.savings import Savings
 
@@ -75,6 +74,12 @@ def warn_of_own_ledger(own: "Ledger") -> None:
             f"A tool of {state.path} runs an agent of its own: what that spends is beyond the cap of ${cap:.2f}. "
             "run.caller.spawn() and agent.as_tool() stay within it.",
         )
+
+
+def _output_of(form: object) -> "Output":
+    from sagent.agent.output import output_of
+
+    return output_of(form)
 
 
 def _output_limit(state: AgentState) -> str:
@@ -154,7 +159,7 @@ class Runner:
 
         The result, and the error that says why there is none or only a part.
         """
-        output = None if form is None else output_of(form)
+        output = None if form is None else _output_of(form)
         await self._let_go()
         self._task, self._interrupted, self.closing = asyncio.current_task(), False, False
         self._cancelled = self._task.cancelling() if self._task is not None else 0
@@ -180,7 +185,7 @@ class Runner:
             self._tree.wake_above(self._state.path)
 
     async def _work(
-        self, message: Message | None, output: Output | None, tools: Sequence[Tool]
+        self, message: Message | None, output: "Output | None", tools: Sequence[Tool]
     ) -> tuple[str, object, Failure | None, SagentError | None]:
         """Take the turn: why it ended, the data it came to, and what went wrong."""
         state = self._state
@@ -197,6 +202,8 @@ class Runner:
             if output is None:
                 reason, data, wrong = await self._take_turn(), None, None
             else:
+                from sagent.agent.structured import take_structured_turn
+
                 reason, data, wrong = await take_structured_turn(state, output)
             if wrong is None and reason in LIMIT_REASONS:
                 limit = _output_limit(state) if reason == "max_tokens" else ""

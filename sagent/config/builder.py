@@ -1,0 +1,207 @@
+"""Settings in the making: what each layer sets, read and kept with where it came from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from sagent.config.advisors import Placed
+from sagent.config.fields import FIELDS, RULES, TABLES, THRESHOLDS, Field
+from sagent.config.files import NAME, File, directory, end_sentence, find_file
+from sagent.config.settings import Address, CustomProvider, Settings, Wanted
+from sagent.config.values import PathBase, RefusedError
+from sagent.context.instructions import repository_root
+from sagent.errors import ConfigError
+from sagent.lib.text import nearest
+
+Given: TypeAlias = tuple[Field, object, str]  # a setting, its value, and where it was given
+TRUSTED = ", trusted"  # ends the origin of what a project's file set with the person's trust
+
+
+class SettingsBuilder:
+    """Settings in the making: values so far, where each came from, and what was left out."""
+
+    def __init__(self, environ: Mapping[str, str], cwd: Path, home: Path, *, trusting: bool) -> None:
+        self.environ = environ
+        self.cwd = cwd
+        self.home = home
+        self.base = PathBase(cwd, home)
+        self.config_dir = directory("config", environ, home)
+        self.user_file, self.named_by = self.config_dir / NAME, ""
+        self.values: dict[str, object] = {}
+        self.origins: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.project: Path | None = None  # its file
+        self.wanted: list[Wanted] = []
+        self.trusting = trusting
+        self.apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
+
+    def choose_file(self, file: str | Path | File | None) -> None:
+        """The person's file: the one that is named, or was read already, else that of their directory."""
+        if isinstance(file, File):
+            self.user_file, self.named_by = file.path, "--config"
+            return
+        named = str(file) if file is not None else self.environ.get("SAGENT_CONFIG", "")
+        if named or file is not None:
+            self.named_by = "SAGENT_CONFIG" if file is None else "--config"
+            try:
+                self.user_file = self.base.path(named)
+            except RefusedError as error:
+                raise ConfigError(f"{self.named_by}: {error}.") from error
+            return
+        self.user_file, several = find_file(self.config_dir)
+        self.warnings += [several] if several else []
+
+    def project_file(self, above: Sequence[Given]) -> Path:
+        """The project is that of the directory to work in, which the layers above the project's file may name."""
+        work = self.values.get("cwd", self.cwd)
+        for field, value, origin in above:
+            if field.name == "cwd":
+                work = self.read(field, value, self.base, partial(str, origin))
+        assert isinstance(work, Path)
+        return (repository_root(work) or work) / ".sagent" / NAME
+
+    def settings(self) -> Settings:
+        values = {name: value for name, value in self.values.items() if name != "cwd" and "." not in name}
+        values |= self._advisors()
+        if self.values.get("continue_session") and self.values.get("session"):
+            raise ConfigError(
+                f"{self.origins['continue_session']} and {self.origins['session']} name two sessions: give one of them."
+            )
+        cwd = self.values.get("cwd", self.cwd)
+        assert isinstance(cwd, Path)
+        start = Settings(
+            cwd=cwd.resolve(),
+            config_dir=self.config_dir,
+            state_dir=directory("state", self.environ, self.home),
+            origins=self.origins,
+            warnings=tuple(self.warnings),
+            project_file=self.project,
+        )
+        found = replace(start, **values)
+        return replace(found, permission_mode="plan") if found.plan else found
+
+    def _advisors(self) -> dict[str, object]:
+        """Who advises, where they are reached, and their rules."""
+        found: dict[str, object] = {}
+        if placed := cast("tuple[Placed, ...]", self.values.get("advisors", ())):
+            from sagent.config.servers import addresses
+
+            found["advisors"] = tuple(each.advisor for each in placed)
+            found["advisor_addresses"] = dict(addresses(placed, self.rows, self.apart))
+        if rules := {rule.member: self.values[rule.name] for rule in RULES.values() if rule.name in self.values}:
+            from sagent.advisor.rules import Rules
+
+            found["advisor_rules"] = replace(Rules(), **rules)
+            self._warn_of_thresholds(cast("tuple[str, ...] | None", rules.get("triggers")))
+        return found
+
+    def _warn_of_thresholds(self, triggers: tuple[str, ...] | None) -> None:
+        """Warn of thresholds that can do nothing, because the triggers that were chosen leave out whose they are."""
+        for trigger, member in THRESHOLDS.items():
+            origin = self.origins.get(RULES[member].name)
+            if origin and triggers is not None and trigger not in triggers:
+                self.warnings.append(f"{origin}: {member} does nothing: triggers leaves out {trigger}.")
+
+    @property
+    def rows(self) -> Mapping[str, CustomProvider]:
+        return cast("Mapping[str, CustomProvider]", self.values.get("providers", {}))
+
+    def put_model_aside(self) -> None:
+        """A provider that a layer above the model's names has no use for another provider's model: it has its own."""
+        model, provider = (self.origins.get(name, "") for name in ("model", "provider"))
+        if not model or _height(provider) <= _height(model):
+            return
+        from sagent.providers.registry import row_called
+
+        head, slash, _ = str(self.values["model"]).partition("/")
+        rows = {name: own.row for name, own in self.rows.items()}
+        its, named = row_called(head, rows), row_called(str(self.values["provider"]), rows)
+        if slash and its is not None and its != named:
+            del self.values["model"], self.origins["model"]
+
+    def take_addresses(self, executor: object, advisors: object) -> None:
+        """The layer of `--executor-api-base` and `--advisor-api-base`, which say where the models in force are."""
+        if executor is None and advisors is None:
+            return
+        from sagent.config.servers import own_address, provider_of, with_path
+
+        field = next(each for each in FIELDS if each.name == "base_url")
+        if executor is not None:
+            if self.origins.get("base_url", "").startswith("--"):
+                raise ConfigError("--base-url and --executor-api-base say the same: give one of them.")
+            name = str(self.values.get("provider") or "").lower()
+            rows = self.rows
+            url = str(self.read(field, executor, self.base, partial(str, "--executor-api-base")))
+            provider = name or provider_of(str(self.values.get("model") or ""), rows, url)
+            self.set(field, with_path(url, provider, rows), "--executor-api-base")
+            self.apart = provider, self.apart[1] if self.apart else own_address(provider, rows, self.environ)
+        if advisors is None:
+            return
+        urls = [advisors] if isinstance(advisors, str) else list(cast("list[object]", advisors))
+        placed = cast("tuple[Placed, ...]", self.values.get("advisors", ()))
+        if len(urls) != len(placed):
+            raise ConfigError(
+                f"--advisor-api-base: each advisor needs one, in their order; advisors: {len(placed)}, "
+                f"addresses: {len(urls)}."
+            )
+        read = [self.read(field, url, self.base, partial(str, "--advisor-api-base")) for url in urls]
+        self.values["advisors"] = tuple(
+            Placed(each.advisor, Address(str(url))) for each, url in zip(placed, read, strict=True)
+        )
+
+    def take(self, layer: Sequence[Given]) -> None:
+        """The values of a trusted layer. Raises ConfigError."""
+        for field, value, origin in layer:
+            where = partial(str, origin)
+            found = self.read(field, value, self.base, where)
+            self.check_rules(field, found, where)
+            self.set(field, found, origin)
+
+    def check_rules(self, field: Field, value: object, where: Callable[[], str]) -> None:
+        """Warn of rules that are about no tool: nobody meant to write those."""
+        if field.name not in ("allow", "deny"):
+            return
+        from fnmatch import fnmatchcase
+
+        from sagent.policy.rules import BEYOND_THE_SANDBOX
+        from sagent.tools import EVERY
+
+        known = (*EVERY, *BEYOND_THE_SANDBOX)
+        for rule in cast("tuple[str, ...]", value):
+            tool = rule.partition("(")[0]
+            if not tool.startswith(("mcp__", "a2a__")) and not any(fnmatchcase(name, tool) for name in known):
+                hint = nearest(tool, known) or f"; the tools are {', '.join(EVERY)}."
+                self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
+
+    def read(self, field: Field, value: object, base: PathBase, where: Callable[[], str]) -> object:
+        try:
+            return field.read(value, base)
+        except RefusedError as error:
+            if isinstance(value, Mapping) and field.name in ("keys", "options", "a2a"):
+                raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
+            if isinstance(value, Mapping):  # not shown: it may hold a key
+                hint = nearest(field.name, TABLES) or f": {error}."
+                raise ConfigError(f"{where()}: {field.name} is no table{hint}") from None
+            shown = f"{value!r}" if len(repr(value)) <= 80 else f"{repr(value)[:79]}…"
+            message = end_sentence(f"{field.name} = {shown} is not accepted: {error}")
+            raise ConfigError(f"{where()}: {message}") from None
+
+    def set(self, field: Field, value: object, origin: str) -> None:
+        old = self.values.get(field.name)
+        if field.adds and isinstance(old, tuple) and isinstance(value, tuple):
+            value = tuple(dict.fromkeys((*cast("tuple[object, ...]", old), *cast("tuple[object, ...]", value))))
+            origin = f"{self.origins[field.name]}, {origin}"
+        self.values[field.name] = value
+        self.origins[field.name] = origin
+
+    def join(self, key: str, value: object, origin: str) -> None:
+        """Set what goes on from what the layers before have set."""
+        self.values[key] = value
+        self.origins[key] = ", ".join(filter(None, (self.origins.get(key), origin)))
+
+
+def _height(origin: str) -> int:
+    """How high the layer is that an origin is of: the person's file, a project's, the environment, flags."""
+    return 3 if origin.startswith("--") else 2 if origin.startswith("SAGENT_") else int(origin.endswith(TRUSTED))

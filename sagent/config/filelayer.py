@@ -1,0 +1,293 @@
+"""A file's layer of settings: the person's own, or a project's, which may only make things stricter."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from sagent.config.advisors import (
+    EXECUTOR,
+    MEMBERS,
+    NONE,
+    STRANGER,
+    MemberError,
+    Placed,
+    named_apart,
+    read_address,
+    read_spec,
+    read_table,
+)
+from sagent.config.builder import TRUSTED, SettingsBuilder
+from sagent.config.fields import ALIASES, FIELDS, RULES, TABLES, Field, is_stricter
+from sagent.config.files import File, Line, end_sentence, expand, read_file
+from sagent.config.servers import own_address, place_executor, provider_of
+from sagent.config.settings import Address, Settings, Wanted
+from sagent.config.values import PathBase, RefusedError
+from sagent.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from sagent.hooks.hook import Hook
+    from sagent.tools.code.lsp.rows import ServerRow
+
+_NEVER = "a project's file may not set it"
+_FIELDS = {field.name: field for field in FIELDS}
+_GROUPS: Mapping[str, Mapping[str, Field]] = {
+    "permissions": {"allow": _FIELDS["allow"], "deny": _FIELDS["deny"]},
+    "logging": {"level": _FIELDS["log_level"], "trace_file": _FIELDS["trace"]},
+    "env": {"pass": _FIELDS["env_pass"]},
+    "sandbox": {"mode": _FIELDS["sandbox"], "allow_domains": _FIELDS["allow_domains"]},
+    "advisor_rules": RULES,
+    "policy": {**RULES, "max_turns": _FIELDS["max_turns"]},
+}
+"""Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
+_NOT_HERE = "search"
+"""A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
+_NAMES = (*_FIELDS, *ALIASES, *_GROUPS, *TABLES)
+_MOST_WANTED = 200  # characters of a value that the person is to trust: it is shown in full
+
+
+def take_plugin(into: SettingsBuilder, folder: Path) -> None:
+    """What an installed plugin adds to the person's file: their own rows win. Raises ConfigError."""
+    from sagent.config.hooks import plugin_hooks
+
+    found = plugin_hooks(folder, into.home)
+    servers = read_file(folder / "mcp.toml", folder)
+    if servers is not None:
+        own = cast("Mapping[str, object]", into.values.get("mcp", {}))
+        rows = cast("Mapping[str, object]", FileLayer(into, servers, trusted=True).table("mcp"))
+        into.join("mcp", {**rows, **own}, str(servers.path))
+    into.values["hooks"] = (*cast("tuple[Hook, ...]", into.values.get("hooks", ())), *found)
+
+
+class FileLayer:
+    """What a file sets. The person trusts their own (`trusted`)."""
+
+    def __init__(self, into: SettingsBuilder, file: File, *, trusted: bool) -> None:
+        self._into, self._file, self._trusted = into, file, trusted
+        self._base = PathBase(file.path.parent, into.home)
+        self._origin = str(file.path)
+
+    def take(self) -> None:
+        """Take it into the settings. Raises ConfigError."""
+        seen: dict[str, str] = {}
+        for keys, field, value in self._members():
+            if field.name in seen:
+                raise self._file.error(
+                    keys, f"{'.'.join(keys)} and {seen[field.name]} are one setting: keep one of them"
+                )
+            seen[field.name] = ".".join(keys)
+            if field.name == "advisors" and self._trusted:
+                self._take_advisors(keys, value)
+            elif keys != ("executor",) or isinstance(value, str) or not self._trusted:
+                self._take_key(keys, field, value)
+        for key, value in self._file.data.items():
+            if key == _NOT_HERE and self._trusted and self._file.table((key,), value).get("enabled"):
+                self._into.warnings.append(
+                    f"{self._file.where(key)}: {key} does nothing: searches are set in [web], see docs/web.md."
+                )
+            if key == "hooks":
+                self._take_hooks(self._file.table((key,), value))
+            elif key == "language_servers" and not self._trusted:
+                self._want_servers(self._file.table((key,), value))
+            elif key in TABLES and not self._trusted:
+                self._into.warnings.append(f"{self._file.where(key)}: {key} is ignored: {_NEVER}.")
+            elif key in TABLES:
+                self._into.values[key], self._into.origins[key] = self.table(key), self._origin
+        if self._trusted and not isinstance(self._file.data.get("executor", ""), str):
+            self._take_executor()  # last: it may add to the providers
+
+    def _take_hooks(self, value: Mapping[str, object]) -> None:
+        """The person's hooks, or a project's, which are theirs to trust as they are written."""
+        from sagent.config.hooks import read_hooks
+
+        environ = self._into.environ if self._trusted else None
+        found = read_hooks(self._file, value, self._base, environ)
+        if not self._trusted and found:
+            self._into.wanted.append(Wanted("hooks", tuple(hook.wanted for hook in found), self._file.line("hooks")))
+        if self._trusted or self._into.trusting:
+            before = cast("tuple[Hook, ...]", self._into.values.get("hooks", ()))
+            self._into.join("hooks", (*before, *found), self._origin)
+
+    def _want_servers(self, value: Mapping[str, object]) -> None:
+        """A project's language servers, which are programs: theirs to trust as they are written."""
+        from sagent.config.tables import read_language_servers
+
+        key = "language_servers"
+        if "${" in repr(value):
+            self._into.warnings.append(
+                f"{self._file.where(key)}: {key} is ignored: a project's file may not read the environment."
+            )
+            return
+        known = cast("Mapping[str, ServerRow]", self._into.values.get(key, {}))
+        tables = {name: self._file.table((key, name), row) for name, row in value.items()}
+        found = read_language_servers(self._file, tables, self._base, known)
+        self._into.wanted.append(Wanted(key, tuple(map(str, found.values())), self._file.line(key)))
+        if self._into.trusting:
+            self._into.join(key, {**known, **found}, self._origin)
+
+    def _take_advisors(self, keys: Line, value: object) -> None:
+        items = cast("list[object]", value) if isinstance(value, list) else [value]
+        if len(items) == 1 and items[0] in NONE:
+            items = []
+        found: list[Placed] = []
+        for number, item in enumerate(items):
+            here = (*keys, str(number)) if isinstance(value, list) else keys
+            found.append(self._advisor(here, item))
+            try:
+                named_apart(found)
+            except RefusedError as error:
+                raise self._file.error(here, f"{error}") from None
+        self._into.set(_FIELDS["advisors"], tuple(found), self._origin)
+
+    def _advisor(self, keys: Line, item: object) -> Placed:
+        try:
+            if isinstance(item, Mapping):
+                return read_table(self._filled(keys, cast("Mapping[str, object]", item), MEMBERS), self._base)
+            if isinstance(item, str):
+                return read_spec(str(self._expanded(keys, item)), self._base)
+        except RefusedError as error:
+            where = self._file.where(*keys, *((error.member,) if isinstance(error, MemberError) else ()))
+            raise ConfigError(end_sentence(f"{where}: {'.'.join(keys)}: {error}")) from None
+        raise self._file.error(
+            keys, f"{'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(MEMBERS)}"
+        )
+
+    def _filled(
+        self, keys: Line, table: Mapping[str, object], names: tuple[str, ...] | None = None
+    ) -> dict[str, object]:
+        """A table with its variables filled in, and its members known where `names` are given."""
+        for name in table:
+            if names is not None and name not in names:
+                raise self._file.unknown((*keys, name), names)
+        return {name: self._expanded((*keys, name), value) for name, value in table.items()}
+
+    def _take_executor(self) -> None:
+        """`executor = {model, api_base, api_key}`: the model, and an entry of [providers] for the model's provider."""
+        table = self._filled(("executor",), self._file.table(("executor",), self._file.data["executor"]), EXECUTOR)
+        if "model" not in table:
+            raise self._file.error(("executor",), "executor.model is missing: give PROVIDER/MODEL")
+        model = str(self._read_in(("executor", "model"), _FIELDS["model"], table["model"]))
+        try:
+            address = read_address(table, self._base)
+        except MemberError as error:
+            raise self._file.error(("executor", error.member), f"executor.{error}") from None
+        if address != Address():
+            rows = self._into.rows
+            provider = str(self._into.values.get("provider") or "").lower() or provider_of(
+                model, rows, address.base_url
+            )
+            if not provider and address.base_url:
+                provider = "openai-compatible"  # the protocol nearly every server speaks
+                model = f"{provider}/{model}"
+            if not provider:
+                raise ConfigError(
+                    f"{self._file.where('executor', 'model')}: {model!r} does not say whose key executor.api_key is: "
+                    "say provider/model."
+                )
+            try:
+                placed = place_executor(provider, address, rows)
+            except UsageError as error:
+                raise self._file.error(("executor",), f"executor: {error}") from error
+            self._into.apart = provider, own_address(provider, rows, self._into.environ)
+            self._into.values["providers"] = {**rows, provider: placed}
+            self._into.origins["providers"] = self._origin
+        self._into.set(_FIELDS["model"], model, self._origin)
+
+    def _take_key(self, keys: Line, field: Field, value: object) -> None:
+        if keys[0] == "permissions" and isinstance(value, str):
+            raise self._file.error(keys, f'{".".join(keys)} must be a list: write {keys[-1]} = ["..."]')
+        if self._trusted:
+            value = self._expanded(keys, value)
+        elif (refusal := self._refusal(keys, field, value)) is not None:
+            self._into.warnings.append(f"{self._file.where(*keys)}: {field.name} is ignored: {refusal}.")
+            return
+        found = self._read_in(keys, field, value)
+        self._into.check_rules(field, found, partial(self._file.where, *keys))
+        if not self._trusted and field.project == "ask" and not self._is_free(field, found):
+            self._want(keys, field, cast("str | tuple[str, ...]", found))
+            return
+        if field.name == "deny" and not self._trusted:
+            from sagent.policy.rules import Rule
+
+            base = self._file.path.parent.parent
+            found = tuple(str(Rule.parse(rule).anchored(base)) for rule in cast("tuple[str, ...]", found))
+        self._into.set(field, found, self._origin)
+
+    def _is_free(self, field: Field, value: object) -> bool:
+        """Whether a project's file may set this unasked: to what it is already, or stricter."""
+        old = self._into.values.get(field.name, _default(field))
+        return value == old or is_stricter(field.name, value, old)
+
+    def _want(self, keys: Line, field: Field, value: str | tuple[str, ...]) -> None:
+        """Keep what a project's file wants, for the person to see, and set it where they trust it."""
+        wanted = Wanted(field.name, value, self._file.line(*keys))
+        if len(wanted.text) > _MOST_WANTED:
+            self._into.warnings.append(
+                f"{self._file.where(*keys)}: {field.name} is ignored: it is too long to be asked about."
+            )
+            return
+        self._into.wanted.append(wanted)
+        if self._into.trusting:
+            self._into.set(field, value, f"{self._origin}{TRUSTED}")
+
+    def _read_in(self, keys: Line, field: Field, value: object) -> object:
+        return self._into.read(field, value, self._base, partial(self._file.where, *keys))
+
+    def _refusal(self, keys: Line, field: Field, value: object) -> str | None:
+        """Why a project's file may not set this, or None."""
+        if field.name == "advisors":
+            return STRANGER
+        if field.project == "no" or (keys == ("executor",) and not isinstance(value, str)):
+            return _NEVER
+        if "${" in repr(value):
+            return "a project's file may not read the environment"
+        if field.project == "lower":
+            old = self._into.values.get(field.name, _default(field))
+            if not is_stricter(field.name, self._read_in(keys, field, value), old):
+                stricter = "make it stricter than" if field.name != "log_level" else "show more than"
+                return f"a project's file may only {stricter} {old!s}"
+        return None
+
+    def table(self, key: str) -> object:
+        """What one of TABLES says, its variables filled in. Raises ConfigError."""
+        from sagent.config.tables import READERS, read_aliases
+
+        rows = self._file.table((key,), self._file.data.get(key, {}))
+        if key == "aliases":
+            return read_aliases(self._file, rows)
+        tables = {name: self._filled((key, name), self._file.table((key, name), row)) for name, row in rows.items()}
+        return READERS[key](self._file, tables, self._base)
+
+    def _members(self) -> Iterator[tuple[Line, Field, object]]:
+        """What a file sets, but for TABLES: keys, setting, value. Raises ConfigError for a setting that is none."""
+        for key, value in self._file.data.items():
+            if key in ("allow", "deny"):
+                raise self._file.error((key,), f"{key} belongs into the table [permissions]")
+            if key in ALIASES:
+                yield (key,), _FIELDS[ALIASES[key]], value
+            elif key in _FIELDS and (key not in _GROUPS or isinstance(value, str)):
+                yield (key,), _FIELDS[key], value
+            elif key in _GROUPS:
+                for name, item in self._file.table((key,), value).items():
+                    if name not in _GROUPS[key]:
+                        raise self._file.unknown((key, name), tuple(_GROUPS[key]))
+                    yield (key, name), _GROUPS[key][name], item
+            elif key not in (*TABLES, _NOT_HERE):
+                raise self._file.unknown((key,), _NAMES)
+
+    def _expanded(self, keys: Line, value: object) -> object:
+        try:
+            return expand(value, self._into.environ)
+        except ValueError as error:
+            raise self._file.error(keys, f"{'.'.join(keys)}: {error}") from None
+
+
+def _default(field: Field) -> object:
+    """What a setting is where nobody set it."""
+    if field.name == field.member:
+        return {item.name: item.default for item in fields(Settings)}[field.name]
+    from sagent.advisor.rules import Rules
+
+    found: object = getattr(Rules(), field.member)
+    return found
