@@ -32,6 +32,19 @@ def _has_network_namespaces() -> bool:
     )
 
 
+def _may_mount() -> bool:
+    """Whether a disk can be made for a test."""
+    import subprocess
+    from tempfile import TemporaryDirectory
+
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return False
+    with TemporaryDirectory() as place:
+        argv = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place]
+        done = subprocess.run(argv, capture_output=True, check=False)
+        return not done.returncode and not subprocess.run(["umount", place], check=False).returncode
+
+
 def _has_bubblewrap() -> bool:
     import subprocess
 
@@ -80,6 +93,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "linux": lambda: sys.platform == "linux",
     "landlock": _has_landlock,
     "netns": _has_network_namespaces,
+    "tmpfs": _may_mount,
     "recordings": lambda: (RECORDINGS / "dev").is_dir(),
     "not-root": lambda: os.geteuid() != 0,
     "torch": lambda: bool(find_spec("torch") and find_spec("transformers")),
@@ -96,6 +110,7 @@ MAY_BE_MISSING = {
     "chromium",
     "go",
     "netns",
+    "tmpfs",
     "bwrap",
     "landlock",
     "ip",

@@ -15,6 +15,12 @@ class Unavailable(MeshError):
     kind = "unavailable"
 
 
+class NoRoom(Unavailable):
+    """The bus has no room to store anything; nothing was stored."""
+
+    kind = "no_room"
+
+
 class Refused(MeshError):
     """The bus does not admit this user, or does not let it do this."""
 

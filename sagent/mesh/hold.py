@@ -18,7 +18,7 @@ from sagent.mesh.barrier import Barrier
 from sagent.mesh.broadcast import Broadcast, end_line
 from sagent.mesh.child import NodeAgent
 from sagent.mesh.control import Approvals, answer_request
-from sagent.mesh.errors import Failed, Fenced, MeshError, Unavailable, WrongVersion
+from sagent.mesh.errors import Failed, Fenced, MeshError, NoRoom, Unavailable, WrongVersion
 from sagent.mesh.jetstream import Intake, JetStream, Taken
 from sagent.mesh.lease import Lease
 from sagent.mesh.logstream import SessionStream
@@ -100,6 +100,8 @@ class Hold:
             await end(keeping, working, lost)
         if not working.cancelled() and (error := working.exception()) and not isinstance(error, Fenced):
             raise error
+        if not self._done and isinstance(self._lease.problem, NoRoom):
+            raise self._lease.problem
         return self._done
 
     def _let_go(self) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
-from sagent.mesh.errors import Fenced, Full, NobodyThere, Refused, TooLarge, Unavailable
+from sagent.mesh.errors import Fenced, Full, NobodyThere, NoRoom, Refused, TooLarge, Unavailable
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -39,7 +39,11 @@ _OLDEST = (2, 11)  # the first server with a time to live for each message
 _STARTING = 0.9  # seconds in which a server may begin to listen
 _ROUND = 5.0  # seconds of one request for messages; it is repeated
 _BATCH = 8  # messages of one request: each may have 8 MB
-_WRONG_SEQUENCE, _TOO_MANY = (10071, 10164), 10077
+_WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
+_FULL_DISK = (
+    "The bus has no room: its disk is full, and nothing is stored. Make room where it keeps its store (the `--dir` of "
+    "`sagent bus`); it goes on by itself then."
+)
 _UNSYNCED = (
     "The bus is not one that `sagent bus` has started: what it acknowledges is on its disk only where its "
     "configuration says `sync_interval: always` for jetstream, or where its streams have several replicas."
@@ -433,6 +437,8 @@ class JetStream:
             except (errors.ConnectionClosedError, errors.AuthorizationError) as error:
                 raise Unavailable(f"The connection to the bus is closed: {error}.") from error
             except (TimeoutError, errors.Error, ConnectionError) as error:
+                if isinstance(error, APIError) and error.err_code == _NO_ROOM:
+                    raise NoRoom(_FULL_DISK) from error
                 if _is_an_answer(error):
                     raise
                 tries -= 1

@@ -29,6 +29,8 @@ class Lease:
         self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(what), holder
         self.revision = self._last = revision
         self._renewed = since
+        self.problem: Unavailable | None = None
+        """Why it could not be renewed last."""
 
     @classmethod
     async def take(cls, bus: JetStream, what: str, holder: str) -> Self | None:
@@ -71,10 +73,11 @@ class Lease:
             try:
                 self._last = await self._bucket.update(self._key, self._holder, self._last, timeout=left)
                 self._renewed = since if self.holds else self._renewed
+                self.problem = None
             except Fenced:
                 self._renewed = -HOLD
-            except Unavailable:
-                continue
+            except Unavailable as error:
+                self.problem = error
 
     async def release(self) -> None:
         """Let others have it at once. Where that cannot be said it expires by itself."""

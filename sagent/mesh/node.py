@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
+from sagent.events import Notice
 from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.mesh import names
+from sagent.mesh.broadcast import Broadcast
 from sagent.mesh.cards import Card, encode_card
-from sagent.mesh.errors import MeshError, Refused, Unavailable
+from sagent.mesh.errors import MeshError, NoRoom, Refused, Unavailable
 from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
 from sagent.mesh.jetstream import Intake, JetStream, Request, Taken
 from sagent.mesh.lease import Lease
@@ -35,6 +37,7 @@ class Node:
         self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
         self._slots = asyncio.Semaphore(options.slots)
         self._holds: dict[str, Hold] = {}
+        self._stopped = set[str]()  # sessions that stand still while the bus has no room
         self._draining = asyncio.Event()
         self._cards, self._key = bus.bucket(names.CARDS), f"node.{names.token(options.name)}"
 
@@ -79,7 +82,7 @@ class Node:
                 self.drain()
                 raise
             except Unavailable:
-                await self._bus.up()
+                await asyncio.sleep(_SIGN)
 
     async def _take_all(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -137,6 +140,8 @@ class Node:
                 lease = await Lease.take(self._bus, session, self.options.name)
             if lease is not None:
                 done = await self._hold(session, lease)
+        except NoRoom as error:
+            await self._say_full(session, error)
         except MeshError as error:
             self._warn(f"session {session} is left to others: {error}")
         except OSError as error:
@@ -144,9 +149,21 @@ class Node:
         except Exception as error:  # a defect that one session meets is not the end of the others
             self._warn(f"session {session}: {type(error).__name__}: {error}")
             done = True
+        else:
+            self._stopped.discard(session)
         finally:
             await end(signs)
         await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _LATER))
+
+    async def _say_full(self, session: str, error: NoRoom) -> None:
+        """Say why a session stands still, once, to whoever follows it and here: nobody else can store that."""
+        if session not in self._stopped:
+            self._stopped.add(session)
+            text = f"session {session} stands still. {error}"
+            self._warn(text)
+            broadcast = Broadcast(self._bus, session)
+            broadcast.hear(Notice("root", "error", f"{text[:1].upper()}{text[1:]}"))
+            await broadcast.flush()
 
     async def _hold(self, session: str, lease: Lease) -> bool:
         hold = self._holds[session] = Hold(self._bus, self.options, session, lease)

@@ -10,8 +10,8 @@ import json
 import os
 import shutil
 import sysconfig
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -21,12 +21,20 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.process import Process, ProcessGroup
 from sagent.mesh import names
 from sagent.mesh.errors import Unavailable
+from sagent.mesh.room import Room
 
 MAX_PAYLOAD = 8 << 20
 PORT = 4222
 PATIENCE = 60.0  # seconds in which a server reads what it has stored and listens
 _LOOK = 0.05  # seconds between two looks at whether it does
-_LOG = "server.log"
+_LOG, _PORTS = "server.log", "ports"
+_ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
+"""Variables that the configuration refers to."""
+_NOTHING = 1  # bytes that a store may have at most which is to take nothing; with 0 it takes what it wants
+_STOPS = (
+    "the bus stores nothing, and sessions stop, until there is room. Make room there; nothing need be started again"
+)
+_GOES_ON = "the bus goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +58,60 @@ class ServerOptions:
     users: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Server:
     """A server that listens. `url` is all that a client needs; it names the file of the key and holds no secret."""
 
-    url: str
-    port: int
-    process: Process
+    def __init__(self, options: ServerOptions, group: ProcessGroup) -> None:
+        self._options, self._group = options, group
+        self._store, self._changing = options.directory / "store", asyncio.Lock()
+        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        room = Room.of(self._store)
+        self._limit = _NOTHING if room.is_full else room.limit
+        self.process = _start(options, group, self._limit)
+        self.port, self.url = 0, ""
+
+    async def listens(self) -> None:
+        """Return when it can be reached. Raises UsageError, Unavailable."""
+        self.port = await _listening(self.process, self._options.directory)
+        self.url = _url(self._options, self.port)
 
     async def ended(self) -> str:
-        """Wait until the server has ended, and return a sentence about that."""
-        await self.process.ended()
-        return f"nats-server ended with code {self.process.code}"
+        """Wait until the server has ended by itself, and return a sentence about that."""
+        while True:
+            process = self.process
+            await process.ended()
+            async with self._changing:
+                if process is self.process:
+                    return f"nats-server ended with code {process.code}"
+
+    async def keep_room(self, report: Callable[[str], None], every: float = 5.0) -> None:
+        """Look after the room on its disk, each so many seconds until cancelled. Where that is used up, the server
+        refuses to store anything, in so many words, until there is room again. Raises UsageError and Unavailable where
+        the server cannot be started again."""
+        is_full = False
+        while True:
+            room = await asyncio.to_thread(Room.of, self._store)
+            if is_full != room.is_full and (room.is_full or room.is_enough):
+                is_full = room.is_full
+                await self._allow(_NOTHING if is_full else room.limit)
+                report(
+                    f"{room.free >> 20:,} MB are free on the disk of {self._store}: {_STOPS if is_full else _GOES_ON}"
+                )
+            elif not is_full and room.used + room.reserve > self._limit and room.limit > self._limit + room.reserve:
+                await self._allow(room.limit)  # the disk has more room than it had
+            await asyncio.sleep(every)
+
+    async def _allow(self, limit: int) -> None:
+        """Have the store take so many bytes and not more: for that the server is started anew. So it forgets, too, that
+        it has met a full disk, after which it would not answer any more."""
+        if limit == self._limit:
+            return
+        async with self._changing:
+            await self.process.kill()
+            self.process.close()
+            self._limit = limit
+            self.process = _start(self._options, self._group, limit, self.port)
+            await _answering(self.process, self._options, self.port)
 
 
 @asynccontextmanager
@@ -71,35 +121,36 @@ async def serving(options: ServerOptions) -> AsyncGenerator[Server]:
     Raises UsageError where there is no nats-server, where the directory is in use, and for a port that is not free;
     Unavailable where it does not listen in time.
     """
-    folder, group = options.directory, ProcessGroup()
-    ports = folder / "ports"
-    process = _start(options, group, ports)
+    group = ProcessGroup()
+    server = Server(options, group)
     try:
-        port = await _listening(process, ports, folder / _LOG)
-        yield Server(_url(options, port), port, process)
+        await server.listens()
+        yield server
     finally:
-        await process.kill()
-        process.close()
+        await server.process.kill()
+        server.process.close()
         await group.aclose()
 
 
-def _start(options: ServerOptions, group: ProcessGroup, ports: Path) -> Process:
-    """Start it with a directory that is its alone."""
+def _start(options: ServerOptions, group: ProcessGroup, limit: int, port: int | None = None) -> Process:
+    """Start it with a directory that is its alone. With a `port`, which it had before, it reads what was written for it
+    then: there may be no room to write that again."""
     binary, folder = _binary(), options.directory
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    config, ports = folder / "server.conf", folder / _PORTS
     log = os.open(folder / _LOG, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         try:  # the lock is on the file that is the server's own output: it is held as long as the server lives
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"{folder} is in use by another bus. Give this one a directory with --dir.") from None
-        os.ftruncate(log, 0)
-        shutil.rmtree(ports, ignore_errors=True)
-        ports.mkdir()
-        config = folder / "server.conf"
-        with atomic_write(config) as file:
-            file.write(_configuration(options, ports).encode())
-        return group.start([binary, "-c", str(config)], env={"HOME": str(folder)}, output=log)
+        if port is None:
+            os.ftruncate(log, 0)
+            shutil.rmtree(ports, ignore_errors=True)
+            ports.mkdir()
+            with atomic_write(config) as file:
+                file.write(_configuration(options, ports).encode())
+        env = {"HOME": str(folder), _ROOM: str(limit), _OWN_PORT: str(port or options.port or -1)}
+        return group.start([binary, "-c", str(config)], env=env, output=log)
     finally:
         os.close(log)
 
@@ -119,14 +170,16 @@ def _binary() -> str:
 
 def _configuration(options: ServerOptions, ports: Path) -> str:
     """The server's configuration (docs.nats.io, "Configuration")."""
+    store = _quoted(str(options.directory / "store"))
     lines = [
-        f"listen: {_quoted(f'{_bracketed(options.host)}:{options.port or -1}')}",
+        f"host: {_quoted(options.host)}",
+        f"port: ${_OWN_PORT}",
         f"server_name: {names.SYNCED}-{os.urandom(4).hex()}",
         f"max_payload: {MAX_PAYLOAD}",
         f"ports_file_dir: {_quoted(str(ports))}",
         "ping_interval: 5s",  # a client whose host is gone is known to be after 15 s
         "ping_max: 2",
-        f"jetstream {{ store_dir: {_quoted(str(options.directory / 'store'))}, sync_interval: always }}",
+        f"jetstream {{ store_dir: {store}, sync_interval: always, max_file_store: ${_ROOM} }}",
     ]
     if tls := options.tls:
         files = f"cert_file: {_quoted(str(tls.cert))}, key_file: {_quoted(str(tls.key))}"
@@ -160,32 +213,52 @@ def _own_key(folder: Path) -> str:
 
 
 def _url(options: ServerOptions, port: int) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)  # noqa: S104 -- what was listened on
     known = {} if options.users else {"key": str(options.directory / "bus.nk")}
     if options.tls and options.tls.ca:
         known["ca"] = str(options.tls.ca)
     query = f"?{urlencode(known, quote_via=quote, safe='/')}" if known else ""
-    return f"{'tls' if options.tls else 'nats'}://{_bracketed(host)}:{port}{query}"
+    return f"{'tls' if options.tls else 'nats'}://{_bracketed(_reached(options.host))}:{port}{query}"
+
+
+def _reached(host: str) -> str:
+    """Where a server is reached from here that listens on a host."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- what was listened on
 
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-async def _listening(process: Process, ports: Path, log: Path) -> int:
+async def _listening(process: Process, folder: Path) -> int:
     """The port, when the server is ready: it writes a file that names it then."""
+    async for _ in _while_it_starts(process, folder):
+        for path in (folder / _PORTS).glob("*.ports"):
+            if text := path.read_text():
+                urls: list[str] = json.loads(text)["nats"]
+                return int(urls[0].rpartition(":")[2])
+    raise AssertionError
+
+
+async def _answering(process: Process, options: ServerOptions, port: int) -> None:
+    """Return when a server that was started again can be reached."""
+    async for _ in _while_it_starts(process, options.directory):
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(_reached(options.host), port)
+            writer.close()
+            return
+
+
+async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None]:
+    """Again and again as long as a server may begin to listen. Raises UsageError, Unavailable."""
     try:
         async with asyncio.timeout(PATIENCE):
             while True:
-                for path in ports.glob("*.ports"):
-                    if text := path.read_text():
-                        urls: list[str] = json.loads(text)["nats"]
-                        return int(urls[0].rpartition(":")[2])
+                yield
                 if not process.alive:
-                    raise UsageError(f"The bus did not start: {_reason(log)}")
+                    raise UsageError(f"The bus did not start: {_reason(folder / _LOG)}")
                 await asyncio.sleep(_LOOK)
     except TimeoutError:
-        raise Unavailable(f"The bus does not listen after {PATIENCE:g} s; {log} says what it does.") from None
+        raise Unavailable(f"The bus does not listen after {PATIENCE:g} s; {folder / _LOG} says what it does.") from None
 
 
 def _reason(log: Path) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
+from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.mesh.server import Server, ServerOptions
@@ -71,6 +72,7 @@ def _options(given: dict[str, object]) -> "ServerOptions":
 
 async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
     from sagent.mesh.server import serving
+    from sagent.mesh.tasks import end
 
     loop = asyncio.get_running_loop()
     received: asyncio.Future[int] = loop.create_future()
@@ -78,13 +80,22 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
         loop.add_signal_handler(number, lambda number=number: received.done() or received.set_result(number))
     async with serving(options) as server:
         _show(server, options, as_json=as_json)
-        ended = asyncio.create_task(server.ended())
-        await asyncio.wait([ended, received], return_when=asyncio.FIRST_COMPLETED)
-        if not ended.done():
-            ended.cancel()
-            return 128 + received.result()
-        sys.stderr.write(f"sagent: {ended.result()}; {options.directory / 'server.log'} says why.\n")
+        ended, keeping = asyncio.create_task(server.ended()), asyncio.create_task(server.keep_room(_report))
+        try:
+            await asyncio.wait([ended, keeping, received], return_when=asyncio.FIRST_COMPLETED)
+            if keeping.done():
+                await keeping
+            if not ended.done():
+                return 128 + received.result()
+        finally:
+            await end(ended, keeping)
+        _report(f"{ended.result()}; {options.directory / 'server.log'} says why.")
         return 1
+
+
+def _report(text: str) -> None:
+    sys.stderr.write(printable(f"sagent: {text}\n"))
+    sys.stderr.flush()
 
 
 def _show(server: "Server", options: "ServerOptions", *, as_json: bool) -> None:
