@@ -36,6 +36,9 @@ _MOST = 10_000  # characters of a call that a person is asked about
 _INPUT_REQUIRED = "2026-07-28"  # the first version in which a server cannot send requests
 _APPROVAL = "approval"
 _RUNS = 200  # that a server remembers
+WHOLE = "sagent/result"
+"""What the object of `--output-format json` is called among the `_meta` of a result."""
+_READ = ("result", "is_error", "error", "session_id", "permission_denials")
 
 ANSWER: dict[str, object] = {
     "type": "object",
@@ -182,7 +185,7 @@ def make_server(sessions: Sessions, instructions: str = "") -> "MCPServer":
     """The server with its three tools."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver import Context
-    from mcp.types import CallToolResult, InputRequiredResult
+    from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 
     server = MCPServer("sagent", instructions=instructions or None, version=__version__, log_level="ERROR")
 
@@ -211,7 +214,9 @@ def make_server(sessions: Sessions, instructions: str = "") -> "MCPServer":
     )
     server.add_tool(sagent_reply, description="Go on with a session of sagent: it remembers what was said and done.")
     server.add_tool(
-        sagent_status, description="What the sessions of this server are doing: state, last tool call, cost in USD."
+        sagent_status,
+        description="What the sessions of this server are doing: state, last tool call, cost in USD.",
+        annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     )
     return server
 
@@ -297,19 +302,22 @@ def _input_required(question: Question) -> "InputRequiredResult":
 
 
 def _finished(result: Result) -> "CallToolResult":
-    shown = encode_result(result)
+    whole = encode_result(result)
+    cost = {name: whole["cost_usd"][name] for name in ("total", "run")}
+    shown = {**{name: whole[name] for name in _READ}, "cost_usd": cost}  # all that the models of most clients are shown
     said = [result.content] if result.content else []
     if result.error is not None:
         said.append(f"Error ({result.error.kind}): {result.error.message}")
     said.append(f"(session_id {result.session_id}, ${result.cost.total:.4f})")
-    return _result("\n\n".join(said), shown)
+    return _result("\n\n".join(said), shown, {WHOLE: whole})
 
 
-def _result(text: str, structured: dict[str, object] | None) -> "CallToolResult":
+def _result(text: str, structured: dict[str, object] | None, meta: dict[str, object] | None = None) -> "CallToolResult":
     from mcp.types import CallToolResult, TextContent
 
     failed = structured is None or bool(structured.get("is_error"))
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured, is_error=failed)
+    content = [TextContent(type="text", text=text)]
+    return CallToolResult(content=content, structured_content=structured, is_error=failed, _meta=meta)
 
 
 def _words(call: ToolCall) -> str:

@@ -118,6 +118,9 @@ async def test_a_prompt_is_answered_with_progress_cost_and_a_session_to_go_on_wi
         assert found["result"] == "There is nothing."
         cost = as_object(found["cost_usd"])["total"]
         assert isinstance(cost, float) and cost > 0
+        assert found.keys() == {"result", "is_error", "error", "session_id", "permission_denials", "cost_usd"}
+        whole = as_object((first.meta or {}).get("sagent/result"))
+        assert whole["session_id"] == found["session_id"] and whole["session_path"] and whole["usage"]
         assert any("List" in each for each in said)
         again = await client.call_tool("sagent_reply", {"session_id": found["session_id"], "prompt": "What did I ask?"})
         assert structured(again)["session_id"] == found["session_id"]
