@@ -416,6 +416,7 @@ def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
     house: Claude is not spoken to where Gemini is, on Google's clouds."""
     from sagent.providers.abilities import converses
 
-    start = {"anthropic": "claude", "google": "gem"}.get(row.family, "") if row.name in built_in() else ""
+    own = row.name in built_in() and row.via != "bedrock"
+    start = {"anthropic": "claude", "google": "gem"}.get(row.family, "") if own else ""
     known = {*priced, *(info.id for info in known_models(row.name))}
     return sorted(model for model in known if start in model.lower() and converses(model))

@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagent.providers.families.anthropic.provider import Anthropic, Bedrock, Foundry, VertexAnthropic
+    from sagent.providers.families.anthropic.provider import Anthropic, Foundry, VertexAnthropic
+    from sagent.providers.families.bedrock import Bedrock
     from sagent.providers.families.chat.provider import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
     from sagent.providers.families.google.provider import Google, Vertex
     from sagent.providers.families.responses.provider import Azure, OpenAI, ResponsesProvider
@@ -46,7 +47,8 @@ __all__ = [
 
 
 _HOMES = {
-    **dict.fromkeys(("Anthropic", "Bedrock", "Foundry", "VertexAnthropic"), "families.anthropic.provider"),
+    **dict.fromkeys(("Anthropic", "Foundry", "VertexAnthropic"), "families.anthropic.provider"),
+    "Bedrock": "families.bedrock",
     **dict.fromkeys(("ChatProvider", "DashScope", "MiniMax", "Moonshot", "OpenAICompatible"), "families.chat.provider"),
     **dict.fromkeys(("Google", "Vertex"), "families.google.provider"),
     **dict.fromkeys(("Azure", "OpenAI", "ResponsesProvider"), "families.responses.provider"),

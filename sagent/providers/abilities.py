@@ -12,6 +12,11 @@ _MUTE = re.compile(
     r"|^text-|embedding|diffusion|^gpt-3\.5(-turbo)?-(0301|instruct)|[-:]$"
 )
 
+# Other makers' models on Bedrock that see images (docs.aws.amazon.com, supported models and features).
+_SIGHTED = re.compile(
+    r"nova-(lite|pro|premier|2)|llama4|llama3-2-(11|90)b|pixtral|mistral-large-3|qwen3-vl|gemma-3-\d\d?b"
+)
+
 
 def converses(model: str) -> bool:
     """Whether a model may hold a conversation, as far as its name says."""
@@ -24,7 +29,9 @@ def sees(row: Row, model: str) -> bool | None:
     if able.images is not None:
         return able.images
     name = plain_name(able.like or model)
-    match row.family:
+    match _family(row, name):
+        case "converse":
+            return True if _SIGHTED.search(name) else None
         case "anthropic" | "google":
             return True
         case "responses":
@@ -39,7 +46,11 @@ def reasons(row: Row, model: str) -> bool:
     if able.efforts is not None:
         return bool(able.efforts)
     model = able.like or model
-    match row.family:
+    match _family(row, model):
+        case "converse":
+            from sagent.providers.families.converse.provider import think as think_here
+
+            return bool(think_here(model, "high")[0])
         case "anthropic":
             from sagent.providers.families.anthropic.provider import think
 
@@ -57,3 +68,11 @@ def reasons(row: Row, model: str) -> bool:
 
             asked = effort_members(model, row.quirks, "high", with_tools=False)[0]
             return bool(asked) or knob_of(model, row.quirks).style == "always"
+
+
+def _family(row: Row, model: str) -> str:
+    if row.via != "bedrock":
+        return row.family
+    from sagent.providers.families.bedrock import is_claude
+
+    return row.family if is_claude(model) else "converse"

@@ -13,6 +13,7 @@ from sagent.providers.wire.exchange import Timeouts
 if TYPE_CHECKING:
     from sagent.model import Provider
     from sagent.providers.families.anthropic.provider import Anthropic
+    from sagent.providers.families.bedrock import Bedrock
     from sagent.providers.families.chat.provider import ChatProvider
     from sagent.providers.families.google.provider import Google
     from sagent.providers.families.responses.provider import ResponsesProvider
@@ -79,8 +80,10 @@ def _own_way(
     return own.from_credentials(base_url=base_url, environ=environ, timeouts=timeouts)
 
 
-def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatProvider]":
+def _of_family(row: Row) -> "type[Anthropic | Bedrock | Google | ResponsesProvider | ChatProvider]":
     match row.family:
+        case "anthropic" if row.via == "bedrock":
+            from sagent.providers.families.bedrock import Bedrock as Family
         case "anthropic":
             from sagent.providers.families.anthropic.provider import Anthropic as Family
         case "google":

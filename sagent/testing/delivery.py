@@ -11,7 +11,6 @@ from sagent.testing.script import Cut, ErrorEvent, Fail, Headers, Received, Stal
 Spoken: TypeAlias = Turn | Cut | Stall | ErrorEvent
 
 JSON: Headers = (("content-type", "application/json"),)
-_EVENT_STREAM: Headers = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache"))
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 _LAST_CHUNK = b"0\r\n\r\n"
 
@@ -97,7 +96,8 @@ def _streamed(step: Spoken, fault: Cut | Stall | None, answer: Answer, events: l
     before, after = events[:count], events[count:]
     if isinstance(step, ErrorEvent):
         before.append(family.error_event(step))
-    head = _head(200, _over(_EVENT_STREAM, turn.headers), received, "transfer-encoding: chunked")
+    usual = (("content-type", family.streams_as), ("cache-control", "no-cache"))
+    head = _head(200, _over(usual, turn.headers), received, "transfer-encoding: chunked")
     unopened = isinstance(fault, Cut) and fault.after_events < 0
     return Delivery(
         () if unopened else _joined(head, _chunks(before, wire), _LAST_CHUNK if fault is None else b""),

@@ -438,14 +438,14 @@ def prefix(body: bytes) -> list[str]:
     """The tools, system prompt and messages of a body, one string each, without the marks of a cached prefix."""
     fields = as_object(json.loads(body))
     return [
-        json.dumps([_unmarked(fields.get(name)) for name in ("tools", *_SYSTEM)]),
+        json.dumps([_unmarked(fields.get(name)) for name in ("tools", "toolConfig", *_SYSTEM)]),
         *(json.dumps(_unmarked(turn)) for name in _TURNS for turn in as_array(fields.get(name))),
     ]
 
 
 def _unmarked(value: object) -> object:
     if isinstance(value, list):
-        return [_unmarked(item) for item in cast("list[object]", value)]
+        return [_unmarked(item) for item in cast("list[object]", value) if "cachePoint" not in as_object(item)]
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
         return {key: _unmarked(item) for key, item in fields.items() if key != "cache_control"}

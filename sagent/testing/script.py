@@ -120,7 +120,7 @@ class Received:
 
     `at` is `time.monotonic()` when the body was complete; `connection` counts TCP connections from 1, so that equal
     numbers prove that a connection was used again; `family` is the name of the wire format ("anthropic", "responses",
-    "google", "chat").
+    "google", "chat", "converse").
     """
 
     method: str

@@ -165,6 +165,22 @@ async def test_bedrock_is_signed_and_its_frames_are_read(aws: None, raw_server) 
     assert model.limits.window == 1_000_000 or model.limits.window == 200_000
 
 
+async def test_an_arn_is_part_of_the_path_as_it_is_signed(aws: None, raw_server) -> None:
+    profile = "arn:aws:bedrock:eu-west-3:123456789012:application-inference-profile/abc123def456"
+    answer = json.dumps({"message": "no"}).encode()
+    async with raw_server(page(answer, status="404 Not Found")) as server:
+        provider = Bedrock.from_env(base_url=server.url)
+        with pytest.raises(ModelError):
+            await collect(provider.model(profile))
+        with pytest.raises(ModelError):
+            await provider.models()
+        await provider.aclose()
+    asked, listed = map(Sent, server.requests)
+    assert asked.target == f"/model/{profile.replace('/', '%2F')}/converse-stream"
+    for sent in (asked, listed):
+        assert signature_of(sent, server.url) == sent.headers["authorization"].rpartition("Signature=")[2]
+
+
 def signature_of(sent: Sent, url: str) -> str:
     """The signature that AWS's own library computes for what arrived."""
     from botocore.auth import SigV4Auth

@@ -31,6 +31,7 @@ from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES
 from sagent.testing.script import Received
+from tests.providers.converse_judge import judge
 
 READ = ToolSpec("read", "Read.", json_freeze_object({"type": "object"}))
 PIXEL, PAPER = Image("image/png", b"\x89PNG"), Document("application/pdf", b"%PDF-1.4 /Type /Page ", "a.pdf")
@@ -44,6 +45,7 @@ TARGETS = {  # provider, model: the strict reading of its requests
     ("openrouter", "x/y"): "chat",
     ("google", "gemini-3.1-pro-preview"): "google",
     ("google", "gemini-2.5-flash"): "google",
+    ("bedrock", "us.amazon.nova-pro-v1:0"): "converse",
 }
 Raw = dict[str, object]
 
@@ -397,6 +399,9 @@ def test_the_sdks_own_types_accept_it_too(talk: tuple[list[Message], object]) ->
     adapters = sdk_adapters()
     for (provider, model), family in TARGETS.items():
         body, _ = sent(provider, model, history)
+        if family == "converse":
+            judge(f"/model/{model}/converse-stream", body)
+            continue
         for message in body[
             "messages" if family in ("anthropic", "chat") else "input" if family == "responses" else "contents"
         ]:

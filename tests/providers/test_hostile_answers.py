@@ -14,6 +14,7 @@ from sagent.model import Reply, Request
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.families.google.events import GenerateReplyReader
 from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire import exchange, reply
@@ -57,7 +58,15 @@ def responses(read: object, wrote: object) -> ReplyReader:
     return reader
 
 
-FAMILIES = pytest.mark.parametrize("family", [anthropic, chat, google, responses])
+def converse(read: object, wrote: object) -> ReplyReader:
+    reader = ConverseReplyReader(ORIGIN, "converse")
+    usage = {"inputTokens": read, "outputTokens": wrote}
+    content = [{"text": "word " * 8}]
+    reader.whole({"output": {"message": {"content": content}}, "stopReason": "end_turn", "usage": usage}, [])
+    return reader
+
+
+FAMILIES = pytest.mark.parametrize("family", [anthropic, chat, converse, google, responses])
 IMPOSSIBLE = (-5, -0.5, "NaN", "Infinity", "many", True, [], {}, None)  # NaN is text by the time it is read
 
 

@@ -1,7 +1,8 @@
 """The anthropic SDK's clients: the API itself with the logins that the SDK finds, Bedrock, Foundry, Vertex AI."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, cast
+from importlib import import_module
+from typing import cast
 
 import anthropic
 import httpx2
@@ -11,9 +12,6 @@ from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from sagent.providers.clouds.body import hooks
 from sagent.providers.clouds.client import Reach
-
-if TYPE_CHECKING:
-    from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder
 
 _Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
@@ -33,6 +31,9 @@ class AnthropicClient:
         """Make one request, with the place filled in that only the client knows."""
         if "{project}" in url:
             url = await self._placed(url)
+        if "{control}" in url:  # Bedrock's own address, next to that of its models
+            own = str(self._client.base_url).replace("//bedrock-runtime.", "//bedrock.", 1).rstrip("/")
+            url = url.replace("{control}", own)
         held: dict[str, str | Omit] = dict(headers)
         if self._own_key and "authorization" not in headers:
             held["authorization"] = anthropic.omit  # the key is in our own header, where every such service looks
@@ -56,9 +57,9 @@ class AnthropicClient:
     def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """The body; Bedrock's event stream as the events that it carries."""
         if "vnd.amazon.eventstream" in response.headers.get("content-type", ""):
-            from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder
+            from sagent.providers.clouds.eventstream import server_sent
 
-            return _events(AWSEventStreamDecoder(), response)
+            return server_sent(response.aiter_bytes())
         return response.aiter_bytes()
 
     async def aclose(self) -> None:
@@ -77,6 +78,7 @@ class AnthropicClient:
 def _open(reach: Reach) -> _Client:
     match reach.via:
         case "bedrock":
+            import_module("botocore.eventstream")  # for the answer: that it is missing is known before it is paid for
             return AsyncAnthropicBedrock(api_key=reach.key, max_retries=0, base_url=reach.base_url)
         case "vertex":
             return AsyncAnthropicVertex(access_token=reach.key, max_retries=0, base_url=reach.base_url)
@@ -92,9 +94,3 @@ def _open(reach: Reach) -> _Client:
                     "(ANTHROPIC_FEDERATION_RULE_ID, ANTHROPIC_ORGANIZATION_ID, ANTHROPIC_IDENTITY_TOKEN_FILE), or a key"
                 )
             return client
-
-
-async def _events(decoder: "AWSEventStreamDecoder", response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Bedrock's frames as server-sent events."""
-    async for event in decoder.aiter_bytes(response.aiter_bytes()):
-        yield f"event: {event.event}\ndata: {event.data}\n\n".encode()

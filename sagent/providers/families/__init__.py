@@ -1,1 +1,1 @@
-"""The four wire families: requests out, events in."""
+"""The wire families: requests out, events in."""

@@ -237,7 +237,7 @@ class WireModel(ABC, Generic[E_co]):
         origin = self._provider.origin(self.id)
         conversation = self._conversation(request)
         body = conversation.write(members, self._overhead(request))
-        reader = self.reader(origin, self._provider.encodings.family)
+        reader = self.reader(origin, self._encodings(request).family)
         reader.hourly = keeps_an_hour(request.options)
         reader.deferral = conversation.deferral
         said = {name: value for name, value in members.items() if name not in self.unrecorded}

@@ -44,6 +44,7 @@ _BAD_KEY = (
 )
 _NO_MODEL = (
     r"model[_ ](is |was )?not[_ ](found|exist)|invalid_model|deploymentnotfound|not a valid model|resource_not_found"
+    r"|model identifier is invalid"
     r"|\bmodel:? ['`\"]?[\w./:-]+['`\"]? ((was |is )?not found|does(n't| not) exist)"
 )
 _OVERLOADED = (
@@ -56,7 +57,8 @@ _TYPES: Mapping[ModelErrorKind, str] = {  # the last ones of a line are Bedrock'
     " throttlingexception",
     "server": "api_error server_error internal_error internal_server_error timeout_error service_unavailable"
     " modelstreamerrorexception internalserverexception modeltimeoutexception",
-    "auth": "authentication_error invalid_api_key",
+    "auth": "authentication_error invalid_api_key unrecognizedclientexception expiredtokenexception"
+    " invalidsignatureexception missingauthenticationtokenexception",
     "permission": "permission_error permission_denied",
     "not_found": "not_found_error",
     "invalid_request": "invalid_request_error invalid_argument validationexception",
@@ -163,7 +165,7 @@ def error_in(data: Mapping[str, object]) -> bool:
 
 def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data: object, text: str) -> ModelError:
     words = _words(data) or _shorten(text) or "no explanation was given"
-    codes = _codes(data)
+    codes = [*_codes(data), *filter(None, [headers.get("x-amzn-errortype", "").partition(":")[0]])]
     headers = {**_headers_inside(data), **headers}
     misfired = "tool_use_failed" in codes or "failed_generation" in as_object(_first(data).get("error"))
     kind = "server" if misfired else _kind(status, codes, words)
@@ -204,6 +206,8 @@ def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKin
         if re.search(_NO_MODEL, text):
             return "not_found"
     named: ModelErrorKind | None = next((kind for kind in map(_named, codes) if kind is not None), None)
+    if named == "auth" and status == 403:  # AWS, of a signature or a token
+        return "auth"
     if named == "overloaded" or (status in (503, 429) and re.search(_OVERLOADED, " ".join(codes).lower())):
         return "overloaded"
     if status is None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from sagent.testing.families.answer import Answer, Bill, Family, input_tokens
 from sagent.testing.families.anthropic import ANTHROPIC
 from sagent.testing.families.chat import CHAT
+from sagent.testing.families.converse import CONVERSE
 from sagent.testing.families.google import GOOGLE
 from sagent.testing.families.responses import RESPONSES
 
@@ -16,7 +17,13 @@ _COUNTING = {
     ":countTokens": "totalTokens",
 }
 
-FAMILIES: Mapping[str, Family] = {"anthropic": ANTHROPIC, "chat": CHAT, "responses": RESPONSES, "google": GOOGLE}
+FAMILIES: Mapping[str, Family] = {
+    "anthropic": ANTHROPIC,
+    "chat": CHAT,
+    "responses": RESPONSES,
+    "google": GOOGLE,
+    "converse": CONVERSE,
+}
 
 
 def counting_member(path: str) -> str:

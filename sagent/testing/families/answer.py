@@ -3,6 +3,7 @@
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
+from urllib.parse import unquote
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str, json_dump
@@ -30,12 +31,15 @@ class Answer:
     def model(self) -> str:
         """The model that the reply names: the turn's, or the one that was asked for."""
         in_path, _, method = self.request.path.rpartition("/")[2].partition(":")  # Google's way
+        if self.request.family == "converse":
+            in_path, method = unquote(self.request.path.split("/")[-2]), "converse"
         return self.turn.model or as_str(self.request.json.get("model")) or (in_path if method else "fake-model")
 
     @property
     def streamed(self) -> bool:
-        """Whether the request's body, or at Google its path, asks for a stream."""
-        return self.request.json.get("stream") is True or self.request.path.endswith(":streamGenerateContent")
+        """Whether the request's body, or at Google and Bedrock its path, asks for a stream."""
+        path = self.request.path
+        return self.request.json.get("stream") is True or path.endswith((":streamGenerateContent", "/converse-stream"))
 
     @property
     def stop(self) -> str:
@@ -63,6 +67,7 @@ class Family:
     listing: Callable[[Sequence[Listed]], Mapping[str, object]]
     ping: bytes
     no_key: str
+    streams_as: str = "text/event-stream; charset=utf-8"
 
 
 def raw_arguments(call: Call) -> str:
@@ -82,8 +87,9 @@ def _usage(turn: Turn, received: Received, bill: Bill) -> Usage:
         reasoning=len(turn.thinking) // 4,
     )
     if bill == "worst":
-        sent = {**received.json, **as_object(received.json.get("generationConfig"))}
-        names = ("max_output_tokens", "max_completion_tokens", "max_tokens", "maxOutputTokens")
+        inner = (as_object(received.json.get(name)) for name in ("generationConfig", "inferenceConfig"))
+        sent = {name: value for fields in (received.json, *inner) for name, value in fields.items()}
+        names = ("max_output_tokens", "max_completion_tokens", "max_tokens", "maxOutputTokens", "maxTokens")
         limits = (as_int(sent.get(name)) for name in names)
         return Usage(input=counted.input, output=next(filter(None, limits), counted.output))
     return counted if turn.usage is None else turn.usage

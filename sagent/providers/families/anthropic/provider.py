@@ -361,12 +361,6 @@ class Anthropic(Endpoint):
         return {"anthropic-version": VERSION, **super().headers()}
 
 
-class Bedrock(Anthropic):
-    """Claude on Amazon Bedrock, by whatever AWS login there is, or AWS_BEARER_TOKEN_BEDROCK. Needs sagent[bedrock]."""
-
-    row_name: ClassVar[str] = "bedrock"
-
-
 class Foundry(Anthropic):
     """Claude on Microsoft Foundry: ANTHROPIC_FOUNDRY_API_KEY and ANTHROPIC_FOUNDRY_RESOURCE."""
 

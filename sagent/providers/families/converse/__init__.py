@@ -1,0 +1,1 @@
+"""Amazon Bedrock's Converse: one wire for the models of many makers."""

@@ -1,0 +1,146 @@
+"""Bedrock's Converse: events in. Pure reading of plain JSON: no clock, no network.
+
+Shapes: docs.aws.amazon.com, API_runtime_ConverseStream, and the service's model in botocore.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
+from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
+from sagent.model import Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import tier_named
+from sagent.providers.handover import asked_for, excerpt, words_in
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
+from sagent.usage import Charge, Usage
+
+_STOPS: Mapping[str, StopReason] = {
+    "end_turn": "end",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+    "model_context_window_exceeded": "context_overflow",
+}
+_BROKEN = ("malformed_model_output", "malformed_tool_use")  # drawn anew each time: asking again is the remedy
+# Of OpenAI's models the stream counts cached tokens inside the input too (seen in gateways' reports of 2026-09); of all
+# others `inputTokens` is what was neither read from a cache nor written to one (docs.aws.amazon.com, prompt caching).
+_WHOLE_INPUT = "openai."
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block while it arrives. `start` is what it began with: a call, or a result of the provider's own."""
+
+    start: Mapping[str, object] = EMPTY
+    texts: list[str] = field(default_factory=list[str])
+    thoughts: list[str] = field(default_factory=list[str])
+    arguments: list[str] = field(default_factory=list[str])
+    results: list[object] = field(default_factory=list[object])
+    signature: str = ""
+    redacted: str = ""
+
+
+class ConverseReplyReader(ReplyReader):
+    """A reply taking shape from the events of ConverseStream, or from Converse's one answer."""
+
+    def __init__(self, origin: Origin, family: str) -> None:
+        super().__init__(origin, family)
+        self._blocks: dict[int, _Block] = {}
+        self._tier = ""
+
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        for kind, value in event.items():
+            fields = as_object(value)
+            match kind:
+                case "contentBlockStart":
+                    self._block(fields).start = as_object(fields.get("start"))
+                    self.reasoning = False
+                case "contentBlockDelta":
+                    self._delta(self._block(fields), as_object(fields.get("delta")), out)
+                case "messageStop":
+                    self._ended(as_str(fields.get("stopReason")))
+                case "metadata":
+                    self._tier = as_str(as_object(fields.get("serviceTier")).get("type"))
+                    self._bill(fields.get("usage"), out)
+                    self.closed = self.complete
+                case _:
+                    pass  # where a message or a block begins or ends, which the others say too
+
+    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
+        if not body.get("stopReason"):
+            return
+        for index, item in enumerate(as_array(as_object(as_object(body.get("output")).get("message")).get("content"))):
+            block, at = as_object(item), {"contentBlockIndex": index}
+            call, thought = as_object(block.get("toolUse")), as_object(block.get("reasoningContent"))
+            self.feed({"contentBlockStart": {**at, "start": block if call else EMPTY}}, out)
+            delta = {**as_object(thought.get("reasoningText")), **thought}
+            given = {"toolUse": {"input": json_dump(call.get("input"))}} if call else {"reasoningContent": delta}
+            self.feed({"contentBlockDelta": {**at, "delta": {"text": block.get("text"), **given}}}, out)
+        self.feed({"messageStop": body, "metadata": body}, out)
+
+    def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        super().failed(as_object(event.get("metadata")) or event, out)
+
+    def message(self) -> Message:
+        parts = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block)) is not None]
+        return self._assembled(parts, _STOPS.get(self._stop, "end"))
+
+    def charges(self) -> tuple[Charge, ...]:
+        """What it cost; counts that are disjoint, as our `Usage` has them."""
+        if not self._usage:
+            return ()
+        names = "inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens"
+        taken, read, written, output = (count_of(self._usage.get(name)) for name in names)
+        if _WHOLE_INPUT in self._origin.model and taken >= read + written:
+            taken -= read + written
+        details = map(as_object, as_array(self._usage.get("cacheDetails")))
+        hour = min(written, sum(count_of(each.get("inputTokens")) for each in details if each.get("ttl") == "1h"))
+        usage = Usage(taken, read, written - hour, hour, output)
+        return (Charge(self._origin.model, usage, tier_named(self._tier)),)
+
+    def _block(self, fields: Mapping[str, object]) -> _Block:
+        block = self._blocks.setdefault(as_int(fields.get("contentBlockIndex")), _Block())
+        self._bound(self._blocks)
+        return block
+
+    def _delta(self, block: _Block, delta: Mapping[str, object], out: list[Delta]) -> None:
+        thought = as_object(delta.get("reasoningContent"))
+        self.reasoning = bool(thought)
+        self._show(TextPart(as_str(delta.get("text"))), block.texts, out)
+        self._show(ThinkingPart(as_str(thought.get("text"))), block.thoughts, out)
+        block.signature += as_str(thought.get("signature"))
+        block.redacted += as_str(thought.get("redactedContent"))
+        piece = as_str(as_object(delta.get("toolUse")).get("input"))
+        block.arguments.append(piece)
+        self._count(piece)
+        block.results += as_array(delta.get("toolResult"))
+        self._bound(block.results)
+
+    def _ended(self, reason: str) -> None:
+        if reason in _BROKEN:
+            raise self._origin.error("protocol", f"the model's reply cannot be read: {reason}")
+        self._stop, self.complete = reason, True
+
+    def _part(self, block: _Block) -> Part | None:
+        call, result = as_object(block.start.get("toolUse")), as_object(block.start.get("toolResult"))
+        if result:  # of a tool that the provider runs
+            words = excerpt(" ".join(words_in(block.results, ("text",))))
+            return Opaque(words, self._private({"toolResult": {**result, "content": block.results}}))
+        if call:
+            arguments, malformed = parse_arguments("".join(block.arguments) or "{}")
+            name = as_str(call.get("name"))
+            if call.get("type"):
+                use = self._private({"toolUse": {**call, "input": arguments}})
+                return Opaque(asked_for(name, arguments), use)
+            return ToolCall(as_str(call.get("toolUseId")), name, arguments, malformed)
+        thought = valid_text("".join(block.thoughts))
+        if block.redacted:
+            return Thinking(thought, self._private({"redactedContent": block.redacted}))
+        if thought or block.signature:
+            return Thinking(thought, self._private({"signature": block.signature}) if block.signature else None)
+        text = valid_text("".join(block.texts))
+        return Text(text) if text else None
