@@ -304,7 +304,8 @@ def _input_required(question: Question) -> "InputRequiredResult":
 def _finished(result: Result) -> "CallToolResult":
     whole = encode_result(result)
     cost = {name: whole["cost_usd"][name] for name in ("total", "run")}
-    shown = {**{name: whole[name] for name in _READ}, "cost_usd": cost}  # all that the models of most clients are shown
+    shown: dict[str, object] = {name: whole[name] for name in _READ}  # many clients show their model nothing else
+    shown["cost_usd"] = cost
     said = [result.content] if result.content else []
     if result.error is not None:
         said.append(f"Error ({result.error.kind}): {result.error.message}")
@@ -316,8 +317,8 @@ def _result(text: str, structured: dict[str, object] | None, meta: dict[str, obj
     from mcp.types import CallToolResult, TextContent
 
     failed = structured is None or bool(structured.get("is_error"))
-    content = [TextContent(type="text", text=text)]
-    return CallToolResult(content=content, structured_content=structured, is_error=failed, _meta=meta)
+    said = TextContent(type="text", text=text)
+    return CallToolResult(content=[said], structured_content=structured, is_error=failed, _meta=meta)
 
 
 def _words(call: ToolCall) -> str:
