@@ -18,6 +18,7 @@ from sagent.transcript.steps import as_usd
 from sagent.transcript.timeline import Timeline
 
 ABOUT = "session.json"  # what the list says of a session, in its folder
+MARK = "Shared with sagent"  # in each list of ours, by which it is known
 FORMS = {"index.html": "page", "session.md": "Markdown", "session.cast": "recording"}
 
 
@@ -29,8 +30,10 @@ class SharedFolder:
 
     def add(self, timeline: Timeline, name: str, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
         """Write a session's files, in the place of those that were shared of it before, and the list. Raises UsageError
-        where another session has its name there, and OSError."""
-        below = self.path / name
+        where another session has its name there or the folder has a page of somebody else's, and OSError."""
+        below, index = self.path / name, self.path / "index.html"
+        if index.exists() and MARK.encode() not in index.read_bytes():
+            raise UsageError(f"{index} is not a list of shared sessions and would be replaced: name another folder.")
         below.mkdir(parents=True, exist_ok=True)
         if as_str(_about(below).get("at"), timeline.first) != timeline.first:
             raise UsageError(f"{below} holds another session of that name: share this one in another folder.")
@@ -45,7 +48,7 @@ class SharedFolder:
             "unpriced": spent.unpriced,
         }
         _write(below / ABOUT, [canonical_bytes(about) + b"\n"])
-        _write(self.path / "index.html", [self._list().encode()])
+        _write(index, [self._list().encode()])
 
     def _list(self) -> str:
         found = sorted(self._shared(), key=lambda each: as_str(each[1].get("at")), reverse=True)
@@ -54,7 +57,7 @@ class SharedFolder:
             for name, about in found
         ]
         listed = table(("session", "begun", "turns", "cost", "as"), rows, "Sessions")
-        return page("Sessions", "", section("sessions", "Sessions", listed), "Shared with sagent", "sessions")
+        return page("Sessions", "", section("sessions", "Sessions", listed), MARK, "sessions")
 
     def _shared(self) -> Iterator[tuple[str, Mapping[str, object]]]:
         for file in self.path.glob(f"*/{ABOUT}"):

@@ -56,6 +56,14 @@ def test_time_never_goes_back_nor_stands_still_for_long(shown: list[Said | TurnS
     assert "\x1b" not in STYLE.sub("", "".join(text for _, text in pieces))
 
 
+def test_a_page_that_is_somebody_elses_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("my site")
+    with pytest.raises(UsageError, match=r"index\.html is not a list"):
+        SharedFolder(tmp_path).add(Timeline(), "one", [("index.html", (b"<p>",))])
+    assert [each.name for each in tmp_path.iterdir()] == ["index.html"]
+    assert (tmp_path / "index.html").read_text() == "my site"
+
+
 def test_a_folder_keeps_what_was_shared_before(tmp_path: Path) -> None:
     folder, page = SharedFolder(tmp_path / "public"), [("index.html", (b"<p>",))]
     first = Timeline(title="<b>One</b>")
