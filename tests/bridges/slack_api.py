@@ -27,6 +27,7 @@ class Slack:
     fail: dict[str, str] = field(default_factory=dict)
     limit: int = 0
     slow: float = 0.0  # seconds that a call which writes takes to be answered, when it is done
+    slow_files: float = 0.0
     sockets: list[web.WebSocketResponse] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -120,6 +121,7 @@ class Slack:
         return web.Response(text="OK")
 
     async def file(self, request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(self.slow_files)
         return web.Response(body=self.files[request.match_info["name"]])
 
     async def socket(self, request: web.Request) -> web.StreamResponse:

@@ -22,7 +22,7 @@ from sagent.bridges.chat.reply import split
 from sagent.bridges.chat.rules import ChatRules, PlaceRules, read_rules
 from sagent.bridges.chat.seen import KEPT, SeenMessages
 from sagent.bridges.chat.slack import SlackSurface, open_slack
-from sagent.bridges.chat.surface import ChatError
+from sagent.bridges.chat.surface import Attachment, ChatError
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, ModelError
@@ -275,6 +275,69 @@ async def test_files_go_both_ways(tmp_path: Path) -> None:
         assert "evil is not at Slack" in said
         assert rig.slack.uploads["report.txt"].startswith(b"all well [redacted")
         assert KEY not in said
+
+
+async def test_a_day_holds_for_threads_that_begin_at_once_with_files(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"], ["two"], usd_per_thread=Decimal(1), day=1) as rig:
+        rig.slack.files = {"b.txt": b"text"}
+        rig.slack.slow_files = 0.2
+        files = [{"name": "b.txt", "size": 4, "url_private": f"{rig.slack.url}/files/b.txt"}]
+        for place in range(2):
+            await rig.slack.say("<@UBOT> see", f"{place + 1}.0", files=files, subtype="file_share")
+        await rig.slack.until(lambda: any("used up" in text for text in rig.slack.texts()))
+        await rig.slack.until(lambda: any("$0.00" in text for text in rig.slack.texts()))
+
+
+async def test_a_file_is_read_whole_or_refused_whatever_its_size_is_said_to_be(tmp_path: Path) -> None:
+    async with fake_slack() as slack, open_slack("xapp", "xoxb", f"{slack.url}/api/") as surface:
+        slack.files = {"a.txt": b"a" * 300_000}
+        source = f"{slack.url}/files/a.txt"
+        for size in (1, 300_000, 900_000):
+            assert await surface.download(Attachment("a.txt", size, source), 300_000) == slack.files["a.txt"]
+            with pytest.raises(ChatError, match="more than"):
+                await surface.download(Attachment("a.txt", size, source), 299_999)
+
+
+async def test_all_of_a_call_is_shown_before_it_is_allowed(tmp_path: Path) -> None:
+    lines = "\n".join(f"echo line {number}" for number in range(1_500))
+    command = f"{lines}\ntouch hidden.txt # \u202ereversed"
+    async with served(tmp_path, [call("a", "Bash", command=command), "done"]) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.press("No")
+        await rig.slack.until(lambda: any("done" in text for text in rig.slack.texts()))
+        shown = "\n".join(rig.slack.texts())
+        assert all(f"echo line {number}\n" in shown for number in range(1_500))
+        assert "touch hidden.txt # ⟨U+202E⟩reversed" in shown
+
+
+async def test_a_call_too_long_to_be_shown_is_refused(tmp_path: Path) -> None:
+    script = [call("a", "Bash", command="touch x " + "y" * 200_000), "done"]
+    async with served(tmp_path, script, day=500, usd_per_thread=Decimal(500), usd_per_day=Decimal(500)) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.until(lambda: any("done" in text for text in rig.slack.texts()))
+        assert "too long" in rig.models[0].requests[-1].messages[-1].results[0].text
+
+
+async def test_a_question_that_cannot_be_posted_is_a_no_and_the_work_goes_on(tmp_path: Path) -> None:
+    def block(request: object) -> Line:
+        rig.slack.fail["chat.postMessage"] = "is_archived"
+        return call("a", "Bash", command="touch x")
+
+    def unblock(request: object) -> Line:
+        rig.slack.fail.clear()
+        return "done"
+
+    async with served(tmp_path, [block, unblock]) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.until(lambda: any("done" in text for text in rig.slack.texts()))
+        assert "is_archived" in rig.models[0].requests[-1].messages[-1].results[0].text
+        assert not (tmp_path / "x").exists()
+
+
+async def test_two_hosts_do_not_share_a_folder(tmp_path: Path) -> None:
+    async with served(tmp_path, []) as rig, open_slack("xapp", "xoxb", f"{rig.slack.url}/api/") as surface:
+        with pytest.raises(ChatError, match="another process"):
+            await ChatHost(surface, ChatRules(), tmp_path / "state", rig.open).run()
 
 
 async def test_a_socket_that_ends_is_opened_anew(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sagent.agent import Agent, Asker
 from sagent.bridges.chat.budget import DayBudget
 from sagent.bridges.chat.files import SendFile, parts_of
-from sagent.bridges.chat.reply import Reply, outgoing
+from sagent.bridges.chat.reply import Reply, outgoing, split
 from sagent.bridges.chat.rules import PlaceRules
 from sagent.bridges.chat.surface import Button, ChatError, ChatSurface, Person, Pressed, Said, Thread
 from sagent.errors import SagentError, UsageError
@@ -20,7 +20,7 @@ from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, Text
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, json_dump
 from sagent.lib.money import EXACT, ZERO, show
-from sagent.lib.text import one_line, printable
+from sagent.lib.text import one_line, printable, spelled
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
 from sagent.policy import Ask
@@ -28,7 +28,7 @@ from sagent.tool import Tool
 from sagent.tools.ask import Answerer, Question
 
 PATIENCE = 900.0  # seconds in which a question is answered; after that the answer is no
-MOST_SHOWN = 2_500  # characters of a call that is asked about
+MOST_MESSAGES = 10  # in which a question is shown; what is longer cannot be asked
 LEAST = Decimal("0.01")  # USD that have to be left for a run
 
 
@@ -110,11 +110,11 @@ class ThreadSession:
 
     def stop(self) -> bool:
         """Interrupt what is done; whether there was anything."""
+        stopped = bool(self._waiting) or self.working
         self._waiting.clear()
-        if self._agent is None or not self._agent.running:
-            return False
-        self._agent.interrupt()
-        return True
+        if self._agent is not None and self._agent.running:
+            self._agent.interrupt()
+        return stopped
 
     def use_model(self, name: str) -> None:
         """Go on with another model from the next prompt on."""
@@ -159,13 +159,13 @@ class ThreadSession:
                 agent.apply(Switch(model=self._model))
             self._model = ""
         agent.ledger.cap = counted(agent) + room
-        parts, problems = await parts_of(self._surface, said.attachments)
-        settle = self._budget.hold(said.thread.place, room)
+        settle = self._budget.hold(said.thread.place, room)  # at once: another thread may begin while files are read
         before, spent = counted(agent), room  # what is not known counts as all of it
         self._reply = reply = Reply(self._surface, self._thread)
         reply.show("thinking")
         try:
             try:
+                parts, problems = await parts_of(self._surface, said.attachments)
                 result = await _result(agent, said.text, parts)
                 spent = counted(agent) - before
             finally:
@@ -210,7 +210,10 @@ class ThreadSession:
             return None
         text = _question(call, ask)
         choices = (("Once", "once"), ("Again in this thread", "thread"), ("No", "no"))
-        said = await self._put(text, choices, is_approval=True)
+        try:
+            said = await self._put(text, choices, is_approval=True)
+        except ChatError as error:
+            return f"nobody could be asked: {error}"
         if said is None:
             return f"nobody answered within {PATIENCE:g} s"
         answer, person = said
@@ -227,7 +230,8 @@ class ThreadSession:
     async def _put(
         self, text: str, options: Sequence[tuple[str, str]], *, is_approval: bool
     ) -> tuple[str, Person] | None:
-        """Post a question, and wait for who answers; None when nobody does. Then the message has no buttons more."""
+        """Post all of a question, and wait for who answers; None when nobody does. Then the buttons are taken away.
+        Raises ChatError for one that cannot be posted, or is too long."""
         choices = {secrets.token_urlsafe(12): each for each in options}
         answers = {choice: answer for choice, (_, answer) in choices.items()}
         pending = Pending(answers, asyncio.get_running_loop().create_future(), is_approval)
@@ -235,9 +239,13 @@ class ThreadSession:
             Button(choice, label, "danger" if answer == "no" else "plain")
             for choice, (label, answer) in choices.items()
         ]
-        shown = outgoing(text)[: self._surface.most_text - 200]
+        *first, shown = split(outgoing(text), self._surface.most_text - 200)
+        if len(first) >= MOST_MESSAGES:
+            raise ChatError(f"it is too long to be shown, in {len(first) + 1} messages")
         self._pending.append(pending)
         try:
+            for piece in first:
+                await self._surface.post(self._thread, piece)
             message = await self._surface.post(self._thread, shown, buttons)
             try:
                 async with asyncio.timeout(PATIENCE):
@@ -292,13 +300,12 @@ def _footer(result: Result, problems: Sequence[str]) -> str:
 
 
 def _question(call: ToolCall, ask: Ask) -> str:
-    """What a call is, whole where it is not too long, and why it is asked about."""
-    shown = printable(_words(call.arguments))
-    cut = f"\n({len(shown) - MOST_SHOWN} more characters)" if len(shown) > MOST_SHOWN else ""
+    """What a call is, as a person is to judge it, and why it is asked about."""
+    shown = "\n".join(map(spelled, _words(call.arguments).split("\n")))
     wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
     who = f"**{ask.agent or 'sagent'} wants to call {call.name}**"
-    return f"{who}\n{fence}\n{shown[:MOST_SHOWN]}\n{fence}{cut}{wants}\n{ask.reason}"
+    return f"{who}\n{fence}\n{shown}\n{fence}{wants}\n{ask.reason}"
 
 
 def _brief(call: ToolCall) -> str:

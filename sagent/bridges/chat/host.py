@@ -1,9 +1,10 @@
 """What comes from a chat, brought to its thread: what was there already, from whom it may come, what it asks for."""
 
 import asyncio
+import fcntl
 import re
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sagent.bridges.chat.budget import DayBudget
@@ -31,15 +32,26 @@ class ChatHost:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Serve until the surface ends. Raises ChatError."""
-        try:
-            async for incoming in self._surface.incoming():
-                self._take(incoming)
-        finally:
-            await asyncio.gather(*(each.aclose() for each in self._threads.values()), return_exceptions=True)
-            for task in self._answers:
-                task.cancel()
-            await asyncio.gather(*self._answers, return_exceptions=True)
+        """Serve until the surface ends. Raises ChatError, also where another process serves the folder: each would
+        count a budget of its own."""
+        with self._alone():
+            try:
+                async for incoming in self._surface.incoming():
+                    self._take(incoming)
+            finally:
+                await asyncio.gather(*(each.aclose() for each in self._threads.values()), return_exceptions=True)
+                for task in self._answers:
+                    task.cancel()
+                await asyncio.gather(*self._answers, return_exceptions=True)
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        with (self._folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ChatError(f"another process serves {self._folder}: end it first") from error
+            yield
 
     def _take(self, incoming: Incoming) -> None:
         match incoming:

@@ -79,12 +79,14 @@ class SlackSurface:
         try:
             async with aiohttp.ClientSession() as http, http.get(attachment.source, headers=headers) as response:
                 response.raise_for_status()
-                data = await response.content.read(most + 1) if attachment.size > most else await response.read()
+                data = bytearray()
+                async for piece in response.content.iter_any():
+                    if len(data) + len(piece) > most:
+                        raise ChatError(f"it has more than {most / 1e6:g} MB")
+                    data += piece
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _failed(attachment.name, error) from error
-        if len(data) > most:
-            raise ChatError(f"it has more than {most // 1_000_000} MB")
-        return data
+        return bytes(data)
 
     async def answer(self, command: Commanded, text: str) -> None:
         await self._call("chat.postEphemeral", channel=command.reply, user=command.person.id, text=text)
