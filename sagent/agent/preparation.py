@@ -8,14 +8,13 @@ from sagent.engine.prompts import specs_of
 from sagent.engine.state import AgentState
 from sagent.errors import UsageError
 from sagent.lib.dataclass import Deps_contra
-from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
 from sagent.model import ToolSpec
 from sagent.peer import Action
 from sagent.policy import AllowAll, Deny, Policy, Turn, Verdict
 from sagent.session.contents import PromptEntry
 from sagent.session.folds import branch_contents
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tool import Effect, RunContext, Tool, Workspace
 
 PromptOf: TypeAlias = Callable[[RunContext[Deps_contra]], str | Awaitable[str]]
 """Writes the system prompt of a session that begins."""
@@ -85,6 +84,8 @@ class Preparation(Generic[Deps_contra]):
             raise UsageError(f"there are two tools named {twice!r}: a run's own tool needs a name of its own")
         chosen = tuple(tools.values())
         if self.choose is not None:
+            from sagent.tools.wrapped import WrappedTool
+
             specs = {tool.name: ToolSpec(tool.name, tool.description, tool.parameters) for tool in chosen}
             given = await _awaited(self.choose(run, tuple(specs.values())))
             wanted = tuple(_needed("prepare_tools", given, "a list of tools", lambda said: isinstance(said, Iterable)))
@@ -92,7 +93,7 @@ class Preparation(Generic[Deps_contra]):
                 raise UsageError(f"prepare_tools gave {strangers[0]!r}, and there are {', '.join(tools) or 'no tools'}")
             by_name = {spec.name: spec for spec in wanted}
             chosen = tuple(
-                tools[name] if spec == specs[name] else _Described(tools[name], spec) for name, spec in by_name.items()
+                tools[name] if spec == specs[name] else WrappedTool(tools[name], spec) for name, spec in by_name.items()
             )
         self._offered = chosen
         state.tools = {tool.name: tool for tool in chosen}
@@ -112,23 +113,6 @@ class _PolicyOfRun(Policy):
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         return () if self.now is None else await self.now.after_turn(turn)
-
-
-class _Described:
-    """A tool that is described otherwise in a run."""
-
-    def __init__(self, tool: Tool, spec: ToolSpec) -> None:
-        self._tool = tool
-        self.name, self.description, self.parameters = spec.name, spec.description, spec.parameters
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return foresee(self._tool, arguments, workspace)
-
-    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Awaitable[ToolOutput | str]:
-        return self._tool(arguments, run)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`
 
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
 from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for
+from sagent.cli.signals import on_first_signal
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
@@ -72,11 +73,9 @@ class Interrupter:
         self.agent: Agent | None = None
         self.on_stop: Callable[[], None] | None = None  # what ends a run that is elsewhere
         self._task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._on_signal, number)
+        on_first_signal(self._on_signal)
         if isinstance(renderer, StreamRenderer):
-            renderer.attach(loop.call_soon, self.on_output_failed)
+            renderer.attach(asyncio.get_running_loop().call_soon, self.on_output_failed)
 
     @property
     def is_stopped(self) -> bool:
@@ -106,8 +105,6 @@ class Interrupter:
             self._stop()
 
     def _on_signal(self, number: int) -> None:
-        if self.received is not None:
-            os._exit(128 + number)
         self.received = number
         self._stop()
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, get_args
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str
-from sagent.messages import Message
+from sagent.messages import Message, ToolCall
 
 State: TypeAlias = Literal["pending", "in_progress", "completed"]
 STATES: tuple[State, ...] = get_args(State)
@@ -24,6 +24,11 @@ class Task:
 
     text: str
     state: State
+
+
+def written(call: ToolCall, *, failed: bool = False) -> tuple[Task, ...] | None:
+    """The list that a call wrote; None where it wrote none: it `failed`, or is the call of another tool."""
+    return None if call.name != TODO or failed or call.malformed else read_tasks(call.arguments)
 
 
 def read_tasks(arguments: JsonObject) -> tuple[Task, ...]:
@@ -58,8 +63,8 @@ def _find(messages: Sequence[Message]) -> tuple[int, tuple[Task, ...]]:
         message = messages[place]
         failed |= {result.call_id for result in message.results if result.is_error}
         for call in reversed(message.calls):
-            if call.name == TODO and call.id not in failed and not call.malformed:
-                return place, read_tasks(call.arguments)
+            if (tasks := written(call, failed=call.id in failed)) is not None:
+                return place, tasks
         if message.sender == SENDER and message.content.startswith(_HEAD):
             states: dict[str, State] = {mark: state for state, mark in _MARKS.items()}
             found = filter(None, map(_LINE.fullmatch, message.content.split("\n")))

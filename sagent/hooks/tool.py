@@ -8,24 +8,22 @@ from sagent.hooks.hook import names_of
 from sagent.hooks.session import SessionHooks, call_fields
 from sagent.lib.json import JsonObject
 from sagent.messages import Text
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tool import RunContext, Tool, ToolOutput
+from sagent.tools.wrapped import WrappedTool
 
 MOST_TOLD = 100_000  # characters of a result that hooks get
 
 
-class HookedTool:
+class HookedTool(WrappedTool):
     """A tool as it is, with hooks asked after each call that has come to something."""
 
     def __init__(self, tool: Tool, hooks: SessionHooks) -> None:
-        self._tool, self._hooks = tool, hooks
-        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return foresee(self._tool, arguments, workspace)
+        super().__init__(tool)
+        self._hooks = hooks
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         began = time.monotonic()
-        output = await self._tool(arguments, run)
+        output = await self.tool(arguments, run)
         output = ToolOutput.of(output) if isinstance(output, str) else output
         text = "".join(part.text for part in output.content if isinstance(part, Text))
         response = {"content": text[:MOST_TOLD], "is_error": output.is_error}
@@ -37,9 +35,6 @@ class HookedTool:
         objection = f"A hook objects: {said.reason or said.stop}" if said.decision == "deny" or said.stop else ""
         added = [Text(f"\n({each})") for each in (objection, said.context) if each]
         return replace(output, content=(*output.content, *added)) if added else output
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
 
 
 def hooked(tools: Sequence[Tool], hooks: SessionHooks) -> list[Tool]:

@@ -11,9 +11,9 @@ from statistics import fmean
 from sagent.lab.stats import LEVEL, Interval, paired_mean, wilson
 from sagent.lab.trials import FINISHED, Arm, Trial, latest
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
+from sagent.lib.money import as_usd
 from sagent.lib.text import Table, one_line
-from sagent.transcript.steps import as_number, as_usd
 
 MEANS = {"usd": "usd_mean", "turns": "turns_mean", "seconds": "seconds_mean", "read": "tokens_in_mean",
          "written": "tokens_out_mean"}  # fmt: skip

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias, get_args
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_int, as_object, as_str, canonical_bytes, json_dump, sha256_hex
-from sagent.transcript.steps import as_number, as_usd
+from sagent.lib.json import as_int, as_number, as_object, as_str, canonical_bytes, json_dump, sha256_hex
+from sagent.lib.money import as_usd
 
 Arm: TypeAlias = str
 """The name of a way in which a task was carried out."""

@@ -174,6 +174,14 @@ def as_int(value: object, default: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
+def as_number(value: object) -> float:
+    """A number, 0 for anything else, and for one that no float holds."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    except OverflowError:
+        return 0.0
+
+
 def _read_object(value: object) -> JsonObject:
     read = _read(value)
     if not isinstance(read, JsonObject):

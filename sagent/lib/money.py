@@ -28,3 +28,12 @@ def show(usd: Decimal) -> str:
         return f"<${_SMALLEST_SHOWN}"
     whole, _, cents = f"{usd.quantize(_SMALLEST_SHOWN, context=EXACT):f}".partition(".")
     return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
+
+
+def as_usd(value: object) -> Decimal | None:
+    """USD from a number or a text; None for anything else."""
+    try:
+        usd = Decimal(str(value)) if isinstance(value, int | float | str) else None
+    except ArithmeticError:
+        return None
+    return usd if usd is None or usd.is_finite() else None

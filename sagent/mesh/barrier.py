@@ -9,7 +9,8 @@ from sagent.mesh.lease import Lease
 from sagent.mesh.mirror import Mirror
 from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
 from sagent.session.store import Session
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tool import RunContext, Tool, ToolOutput
+from sagent.tools.wrapped import WrappedTool
 
 
 class Barrier:
@@ -77,24 +78,18 @@ class KeptModel:
         return getattr(self._model, name)
 
 
-class KeptTool:
+class KeptTool(WrappedTool):
     """A tool as it is; a call of it that may change something waits, and the files are kept after it."""
 
     def __init__(self, tool: Tool, barrier: Barrier) -> None:
-        self._tool, self._barrier = tool, barrier
-        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return foresee(self._tool, arguments, workspace)
+        super().__init__(tool)
+        self._barrier = barrier
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
         if run.effect is not None and run.effect.kind in ("none", "read"):
-            return await self._tool(arguments, run)
+            return await self.tool(arguments, run)
         await self._barrier.passed()
         try:
-            return await self._tool(arguments, run)
+            return await self.tool(arguments, run)
         finally:
             await self._barrier.keep_files()
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`

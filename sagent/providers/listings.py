@@ -4,10 +4,11 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object
+from sagent.lib.money import as_usd
 from sagent.model import ModelInfo, ModelLimits
 
 MOST_AGE = 86_400.0  # seconds after which a listing is asked for again
@@ -45,18 +46,10 @@ def prices_in(entry: Mapping[str, object]) -> Mapping[str, Decimal]:
     found: dict[str, Decimal] = {}
     for name, value in as_object(entry.get("pricing")).items():
         bucket = _PER_TOKEN.get(name) or _BUCKETS.get(name)
-        price = _usd(value) if bucket else None
+        price = as_usd(value) if bucket else None
         if bucket and price is not None:
             found[bucket] = price * 1_000_000 if name in _PER_TOKEN or isinstance(value, str) else price
     return {} if any(price < 0 for price in found.values()) else found
-
-
-def _usd(value: object) -> Decimal | None:
-    try:
-        price = Decimal(str(value)) if isinstance(value, int | float | str) else None
-    except InvalidOperation:
-        return None
-    return price if price is not None and price.is_finite() else None
 
 
 class Listings:

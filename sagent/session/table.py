@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
 from sagent.codec import decode_usage, encode_usage
 from sagent.events import Advice, AdviceStatus, AdviceVerdict, Failure
-from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
+from sagent.lib.json import as_array, as_int, as_number, as_object, as_str, json_dump
 from sagent.session import contents
 from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.touches import Touched, decode_touched, encode_touched
@@ -97,15 +97,8 @@ def _usd(value: object) -> Decimal | None:
     return usd if usd is not None and usd.is_finite() and abs(usd.adjusted()) < 30 else None  # else no sum holds it
 
 
-def _number(value: object) -> float:
-    try:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-    except OverflowError:
-        return 0.0
-
-
 def _rounded(value: object) -> float:
-    return round(_number(value), 3)
+    return round(as_number(value), 3)
 
 
 def _text(value: object) -> str | None:
@@ -158,7 +151,7 @@ _BY_TYPE: Mapping[object, _Member] = {
     str: _STR,
     int: _INT,
     bool: _Member(_is_true),
-    float: _Member(_number, _rounded),
+    float: _Member(as_number, _rounded),
     str | None: _TEXT._replace(optional=True),
     int | None: _Member(_whole),
     Decimal | None: _USD,

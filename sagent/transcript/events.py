@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sagent.codec import decode_usage
-from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
+from sagent.lib.money import as_usd
 from sagent.session.contents import ConsultationEntry
 from sagent.session.stored import StoredCall
 from sagent.session.table import decode
@@ -22,8 +23,6 @@ from sagent.transcript.steps import (
     Step,
     Turn,
     as_json,
-    as_number,
-    as_usd,
     torn,
 )
 from sagent.usage import Charge

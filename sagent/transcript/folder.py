@@ -11,10 +11,10 @@ from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import money
 from sagent.lib.json import as_int, as_object, as_str, canonical_bytes
+from sagent.lib.money import as_usd
 from sagent.transcript.cards import when
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.page import escape, page, section, table
-from sagent.transcript.steps import as_usd
 from sagent.transcript.timeline import Timeline
 
 ABOUT = "session.json"  # what the list says of a session, in its folder

@@ -172,23 +172,6 @@ Step: TypeAlias = (
 )
 
 
-def as_number(value: object) -> float:
-    """A number, 0 for anything else, and for one that no float holds."""
-    try:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-    except OverflowError:
-        return 0.0
-
-
-def as_usd(value: object) -> Decimal | None:
-    """USD from a number or a text; None for anything else."""
-    try:
-        usd = Decimal(str(value)) if isinstance(value, int | float | str) else None
-    except ArithmeticError:
-        return None
-    return usd if usd is None or usd.is_finite() else None
-
-
 def as_json(value: object) -> str:
     try:
         return value if isinstance(value, str) else json_dump(value)

@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 
 from sagent.bridges.acp import calls
 from sagent.bridges.acp.calls import CallIds, Change
-from sagent.context.todo import TODO, read_tasks
+from sagent.context.todo import TODO, written
 from sagent.events import (
     Advice,
     AdviceDelta,
@@ -81,12 +81,11 @@ def usage(status: Status, cost: Cost) -> Update:
     }
 
 
-def plan(call: ToolCall) -> Update:
-    """The list that a call of TodoWrite writes."""
-    entries = [
-        {"content": task.text, "priority": "medium", "status": task.state} for task in read_tasks(call.arguments)
-    ]
-    return {"sessionUpdate": "plan", "entries": entries}
+def plan(call: ToolCall, result: ToolResult) -> Iterator[Update]:
+    """The list that a call has written, if it has."""
+    if (tasks := written(call, failed=result.is_error)) is not None:
+        entries = [{"content": task.text, "priority": "medium", "status": task.state} for task in tasks]
+        yield {"sessionUpdate": "plan", "entries": entries}
 
 
 def notice(level: str, text: str, *, known: bool) -> Update:
@@ -245,8 +244,7 @@ class Updates:
     def _finished(self, event: ToolFinished) -> Iterator[Update]:
         call, result = event.call, event.result
         if (event.agent, call.name) == (ROOT, TODO):
-            if not result.is_error:
-                yield plan(call)
+            yield from plan(call, result)
             return
         name = self._ids.find(event.agent, call.id)
         if name is None:  # it was answered without having started
@@ -288,7 +286,7 @@ class Updates:
         for each in said:
             if isinstance(each, Past):
                 if (call := asked.pop(each.result.call_id, None)) is not None:
-                    yield self._replayed_end(*call, each)
+                    yield from self._replayed_end(*call, each)
                 continue
             message = new_id()
             for part in each.parts:
@@ -305,14 +303,15 @@ class Updates:
                 self._ids.end(name, job=False)
                 yield _update(name, status="failed")
 
-    def _replayed_end(self, name: str, call: ToolCall, past: Past) -> Update:
+    def _replayed_end(self, name: str, call: ToolCall, past: Past) -> Iterator[Update]:
         if call.name == TODO:
-            return plan(call)
+            yield from plan(call, past.result)
+            return
         self._ids.end(name, job=False)
         shown = _outcome(call, past.result, None)
         if past.diff:
             shown["content"] = [content(text_block(calls.fenced(past.diff, "diff")))]
-        return _update(name, **shown)
+        yield _update(name, **shown)
 
 
 def _said(part: Part, sayer: str, message: str) -> Iterator[Update]:

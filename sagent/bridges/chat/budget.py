@@ -9,8 +9,7 @@ from pathlib import Path
 from sagent.bridges.chat.rules import ChatRules
 from sagent.lib.atomic import atomic_write
 from sagent.lib.json import as_object
-from sagent.lib.money import ZERO, total
-from sagent.transcript.steps import as_usd
+from sagent.lib.money import ZERO, as_usd, total
 
 DAYS = 40  # that the file remembers
 

@@ -14,23 +14,21 @@ from sagent.lib.names import quote_path
 from sagent.messages import Text, ToolCall
 from sagent.policy import Ask
 from sagent.policy.rules import EDITS
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tool import RunContext, Tool, ToolOutput, Workspace
+from sagent.tools.wrapped import WrappedTool
 
 
-class LinkedTool:
+class LinkedTool(WrappedTool):
     """A tool as it is; what errors the editor sees after its change, and did not before, is in its result."""
 
     def __init__(self, tool: Tool, link: EditorLink) -> None:
-        self._tool, self._link = tool, link
-        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return foresee(self._tool, arguments, workspace)
+        super().__init__(tool)
+        self._link = link
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
         path = run.workspace.resolve(as_str(arguments.get("file_path")))
         before = await self._link.problems(path)
-        output = await self._tool(arguments, run)
+        output = await self.tool(arguments, run)
         if before is None:
             return output
         output = ToolOutput.of(output) if isinstance(output, str) else output
@@ -42,9 +40,6 @@ class LinkedTool:
             return output
         lines = "\n".join(f"{quote_path(str(path))}:{line}: {text}" for _, line, text in new)
         return replace(output, content=(*output.content, Text(f"\nThe editor sees new errors:\n{lines}")))
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
 
 
 def linked(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:

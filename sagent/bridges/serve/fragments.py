@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.json import as_array, as_number, as_object, as_str
 from sagent.session.contents import ConsultationEntry
 from sagent.session.stored import StoredMedia
 from sagent.session.table import decode
 from sagent.transcript.cards import Cards, Fetch
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.prose import Prose
-from sagent.transcript.steps import Consulted, Said, Turn, as_number
+from sagent.transcript.steps import Consulted, Said, Turn
 from sagent.transcript.timeline import Call, Timeline, TurnShown, without_names
 
 MOST = 60_000  # characters of one text

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.signals import on_first_signal
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
 
@@ -63,8 +63,7 @@ async def _serve(host: "AcpHost") -> int:
 
     if sys.stdin.isatty():
         sys.stderr.write("sagent: an editor starts this and talks to it in JSON; Ctrl-D ends it.\n")
-    loop = asyncio.get_running_loop()
-    gone: asyncio.Future[int] = loop.create_future()
+    gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def leave(code: int = 0) -> None:
         if not gone.done():
@@ -72,8 +71,7 @@ async def _serve(host: "AcpHost") -> int:
         elif code:
             os._exit(code)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, leave, 128 + number)
+    on_first_signal(lambda number: leave(128 + number))
     writer = Writer(claim_stdout(), leave)
     server = Server(host, writer.send)
     read_lines(sys.stdin.fileno(), server.connection.receive, leave)

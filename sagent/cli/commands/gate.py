@@ -17,10 +17,10 @@ from sagent.config.values import RefusedError, decimal
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
+from sagent.lib.money import as_usd
 from sagent.lib.text import nearest
 from sagent.session.store import is_session
-from sagent.transcript.steps import as_number, as_usd
 
 OK, FAILED = 0, 1
 EPILOG = """RESULT is the directory or the result.json of a sweep, the directory of a bench-advisor, the JSON that a run

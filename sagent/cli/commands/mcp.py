@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import secrets
-import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.opening import settings_for
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
+from sagent.cli.signals import on_first_signal
 from sagent.cli.tables import write
 from sagent.errors import SagentError, UsageError
 from sagent.lib.text import Table, count, one_line
@@ -308,16 +308,8 @@ async def _over_stdio(sessions: "Sessions") -> None:
     """Serve until the end of stdin, or SIGINT, SIGTERM or SIGHUP."""
     from sagent.bridges.mcp_server import make_server
 
-    loop = asyncio.get_running_loop()
-    received: asyncio.Future[int] = loop.create_future()
-
-    def on_signal(number: int) -> None:
-        if received.done():
-            os._exit(128 + number)
-        received.set_result(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, on_signal, number)
+    received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    on_first_signal(received.set_result)
     serving = asyncio.create_task(make_server(sessions).run_stdio_async())
     await asyncio.wait([serving, received], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.settings import load_settings
+from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
 from sagent.lib.text import printable
@@ -78,21 +78,11 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
     from sagent.mesh.jetstream import connected
     from sagent.mesh.node import Node
 
-    loop = asyncio.get_running_loop()
     async with connected(url, name=f"sagent node {options.name}") as bus:
         for text in await bus.ensure():
             _warn(text)
         node = Node(bus, options, open_agent, _warn)
-        received: list[int] = []
-
-        def on_signal(number: int) -> None:
-            if received:
-                os._exit(128 + number)
-            received.append(number)
-            node.drain()
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, on_signal, number)
+        on_first_signal(lambda _: node.drain())
         await node.run(lambda: _warn(f"node {options.name} takes work"))
     return 0
 

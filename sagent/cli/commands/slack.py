@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
 from sagent.lib.text import printable
 
@@ -51,20 +51,17 @@ async def _serve(rules: "ChatRules", tokens: Sequence[str], flags: Mapping[str, 
     from sagent.bridges.chat.slack import API, open_slack
     from sagent.cli.settings import load_settings
 
-    loop, received = asyncio.get_running_loop(), 0
+    received = 0
     folder = load_settings(flags).state_dir / "chat" / "slack"
     async with open_slack(tokens[0], tokens[1], os.environ.get("SLACK_API_URL") or API) as surface:
         serving = asyncio.create_task(ChatHost(surface, rules, folder, opener(flags)).run())
 
         def on_signal(number: int) -> None:
             nonlocal received
-            if received:
-                os._exit(128 + number)
             received = number
             serving.cancel()
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, on_signal, number)
+        on_first_signal(on_signal)
         sys.stderr.write(printable(f"sagent: serving Slack in {', '.join(rules.places)}\n"))
         sys.stderr.flush()
         await asyncio.wait([serving])

@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from typing import TypeAlias, assert_never
 
-from sagent.context.todo import TODO, Task, read_tasks
+from sagent.context.todo import Task, written
 from sagent.events import (
     AdviceDelta,
     Advised,
@@ -249,8 +249,8 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
     view = replace(view, running=running, jobs=jobs, ended=ended)
     if (event.agent != ROOT and not event.diff) or _was_told(view, event):
         return view, ()
-    if event.call.name == TODO and event.agent == ROOT and not event.result.is_error:
-        view = replace(view, tasks=read_tasks(event.call.arguments))
+    if event.agent == ROOT and (tasks := written(event.call, failed=event.result.is_error)) is not None:
+        view = replace(view, tasks=tasks)
     denied = dict(view.denied)
     reason = denied.pop(key, None)
     text, summary = (event.result.text[:MOST_KEPT], event.summary) if reason is None else (reason, "was denied")

@@ -6,28 +6,26 @@ from dataclasses import replace
 
 from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Text
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tool import RunContext, Tool, ToolOutput
 from sagent.tools.code.lsp.access import CodeAccess
 from sagent.tools.paths import judged
+from sagent.tools.wrapped import WrappedTool
 
 _FILES = ("Edit", "Write")
 _COMMANDS = ("Bash",)
 
 
-class CheckedTool:
+class CheckedTool(WrappedTool):
     """A tool as it is; what its change of a file brings is in its result, if it is known in time."""
 
     def __init__(self, tool: Tool, access: CodeAccess) -> None:
-        self._tool, self._access = tool, access
-        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return foresee(self._tool, arguments, workspace)
+        super().__init__(tool)
+        self._access = access
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
         if self.name in _COMMANDS:
             try:
-                return await self._tool(arguments, run)
+                return await self.tool(arguments, run)
             finally:
                 if self._access.begun is not None:
                     self._access.begun.command_ran()
@@ -36,10 +34,10 @@ class CheckedTool:
         checks = self._access.checks
         path = judged(run.workspace.resolve(as_str(arguments.get("file_path"))), run)
         if not checks.servers.kinds(path):
-            return await self._tool(arguments, run)
+            return await self.tool(arguments, run)
         before = await asyncio.to_thread(read_text, path)
         is_new = before is None and not path.exists()
-        output = await self._tool(arguments, run)
+        output = await self.tool(arguments, run)
         if before is None and not is_new:
             return output
         output = ToolOutput.of(output) if isinstance(output, str) else output
@@ -51,9 +49,6 @@ class CheckedTool:
             return output
         summary = f"{output.summary} It brings new errors.".strip()
         return replace(output, content=(*output.content, Text(f"\n{news}")), summary=summary)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
 
 
 def checked(tools: Sequence[Tool], access: CodeAccess) -> list[Tool]:

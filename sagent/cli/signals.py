@@ -1,0 +1,24 @@
+"""What ends a command from outside."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def on_first_signal(act: Callable[[int], object]) -> None:
+    """Call this with the number of the first signal that comes, in the running loop; a second one ends the process."""
+    begun = False
+
+    def on_signal(number: int) -> None:
+        nonlocal begun
+        if begun:
+            os._exit(128 + number)
+        begun = True
+        act(number)
+
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
