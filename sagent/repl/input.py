@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from prompt_toolkit.buffer import Buffer
@@ -27,6 +26,7 @@ from sagent.repl.terminal.picker import Option, SecondKey
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report, Said, Shell
+from sagent.repl.view.lines import alike
 from sagent.repl.view.view import NOTE, ROOT, SHELL
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class InputBuffer:
     def mended(self, before: str, after: str) -> tuple[str, int] | None:
         """The input without a place holder of which a part was deleted, or with what was typed into one after it, and
         where the cursor is then; None where nothing is to be done."""
-        start = _alike(before, after)
-        stop = len(before) - _alike(before[start:][::-1], after[start:][::-1])
+        start = alike(before, after)
+        stop = len(before) - alike(before[start:][::-1], after[start:][::-1])
         typed = after[start : len(after) - len(before) + stop]
         low, high = start, stop
         for holder in _HOLDER.finditer(before):
@@ -92,11 +92,6 @@ class InputBuffer:
     def images(self, text: str) -> tuple[Part, ...]:
         """The images that the text still names."""
         return tuple(self._images[match[1]] for match in _HOLDER.finditer(text) if match[1] in self._images)
-
-
-def _alike(one: str, other: str) -> int:
-    """Characters with which both begin."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 class InputActions:

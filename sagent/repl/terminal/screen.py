@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO, cast
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import DynamicCompleter, ThreadedCompleter
 from prompt_toolkit.cursor_shapes import CursorShape
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.layout import Container
     from prompt_toolkit.layout.screen import Char
 
 SETTLED = 0.35  # seconds without a change after which a size counts; tmux reports one up to 0.25 s after it was made
@@ -81,6 +82,23 @@ class _Application(Application[None]):
     def _redraw(self, render_as_done: bool = False) -> None:  # noqa: FBT001, FBT002 -- as it is called
         if render_as_done or self.fits():
             super()._redraw(render_as_done)
+
+
+class _Rows(HSplit):
+    """Windows one below the other with nothing between them. How high they would be is found out once a drawing."""
+
+    _found: tuple[object, Dimension] = None, Dimension()
+
+    @property
+    def _all_children(self) -> "list[Container]":
+        return self.children
+
+    def preferred_height(self, width: int, max_available_height: int) -> Dimension:
+        """The rows that all of them would have."""
+        asked = get_app().render_counter, width, max_available_height
+        if self._found[0] != asked:
+            self._found = asked, super().preferred_height(width, max_available_height)
+        return self._found[1]
 
 
 class _Parser(Vt100Parser):
@@ -174,7 +192,7 @@ class Screen:
             wrap_lines=True,
             get_line_prefix=self._prefix,
         )
-        layout = HSplit(
+        layout = _Rows(
             [
                 Window(FormattedTextControl(self._panel_text), dont_extend_height=True),
                 self.input,

@@ -12,7 +12,7 @@ import select
 import time
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager, suppress
-from itertools import accumulate, pairwise, takewhile
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.data_structures import Size
@@ -20,7 +20,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from sagent.repl.terminal import key_codes
 from sagent.repl.terminal.printed import Printed, count_letters
-from sagent.repl.view.lines import GOES_ON, Line, drawable, line_width, printable, slice_line
+from sagent.repl.view.lines import GOES_ON, Line, alike, drawable, line_width, printable, slice_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -50,7 +50,10 @@ class SteadyOutput(Vt100_Output):
 
     def write(self, data: str) -> None:
         """Draw text: what it says drives nothing. prompt_toolkit moves on by line ends alone."""
-        super().write(printable(data) if data.strip("\r\n") else data)
+        if data.isprintable():
+            self.write_raw(data)
+        else:
+            super().write(printable(data) if data.strip("\r\n") else data)
 
     def flush(self) -> None:
         """Write what is waiting, unless more is to come."""
@@ -372,5 +375,10 @@ def _folded(width: int, columns: int) -> int:
 
 def _common(before: Line, after: Line) -> int:
     """Characters that two rows begin with alike, styles included."""
-    cells = ([(style, character) for style, text in line for character in text] for line in (before, after))
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*cells, strict=False)))
+    same = 0
+    for (style, text), (other, more) in zip(before, after, strict=False):
+        if style == other:
+            same += alike(text, more)
+        if (style, text) != (other, more):
+            break
+    return same

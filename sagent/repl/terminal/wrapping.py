@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from prompt_toolkit.formatted_text import fragment_list_to_text
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.layout.utils import explode_text_fragments
 
@@ -42,8 +43,11 @@ class DrawnInput(Processor):
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         """The line with blanks before the words that begin a row; what was pasted, too, is shown to hold what is not
         seen."""
-        cells = [(cell[0], printable(cell[1])) for cell in explode_text_fragments(transformation_input.fragments)]
-        room = transformation_input.width - self._label()
+        fragments, room = transformation_input.fragments, transformation_input.width - self._label()
+        text = fragment_list_to_text(fragments)
+        if text.isprintable() and width_of(text) <= room:
+            return Transformation(fragments)
+        cells = [(cell[0], printable(cell[1])) for cell in explode_text_fragments(fragments)]
         text = "".join(cell[1] for cell in cells)
         places = gaps(text, room) if len(cells) == len(text) and width_of(text) > room > 0 else {}
         if not places:

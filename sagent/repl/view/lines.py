@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import TypeAlias
 
 import sagent.lib.text
@@ -13,7 +14,7 @@ Line: TypeAlias = tuple[Span, ...]
 TAB = "    "
 GOES_ON: Span = ("class:goes-on", "")
 """Ends a row as wide as the terminal, which the next row goes on: who copies them gets one line."""
-_NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ]*")  # of one column each: what most text is made of
+_NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼]*")  # of one column each: what most text is made of
 _WORD = re.compile(r"\S{1,500}")  # of a longer one a part at a time: a command may be one word of a megabyte
 
 
@@ -28,7 +29,7 @@ def width_of(text: str) -> int:
 
 def line_width(line: Line) -> int:
     """Columns a line takes."""
-    return sum(width_of(text) for _, text in line)
+    return sum([width_of(text) for _, text in line])
 
 
 def plain(lines: Iterable[Line]) -> str:
@@ -43,7 +44,7 @@ def printable(text: str) -> str:
 
 def drawable(line: Line) -> Line:
     """The line as it may reach a terminal, whatever its texts hold: all that is drawn goes through here."""
-    if all(text.isprintable() for _, text in line):
+    if "".join([text for _, text in line]).isprintable():
         return line
     return tuple((style, printable(text).replace("\n", " ")) for style, text in line)
 
@@ -99,6 +100,13 @@ def slice_line(line: Line, start: int, stop: int | None = None) -> Line:
     return tuple(spans)
 
 
+def alike(one: str, other: str) -> int:
+    """Characters with which both begin."""
+    if other.startswith(one):
+        return len(one)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
 def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:
     """A line in rows of at most `width` columns, broken at the edge wherever that is."""
     row, room = list[Span](), width
@@ -120,18 +128,19 @@ def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None 
     `first` begins the first line and `rest` the others (as wide as `first`, and empty, where left out; a `first` that
     leaves less than half of a line has lines of its own). A text may hold line ends.
     """
-    if rest is None and line_width(first) > max(width, 8) // 2:
+    width, size = max(width, 8), line_width(first)
+    if rest is None and size > width // 2:
         return [*wrap(first, width), *wrap(spans, width, (("", TAB),))]
-    rest = ((("", " " * line_width(first)),) if first else ()) if rest is None else rest
-    width = max(width, 8)
+    rest = ((("", " " * size),) if first else ()) if rest is None else rest
+    lead, room, below = first, width - size, width - line_width(rest)
     lines: list[Line] = []
     for paragraph in _paragraphs(spans):
-        text, end, more = sagent.lib.text.printable("".join(part for _, part in paragraph)), 0, True  # as it is drawn
+        text, end, more = sagent.lib.text.printable("".join([part for _, part in paragraph])), 0, True  # as it is drawn
+        last = len(text.rstrip())
         while more:
-            lead = rest if lines else first
-            begin, end = _next_line(text, end, width - line_width(lead), indented=not lines)
+            begin, end = _next_line(text, end, room, indented=not lines)
             lines.append(_joined((*lead, *slice_line(paragraph, begin, end))))
-            more = _WORD.search(text, end) is not None
+            more, lead, room = end < last, rest, below
     return lines
 
 
@@ -149,8 +158,7 @@ def _paragraphs(spans: Iterable[Span]) -> Iterator[Line]:
 
 def _next_line(text: str, start: int, room: int, *, indented: bool) -> tuple[int, int]:
     """Where the next line of a text begins and ends: white space around it is left out, unless it is `indented`."""
-    words = _WORD.finditer(text, start)
-    if (word := next(words, None)) is None:
+    if (word := _WORD.search(text, start)) is None:
         return start, start
     begin = start if indented else word.start()
     if (edge := _end(text, begin, room)) < word.end() and indented:
@@ -158,12 +166,10 @@ def _next_line(text: str, start: int, room: int, *, indented: bool) -> tuple[int
         edge = _end(text, begin, room)
     if edge < word.end():
         return begin, max(edge, begin + 1)  # a character may be wider than the line
-    end = word.end()
-    for word in words:
-        if word.end() > edge:
-            break
-        end = word.end()
-    return begin, end
+    fits = text[begin:edge]
+    if edge < len(text) and not text[edge].isspace() and not fits[-1].isspace():  # in the middle of a word
+        fits = fits.removesuffix(fits.rsplit(None, 1)[-1])
+    return begin, max(begin + len(fits.rstrip()), word.end())
 
 
 def _joined(spans: Sequence[Span]) -> Line:
