@@ -256,8 +256,8 @@ class Repl(CommandContext):
         if text and not self._screen.buffer.text:
             self._screen.replace_text(text)
 
-    def reopen(self, settings: "Settings", choices: "Choices | None" = None) -> None:
-        self._session.reopen(settings, choices)
+    def reopen(self, settings: "Settings", choices: "Choices | None" = None, said: str = "") -> None:
+        self._session.reopen(settings, choices, said)
         if self._painter.near != ROOT:  # who is read along with is left there
             self.enter(ROOT)
 

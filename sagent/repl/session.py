@@ -147,6 +147,7 @@ class SessionLoop(Current):
         self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
         self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
         self._choices: Choices | None = None  # that the person has made for it
+        self._said = ""  # about it, where its conversation is on the screen
         self._began_at: float | None = None
         self.turn = asyncio.Lock()  # one works on the conversation at a time
         self.on_opened: Callable[[Opened], object] = lambda opened: None
@@ -221,7 +222,7 @@ class SessionLoop(Current):
         while True:
             self._other_wanted.clear()
             try:
-                shown = await self._show_end()
+                shown = bool(self._said) or await self._show_end()
                 settings = self._choices.mark(self.settings) if self._choices else self.settings
                 async with self._opening(settings, self._on_event, approve, answer) as opened:
                     await self._converse(opened, shown=shown)
@@ -232,12 +233,12 @@ class SessionLoop(Current):
             finally:
                 self._opened = None
 
-    def reopen(self, settings: "Settings", choices: Choices | None = None) -> None:
-        """Close the session and open another, in which the person has made these choices already. Raises UsageError
-        while a turn is in progress."""
+    def reopen(self, settings: "Settings", choices: Choices | None = None, said: str = "") -> None:
+        """Close the session and open another, in which the person has made these choices already; `said` is written
+        instead of its end. Raises UsageError while a turn is in progress."""
         if self.busy and self._opened is not None:
             raise UsageError("A turn is in progress: interrupt it first (Esc).")
-        self._settings, self._choices = settings, choices
+        self._settings, self._choices, self._said = settings, choices, said
         self.outbox.prompts.put_nowait(None)
         self._other_wanted.set()
 
@@ -266,9 +267,8 @@ class SessionLoop(Current):
             self._painter.write(greeting(self.settings, opened, news))
         if not shown:
             self._painter.write(*past_blocks(agent.messages, ROOT))
-        if agent.messages:
-            copied = "This is a copy of the session; the original stays as it is."
-            self._painter.write(Report(copied if self._choices else "Session resumed."))
+        if self._said or agent.messages:
+            self._painter.write(Report(self._said or "Session resumed."))
             self._painter.paint()
         self._status.update(opened)
         self._tasks.spawn(self._try_sandbox(opened))

@@ -74,8 +74,8 @@ class RecordingContext(CommandContext):
     def copy(self, text: str) -> None:
         self.copied = text
 
-    def reopen(self, settings: Settings, choices: Choices | None = None) -> None:
-        self.reopened = (settings, choices)
+    def reopen(self, settings: Settings, choices: Choices | None = None, said: str = "") -> None:
+        self.reopened, self.said_of_it = (settings, choices), said
 
     def set_display(self, what: str, value: str) -> None:
         self.display.append((what, value))
@@ -475,6 +475,10 @@ async def test_a_fork_goes_on_with_what_was_chosen(
         assert context.reopened is not None
         reopened, choices = context.reopened
         assert choices is not None
+        assert reopened.session is not None
+        assert all(
+            one in context.said_of_it for one in (reopened.session.name, f"/resume {first.agent.log.session_id}")
+        )
         second = await open_(reopened)
         assert second.policy.mode == "edit"  # what is in settings is for other sessions too
         assert await choices.make(second) == []

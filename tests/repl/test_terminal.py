@@ -145,7 +145,8 @@ def test_switching_the_provider_there_and_back_with_a_fork_between(console: Cons
     console.type("second")
     console.until("Two.")
     console.type("/fork")  # by the settings it is with the first model
-    console.until("This is a copy of the session", "gpt-5.5 │")
+    screen = console.until("a copy of this session.", "original: /resume", "gpt-5.5 │")
+    assert screen.count("One.") == screen.count("Two.") == 1  # they are on the screen already
     console.type("third")
     console.until("Three.")
     console.type("/model anthropic/claude-sonnet-4-6")

@@ -168,4 +168,4 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     console.keys("C-c")
     console.until("! Interrupted.", gone="◌ Running")
     console.type("/fork")  # where there is no such agent
-    console.until("This is a copy of the session; the original stays as it is.", gone="root/worker ›")
+    console.until("a copy of this session.", gone="root/worker ›")

@@ -89,8 +89,9 @@ class CommandContext(Current):
         """Show the last messages of the conversation again."""
         raise UsageError("There is no terminal to show them on; `/export md` writes the conversation into a file.")
 
-    def reopen(self, settings: "Settings", choices: Choices | None = None) -> None:
-        """Close the session and open another, in which the person has made these choices already."""
+    def reopen(self, settings: "Settings", choices: Choices | None = None, said: str = "") -> None:
+        """Close the session and open another, in which the person has made these choices already. `said` is written
+        instead of its conversation, which is on the screen."""
         raise UsageError("Without a terminal a session is named by --session, --continue or --fork.")
 
     def set_display(self, what: DisplaySetting, value: str) -> None:

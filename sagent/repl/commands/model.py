@@ -236,7 +236,7 @@ def _reopen(context: CommandContext, settings: "Settings") -> None:
         return
     if path := opened.agent.log.path:
         settings = replace(settings, session=Path(path), continue_session=False, fork=None)
-    context.reopen(settings, Choices.of(opened))
+    context.reopen(settings, Choices.of(opened), "The session goes on.")
 
 
 async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> None:

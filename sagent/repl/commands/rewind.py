@@ -264,10 +264,13 @@ async def fork(context: CommandContext, request: str = "") -> None:
     settings, agent = context.settings, context.opened.agent
     if not agent.log.path:
         raise UsageError("This session is not kept, so there is nothing to copy.")
-    entry = _chosen(_points(context), request).before if request else ""
+    point = _chosen(_points(context), request) if request else None
+    entry, of = (point.before, f"from before {_line_of(point)!r}") if point else ("", "of this session")
     path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
+    said = f"You go on in {path.name}, a copy {of}. To go back to the original: /resume {agent.log.session_id}"
+    settings = replace(settings, session=path, continue_session=False, fork=None)
     try:
-        context.reopen(replace(settings, session=path, continue_session=False, fork=None), Choices.of(context.opened))
+        context.reopen(settings, Choices.of(context.opened), said)
     except UsageError:  # nobody goes on in it
         delete(path)
         raise
