@@ -30,7 +30,7 @@ class Advisor:
     temperature: float | None = None
 
     def __str__(self) -> str:
-        told = {
+        shown = {
             "effort": self.effort,
             "temperature": self.temperature,
             "max_calls": self.max_calls,
@@ -38,7 +38,7 @@ class Advisor:
             "role": self.role,
             "tools": ",".join(self.tools),
         }
-        options = "".join(f",{name}={value}" for name, value in told.items() if value not in ("", None))
+        options = "".join(f",{name}={value}" for name, value in shown.items() if value not in ("", None))
         return f"{self.name}={self.model}{options}"
 
 

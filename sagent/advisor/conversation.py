@@ -88,11 +88,11 @@ class Conversation:
     def ask(self, asking: Asking) -> Asked:
         """The next consultation, ending in the request; what does not fit is left out, and that is said."""
         history = tuple(asking.executor.messages)
-        told = self._next(asking) if self.messages else f"{_opening(asking)}\n\nThe conversation so far:\n"
+        before = self._next(asking) if self.messages else f"{_opening(asking)}\n\nThe conversation so far:\n"
         new = self.news(history)
         reader = Reader(self.name if self.messages else "", asking_calls(history, TOOL))
         quoted = quote(new, len(history) - len(new) + 1, asking.keep, reader) or "(Nothing was said.)"
-        messages = (*self.messages, user(f"{told}{quoted}\n\n{asking.closing}"))
+        messages = (*self.messages, user(f"{before}{quoted}\n\n{asking.closing}"))
         if asking.room is None or sum(_bytes(each.content) for each in messages) <= asking.room * _BYTES:
             return Asked(messages, history, asking.task, self.epoch)
         return self._anew(asking, asking.room * _BYTES)

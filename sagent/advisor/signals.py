@@ -42,8 +42,8 @@ class Watch:
         self.turns += 1
         text = turn.reply.content
         self.need = wanted_advice(text)
-        told = _CONFIDENCE.search(text)
-        self.doubt = None if told is None else float(told[1]) / (100 if told[2] or float(told[1]) > 1 else 1)
+        stated = _CONFIDENCE.search(text)
+        self.doubt = None if stated is None else float(stated[1]) / (100 if stated[2] or float(stated[1]) > 1 else 1)
         self._compare(text)
         errors = _errors(turn)
         calls = [call for call in turn.reply.calls if call.name not in _WAITS and call.id in errors]

@@ -89,12 +89,12 @@ def _output_limit(state: AgentState) -> str:
     if (limit := output_limit(next(own, EMPTY))) is None:
         return ": "
     wanted, most = state.limits.max_response_tokens, state.model_limits.max_output
-    told = f" of {limit:,} tokens"
+    size = f" of {limit:,} tokens"
     if most is not None and limit >= most:
-        return f"{told}, the most that {full_name(state.model)} writes in one: "
+        return f"{size}, the most that {full_name(state.model)} writes in one: "
     if (wanted is None or limit < wanted) and state.ledger.cap_of(state.path) is not None:
-        return f"{told}, for the cap or the window left room for no more: raise max_budget_usd (--max-budget-usd), or "
-    return f"{told}: raise max_response_tokens (--max-response-tokens), or "
+        return f"{size}, for the cap or the window left room for no more: raise max_budget_usd (--max-budget-usd), or "
+    return f"{size}: raise max_response_tokens (--max-response-tokens), or "
 
 
 class Runner:

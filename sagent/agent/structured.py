@@ -48,12 +48,12 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
     """
     state.context.output_schema = output.schema
     try:
-        told = not _held(state)
-        if told:
+        in_words = not _held(state)
+        if in_words:
             _ask(state, output)
         repaired = False
         while True:
-            reason, told = await _turn(state, output, told=told)
+            reason, in_words = await _turn(state, output, in_words=in_words)
             if reason not in ("end", "stop_sequence"):
                 return reason, None, None
             try:
@@ -64,24 +64,24 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
                 words = f"the answer does not fit what was asked for, nor did its repair: {wrong}"
                 return reason, None, Failure("invalid_output", words)
             state.journal.notify("info", f"The answer does not fit what was asked for, and is asked for again: {wrong}")
-            repaired, told = True, told or _held(state)
-            schema = "" if told else f" that fits this schema:\n\n{json_dump(output.schema)}\n\n"
+            repaired, in_words = True, in_words or _held(state)
+            schema = "" if in_words else f" that fits this schema:\n\n{json_dump(output.schema)}\n\n"
             state.inbox.put(Arrived(user(REPAIR.format(wrong=wrong, schema=schema), sender="sagent")))
     finally:
         state.context.output_schema = None
 
 
-async def _turn(state: AgentState, output: Output, *, told: bool) -> tuple[str, bool]:
+async def _turn(state: AgentState, output: Output, *, in_words: bool) -> tuple[str, bool]:
     """A turn; begun again without the schema where the provider refuses that. Also, whether the words say it now."""
     try:
-        return await take_turn(state), told
+        return await take_turn(state), in_words
     except ModelError as error:
         refused = error.kind in ("invalid_request", "permission") and _SCHEMA_REFUSED.search(str(error))
         if state.context.output_schema is None or not refused:
             raise
         state.journal.notify("warning", f"The answer is not held to its schema, which is given in words only. {error}")
     state.context.output_schema = None
-    if not told:
+    if not in_words:
         _ask(state, output)
     return await take_turn(state), True
 

@@ -38,7 +38,7 @@ def without_secrets(block: str | Table, redaction: "Redaction") -> str | Table:
     return replace(block, rows=tuple(tuple(map(redaction.text, row)) for row in block.rows))
 
 
-def tell_of_secrets(redaction: "Redaction") -> None:
+def report_secrets(redaction: "Redaction") -> None:
     """Say on standard error which kinds were taken out, if any."""
     if redaction.count:
         sys.stderr.write(f"sagent: secrets taken out, by shape: {redaction.kinds}; look before you share it\n")

@@ -26,7 +26,7 @@ _FILES, _FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and
 _LATEST = 0.8  # of a window: what everything else may take, together with what was said since the last request
 _RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: the last turns, that stay whole
 _REQUESTS, _BRIEF = 0.4, 0.05  # of it: what earlier requests, which stay word for word, may take; and in any case
-_TOLD = 0.15  # of it: a summary made by code, and the files shown after it, each
+_SUMMARY = 0.15  # of it: a summary made by code, and the files shown after it, each
 _BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at most
 _HEAD = "(From sagent: the conversation before this point was cut; "
 HEAD = _HEAD + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
@@ -94,7 +94,7 @@ class Room(NamedTuple):
 
     recent: int
     words: int
-    told: int
+    summary: int
 
 
 def room_in(history: Sequence[Message], window: int, above: str) -> Room:
@@ -103,7 +103,7 @@ def room_in(history: Sequence[Message], window: int, above: str) -> Room:
     left = max(0, int(window * _LATEST) - sum(map(size_of, history[last:])))
     recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)
     words = max(int(window * _BRIEF), min(int(window * _REQUESTS), left // 2))
-    return Room(recent, words, max(1_000, min(int(window * _TOLD), left // 4)))
+    return Room(recent, words, max(1_000, min(int(window * _SUMMARY), left // 4)))
 
 
 def size_of(message: Message) -> int:
@@ -156,14 +156,14 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
         "Failed": "\n".join(errors[-_LINES:]),
     }
     text = "\n".join(f"## {name}\n{text or 'none'}" for name, text in sections.items())
-    told = (message.content.partition("\n\n")[2] for message in history if _is_told(message))
-    if earlier := "\n\n".join(told).strip():
+    summaries = (message.content.partition("\n\n")[2] for message in history if _is_summary(message))
+    if earlier := "\n\n".join(summaries).strip():
         earlier = head_and_tail(earlier, int(most * _BEFORE), where)
         text = f"{earlier}\n\nWhat came after that:\n{text}"
     return head_and_tail(text, most, where)
 
 
-def _is_told(message: Message) -> bool:
+def _is_summary(message: Message) -> bool:
     """Whether a message is a summary, or says that the conversation was cut."""
     return message.sender == "sagent" and message.content.startswith(_HEAD)
 

@@ -76,9 +76,9 @@ class Reservation:
         Some state far too few tokens of input at first, and those of models inside the call come later: then it is the
         most there can be.
         """
-        ask, told = self.ask, sum(charge.usage.total_input for charge in stated)
-        known = told and told >= ask.likely // 4 and not ask.extra_usd
-        self._ledger.narrow(self, told if known else ask.input_bound, most_output)
+        ask, reported = self.ask, sum(charge.usage.total_input for charge in stated)
+        known = reported and reported >= ask.likely // 4 and not ask.extra_usd
+        self._ledger.narrow(self, reported if known else ask.input_bound, most_output)
 
     def release(self) -> None:
         """Free what is held: nothing was billed. Does nothing after `settle`."""

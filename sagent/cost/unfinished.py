@@ -17,9 +17,9 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
     What the provider did not state is estimated, and then each charge says so: the ledger counts all that is still
     reserved, for the true bill may be anything below it.
     """
-    told = sum((charge.usage for charge in stated), Usage())
-    likely = 0 if told.total_input else reservation.ask.likely
-    guess = Usage(input=likely, output=max(0, received // 4 - told.output))
+    reported = sum((charge.usage for charge in stated), Usage())
+    likely = 0 if reported.total_input else reservation.ask.likely
+    guess = Usage(input=likely, output=max(0, received // 4 - reported.output))
     own = next((charge for charge in stated if not charge.role and charge.usd is None), None)
     if own is None:
         charges = stated if stated and guess == Usage() else (*stated, Charge(reservation.ask.model, guess))

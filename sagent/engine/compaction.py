@@ -130,7 +130,7 @@ def _share(state: AgentState, size: int) -> int:
 
 def _is_worth(state: AgentState, cut: Cut) -> bool:
     """Whether a summary would free so much that it is worth a call."""
-    freed = sum(map(size_of, cut.gone(state.context.history))) - _room(state).told // 2
+    freed = sum(map(size_of, cut.gone(state.context.history))) - _room(state).summary // 2
     return _share(state, freed) >= WORTH * state.context.tokens()
 
 
@@ -209,11 +209,11 @@ def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
 
 def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reason: str) -> None:
     """Put a summary, by code where there is no other, in the place of what was cut."""
-    history, told = state.context.history, _room(state).told
+    history, room = state.context.history, _room(state).summary
     gone = cut.gone(history)
     where = _keep(state, gone)
-    text = compose(summary or sum_up(gone, told, f"the whole is in {where or 'the log'}"), where, 2 * told)
-    notes = (*notes_of(history, gone), *edited_files(history, state.workspace.cwd, told))
+    text = compose(summary or sum_up(gone, room, f"the whole is in {where or 'the log'}"), where, 2 * room)
+    notes = (*notes_of(history, gone), *edited_files(history, state.workspace.cwd, room))
     _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
 
 

@@ -104,6 +104,6 @@ def news_of(job: Job) -> Message:
     output = job.output or ToolOutput(())
     seconds = job.ended - job.started
     how = {"done": "has ended", "failed": "has failed", "cancelled": "was cancelled"}.get(job.state, job.state)
-    told = f" ({text})" if (text := essence(job.call)) else ""
-    head = Text(f"{job.name}, the call of {job.call.name}{told}, {how} after {seconds:.1f} s. Its result:\n")
+    about = f" ({text})" if (text := essence(job.call)) else ""
+    head = Text(f"{job.name}, the call of {job.call.name}{about}, {how} after {seconds:.1f} s. Its result:\n")
     return user("", head, *output.content, sender=job.name)

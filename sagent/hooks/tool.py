@@ -11,7 +11,7 @@ from sagent.messages import Text
 from sagent.tool import RunContext, Tool, ToolOutput
 from sagent.tools.wrapped import WrappedTool
 
-MOST_TOLD = 100_000  # characters of a result that hooks get
+MOST_SHOWN = 100_000  # characters of a result that hooks get
 
 
 class HookedTool(WrappedTool):
@@ -26,7 +26,7 @@ class HookedTool(WrappedTool):
         output = await self.tool(arguments, run)
         output = ToolOutput.of(output) if isinstance(output, str) else output
         text = "".join(part.text for part in output.content if isinstance(part, Text))
-        response = {"content": text[:MOST_TOLD], "is_error": output.is_error}
+        response = {"content": text[:MOST_SHOWN], "is_error": output.is_error}
         took = round((time.monotonic() - began) * 1000)
         fields = {**call_fields(self.name, arguments, run.call_id), "tool_response": response, "duration_ms": took}
         said = await self._hooks.ask("PostToolUse", run.agent, names_of(self.name), fields)

@@ -65,12 +65,12 @@ class _Page:
 
     def _answer(self, name: str, side: Side) -> str:
         outcome = side.outcome
-        told = ""
+        details = ""
         if outcome is not None:
             what = f"{outcome.command}: {outcome_text(outcome)}"
-            told = f"<details open><summary>{self._prose.text(what)}</summary>{self._pre(outcome.said)}</details>"
+            details = f"<details open><summary>{self._prose.text(what)}</summary>{self._pre(outcome.said)}</details>"
         said = self._prose.markdown(side.final) if side.final else '<p class="quiet">No answer.</p>'
-        return f"<div><h3>{name}: {self._prose.text(side.session)}</h3>\n{said}{told}</div>\n"
+        return f"<div><h3>{name}: {self._prose.text(side.session)}</h3>\n{said}{details}</div>\n"
 
     def turns(self) -> Iterator[str]:
         for (agent, prompt), rows in groupby(self._diff.rows, lambda row: (row.agent, row.prompt)):

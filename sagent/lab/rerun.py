@@ -211,7 +211,7 @@ async def _ask(
             begun(agent)
             if asked.team is not None:
                 found = await asked.team.ask(agent, lambda text: _moved(text, asked, scratch))
-                notes.append(_told(asked.team, found))
+                notes.append(_roles_of(asked.team, found))
                 result = found
             for message in asked.spoken if asked.team is None else ():
                 parts = tuple(
@@ -238,7 +238,7 @@ async def _answer(agent: Agent, message: Message) -> Result:
             return Result("", (), "error", Failure(error.kind, str(error)))
 
 
-def _told(team: AskedTeam, result: TeamResult) -> str:
+def _roles_of(team: AskedTeam, result: TeamResult) -> str:
     roles = (f"{role.name} {role.state} ({count(role.turns, 'turn')})" for role in result.roles)
     return f"team {team.name}, {team.mode}: {', '.join(roles)}; all of them were asked of {result.roles[0].model}"
 

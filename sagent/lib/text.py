@@ -49,11 +49,11 @@ def spelled(text: str) -> str:
     alike = frozenset(
         one for one in others if not one.isascii() and (one in _ALIKE or normalize("NFKC", one).isascii())
     )
-    told = _LETTERS.sub(lambda word: _told_apart(word[0], alike), text) if alike else text
-    return _NAMED.sub(lambda found: f"⟨{_number(found[0])}⟩", told)
+    spelled = _LETTERS.sub(lambda word: _spelled_apart(word[0], alike), text) if alike else text
+    return _NAMED.sub(lambda found: f"⟨{_number(found[0])}⟩", spelled)
 
 
-def _told_apart(word: str, alike: frozenset[str]) -> str:
+def _spelled_apart(word: str, alike: frozenset[str]) -> str:
     if alike.isdisjoint(word) or not (alike.issuperset(word) or any(map(str.isascii, word))):
         return word
     return "".join(f"{letter}⟨{_number(letter)}⟩" if letter in alike else letter for letter in word)

@@ -323,14 +323,14 @@ def _as_said(message: Message) -> Message:
 
 
 def _say_where(agent: Agent, opening: Opening) -> None:
-    """Have the agent know where it is now, if that is another place than it was told last."""
+    """Have the agent know where it is now, if that is another place than it knows."""
     history, now = agent.state.context.history, str(opening.cwd)
-    told = (
+    moves = (
         message.content.removeprefix(_MOVED_TO)
         for message in reversed(history)
         if message.sender == "sagent" and message.content.startswith(_MOVED_TO)
     )
-    was = next(told, origin(agent.state.log.contents()).cwd)
+    was = next(moves, origin(agent.state.log.contents()).cwd)
     if history and was != now:
         agent.send(user(f"{_MOVED_TO}{now}", sender="sagent"), "next")
 

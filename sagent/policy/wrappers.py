@@ -58,8 +58,8 @@ def _behind_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
     name = program(words[at]) if at < len(words) else ""
     if name in _FINDERS:
         yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))
-    tells = name == "command" and any(word.text in ("-v", "-V") for word in words[at + 1 : at + 2])
-    if name not in _DIRECT | _BEHIND_ONE | SHELLS or tells:
+    only_looks_up = name == "command" and any(word.text in ("-v", "-V") for word in words[at + 1 : at + 2])
+    if name not in _DIRECT | _BEHIND_ONE | SHELLS or only_looks_up:
         return
     plain = 1 if name in _BEHIND_ONE else 0
     for start in range(at + 1, len(words)):

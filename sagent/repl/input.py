@@ -224,8 +224,8 @@ class InputActions:
         await self.ready.wait()
         ticking = asyncio.create_task(self._status.tick())
         try:
-            with self._painter.running(command) as tell:
-                code, output = await run_shell(command, self._session.cwd, tell)
+            with self._painter.running(command) as show:
+                code, output = await run_shell(command, self._session.cwd, show)
         finally:
             ticking.cancel()
         self._painter.write(Shell(command, output, code))

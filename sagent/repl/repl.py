@@ -129,10 +129,10 @@ class Repl(CommandContext):
         if settings.editing_mode == "vi":
             self._screen.set_vim("on")
         self._status.show(Figures(note="opening …", mode=settings.permission_mode))
-        settings, told = await settle_trust(settings, self.write, self._questions.choose, self._screen.surface.width)
+        settings, notice = await settle_trust(settings, self.write, self._questions.choose, self._screen.surface.width)
         self._session.use(settings)
-        if told:
-            self.say(told)
+        if notice:
+            self.say(notice)
         home = sessions_of(settings.state_dir, settings.cwd)
         self._history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
         try:
@@ -233,8 +233,8 @@ class Repl(CommandContext):
 
     def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
         """Take rules that the person allows; into the settings too, where it is for always."""
-        for told, went_well in allow_rules(self, rules, always=always):
-            self._painter.write(Report(told) if went_well else Report(told, "warning"))
+        for text, went_well in allow_rules(self, rules, always=always):
+            self._painter.write(Report(text) if went_well else Report(text, "warning"))
 
     # -- what slash commands work with
 
@@ -270,8 +270,8 @@ class Repl(CommandContext):
         self._screen.label = self._screen.home = "› " if back else f"{agent} › "
         past = () if back else past_blocks(node.messages, ROOT)
         keys = "Esc interrupts it, ↓ lists the others." if node.running else "Esc goes back."
-        told = f"Back with {agent}." if back else f"Reading along with {agent}: what you type goes to it. {keys}"
-        self._painter.enter(agent, (Report(told), *past))
+        notice = f"Back with {agent}." if back else f"Reading along with {agent}: what you type goes to it. {keys}"
+        self._painter.enter(agent, (Report(notice), *past))
 
     def recall(self, most: int) -> None:
         if (node := self.opened.agent.tree.get(self._painter.near)) is None:

@@ -64,8 +64,8 @@ def guide(error: Exception) -> Sequence[Block]:
         ways = f"Change what is wrong, then {login}, /resume or /model again; /quit leaves."
         return (Report(text, "error"), Report(ways))
     steps = (
-        (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {told}"))
-        for number, (what, told) in enumerate(_STEPS, 1)
+        (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {detail}"))
+        for number, (what, detail) in enumerate(_STEPS, 1)
     )
     why = (("", f"{text.partition(chr(10))[0]} Choose one:"),)
     return (Page(((("class:heading", "Welcome to sagent."),), (), why, (), *steps)),)
@@ -333,10 +333,10 @@ class SessionLoop(Current):
         self._painter.show_tasks(tasks_in(agent.messages))
         ticking = asyncio.create_task(self._status.tick(agent))
         if (planning := opened.policy.mode == "plan") != self._planning:
-            from sagent.tools.plan import EXIT_PLAN, PLANNED, told
+            from sagent.tools.plan import EXIT_PLAN, PLANNED, plan_notice
 
             self._planning = planning
-            text = told(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
+            text = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
             agent.send(user(text, sender=PLAN_MODE), "next")
         if selected := opened.selected():
             agent.send(user(selected, sender="editor"), "next")

@@ -8,12 +8,12 @@ from pathlib import Path
 from sagent.lib.process import ProcessGroup, open_reader
 
 MOST_HEAD, MOST_TAIL = 50_000, 200_000  # bytes kept of the output's beginning and end
-MOST_TOLD = 4_000  # bytes
+MOST_SHOWN = 4_000  # bytes
 DRAIN = 0.1  # seconds that output is waited for when the shell has ended
 
 
-async def run_shell(command: str, cwd: Path, tell: Callable[[str], None] = lambda text: None) -> tuple[int, str]:
-    """Its exit code and what it wrote to both streams, as a terminal would have left it; `tell` takes the end of that
+async def run_shell(command: str, cwd: Path, show: Callable[[str], None] = lambda text: None) -> tuple[int, str]:
+    """Its exit code and what it wrote to both streams, as a terminal would have left it; `show` takes the end of that
     while there is more to come. When cancelled the command is killed, with its children.
 
     It has ended when the shell has: what it left running may hold the pipe open.
@@ -30,7 +30,7 @@ async def run_shell(command: str, cwd: Path, tell: Callable[[str], None] = lambd
         os.close(sink)
     kept = _Kept()
     stream, transport = await open_reader(source)
-    reading = asyncio.create_task(_read(stream, kept, tell))
+    reading = asyncio.create_task(_read(stream, kept, show))
     try:
         await process.ended()
         await asyncio.wait([reading], timeout=DRAIN)
@@ -48,10 +48,10 @@ async def run_shell(command: str, cwd: Path, tell: Callable[[str], None] = lambd
     return (128 - code if code < 0 else code), kept.text()
 
 
-async def _read(stream: asyncio.StreamReader, kept: "_Kept", tell: Callable[[str], None]) -> None:
+async def _read(stream: asyncio.StreamReader, kept: "_Kept", show: Callable[[str], None]) -> None:
     while data := await stream.read(1 << 16):
         kept.add(data)
-        tell(kept.end())
+        show(kept.end())
 
 
 class _Kept:
@@ -76,4 +76,4 @@ class _Kept:
         """The last lines so far."""
         from sagent.tools.capture import legible
 
-        return legible(bytes(self._data[-MOST_TOLD:]))
+        return legible(bytes(self._data[-MOST_SHOWN:]))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HINT = 2.0  # seconds that a hint is shown
 PATIENCE = 5.0  # seconds for a status line's command
 MOST_BYTES = 4_000  # of its output
-_TOLD = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sandboxed", "branch", "changed")
+_SHOWN = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sandboxed", "branch", "changed")
 
 
 class StatusCommand:
@@ -35,39 +35,39 @@ class StatusCommand:
     def __init__(self, command: str, cwd: Path, tasks: Tasks, redraw: Callable[[], None]) -> None:
         self._argv, self._cwd = [os.environ.get("SHELL") or "/bin/sh", "-c", command], cwd
         self._tasks, self._redraw = tasks, redraw
-        self._told: bytes | None = None  # that it has read, or is to read
+        self._known: bytes | None = None  # that it has read, or is to read
         self._running = False
         self.line = ""
 
-    def tell(self, figures: Figures) -> None:
+    def update(self, figures: Figures) -> None:
         """Have it run, where the figures are others than it knows: once at a time."""
         spent = figures.cost
         known = {
-            **{name: getattr(figures, name) for name in _TOLD},
+            **{name: getattr(figures, name) for name in _SHOWN},
             "usd": None if spent is None else float(spent.total),
             "cwd": str(self._cwd),
         }
-        told = json.dumps(known).encode()
-        if told != self._told:
-            self._told = told
+        figures_sent = json.dumps(known).encode()
+        if figures_sent != self._known:
+            self._known = figures_sent
             if not self._running:
                 self._running = True
                 self._tasks.spawn(self._run())
 
     async def _run(self) -> None:
-        told = None
+        figures_sent = None
         try:
-            while told != self._told:
-                told = self._told
-                self.line = await self._written(told or b"")
+            while figures_sent != self._known:
+                figures_sent = self._known
+                self.line = await self._written(figures_sent or b"")
                 self._redraw()
         finally:
             self._running = False
 
-    async def _written(self, told: bytes) -> str:
+    async def _written(self, figures_sent: bytes) -> str:
         try:
             async with asyncio.timeout(PATIENCE):
-                done = await run(self._argv, cwd=str(self._cwd), env=os.environ, input=told, most=MOST_BYTES)
+                done = await run(self._argv, cwd=str(self._cwd), env=os.environ, input=figures_sent, most=MOST_BYTES)
         except TimeoutError:
             return f"status_line: no answer within {PATIENCE:.0f} s"
         if done is None or done.code:
@@ -100,7 +100,7 @@ class StatusDisplay:
     def show(self, figures: Figures) -> None:
         self.figures = figures
         if self._command is not None:
-            self._command.tell(figures)
+            self._command.update(figures)
         self.redraw()
 
     def update(self, opened: "Opened") -> None:

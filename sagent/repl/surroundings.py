@@ -13,8 +13,8 @@ PAUSE, REST = 0.3, 1.0  # seconds in which several causes to look are one; betwe
 class Surroundings:
     """Looks again when something may have changed them, and reports branch and number of changed files."""
 
-    def __init__(self, cwd: Callable[[], Path], tasks: Tasks, tell: Callable[[str, int], None]) -> None:
-        self._cwd, self._tasks, self._tell = cwd, tasks, tell
+    def __init__(self, cwd: Callable[[], Path], tasks: Tasks, report: Callable[[str, int], None]) -> None:
+        self._cwd, self._tasks, self._report = cwd, tasks, report
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._again_at = 0.0
@@ -38,7 +38,7 @@ class Surroundings:
     async def _look(self) -> None:
         cwd = self._cwd()
         branch = await asyncio.to_thread(branch_of, cwd)
-        self._tell(branch, await changed_files(cwd) if branch else 0)
+        self._report(branch, await changed_files(cwd) if branch else 0)
         self._again_at = self._loop.time() + REST
 
     def files(self) -> Sequence[str]:

@@ -67,9 +67,9 @@ class Teletype(CommandContext):
         # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
         threading.Thread(target=self._feed, args=(loop,), daemon=True).start()
         try:
-            loaded, told = await settle_trust(await asyncio.to_thread(self._load), self.write, self.pick, 100)
-            if told:
-                self.say(told)
+            loaded, notice = await settle_trust(await asyncio.to_thread(self._load), self.write, self.pick, 100)
+            if notice:
+                self.say(notice)
             settings: Settings | None = loaded
             if choosing:
                 self._settings = loaded
@@ -82,8 +82,8 @@ class Teletype(CommandContext):
                 marked = self._choices.mark(settings) if self._choices else settings
                 async with self._opening(marked, self._on_event, self._ask, self._answer) as opened:
                     self._opened = opened
-                    for told in await self._choices.make(opened) if self._choices else ():
-                        self.say(told)
+                    for text in await self._choices.make(opened) if self._choices else ():
+                        self.say(text)
                     await self._converse()
                 settings = self._next
         except asyncio.CancelledError:
@@ -171,8 +171,8 @@ class Teletype(CommandContext):
             case "once":
                 return None
             case "session" | "always" as answer:
-                for told, _ in allow_rules(self, rules, always=answer == "always"):
-                    self.say(told)
+                for text, _ in allow_rules(self, rules, always=answer == "always"):
+                    self.say(text)
                 return None
             case "no" | "":
                 return "The person said no."

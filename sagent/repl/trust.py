@@ -26,13 +26,13 @@ async def settle_trust(
         return settings, ""
     write(render_wish(wish, width))  # and not as the title, of which a small terminal has no room for all
     said = await choose("Trust it with that?", _options(settings))
-    told = await asyncio.to_thread(_keep, settings, wish, said)
+    notice = await asyncio.to_thread(_keep, settings, wish, said)
     if said in ("always", "once"):
-        return wish.granted, told
+        return wish.granted, notice
     from sagent.config.trust import warning
 
     left = tuple(text for text in settings.warnings if text != warning(wish))
-    return replace(settings, warnings=left, wish=replace(wish, refused=said == "no")), told
+    return replace(settings, warnings=left, wish=replace(wish, refused=said == "no")), notice
 
 
 def render_wish(wish: "Wish", width: int) -> list[Line]:

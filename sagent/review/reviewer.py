@@ -101,8 +101,8 @@ def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], a
         if guidance := without_hidden(file_at(cwd, changes.base, name))[:MOST_GUIDANCE].strip():
             parts.append(f"What this project asks of its code, from {name} before the change:\n{guidance}")
             break
-    if told := without_hidden(about)[:MOST_ABOUT].strip():
-        parts.append(f"What its author says of it, which may be wrong:\n<description>\n{told}\n</description>")
+    if description := without_hidden(about)[:MOST_ABOUT].strip():
+        parts.append(f"What its author says of it, which may be wrong:\n<description>\n{description}\n</description>")
     if left_out:
         parts.append(f"Too large for this prompt; read them yourself: {', '.join(left_out)}")
     parts.append(f"The diff:\n\n{diff}")

@@ -23,7 +23,7 @@ from sagent.rewind.snapshot import (
 )
 from sagent.session.touches import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 
-MOST_TOLD = 20  # files that are named as not covered, of one command
+MOST_NAMED = 20  # files that are named as not covered, of one command
 MOVED_HERE = "it was there before, in a place where nobody looked, and was moved here"
 NOT_LOOKED_AT = "it may have been there before, where nobody looked (ignored by git, for example)"
 
@@ -45,9 +45,9 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
     found = Difference()
     _compare_files(before, after, [path for path in _suspects(before, after) if path not in skip], keep, stop, found)
     _compare_directories(before, after, found)
-    if len(found.omitted) > MOST_TOLD:
-        more = Omission(os.fsdecode(after.root), f"{len(found.omitted) - MOST_TOLD} more files in it are not covered")
-        found.omitted[MOST_TOLD:] = [more]
+    if len(found.omitted) > MOST_NAMED:
+        more = Omission(os.fsdecode(after.root), f"{len(found.omitted) - MOST_NAMED} more files in it are not covered")
+        found.omitted[MOST_NAMED:] = [more]
     return found
 
 

@@ -92,7 +92,7 @@ class Sandbox:
         self._network: Network | None = None
         self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
-        self._told: set[str] = set()  # directories that are known in part
+        self._reported: set[str] = set()  # directories that are known in part
         if wanted == "required" and not self.stands:
             raise UsageError(
                 f"--sandbox required: there is none here, for {self.means.why}. With --sandbox auto commands are asked "
@@ -210,8 +210,8 @@ class Sandbox:
         return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
 
     def _warn_of_size(self, profile: "Profile") -> None:
-        for place in sorted({*profile.partly_known} - self._told):
-            self._told.add(place)
+        for place in sorted({*profile.partly_known} - self._reported):
+            self._reported.add(place)
             self.warn(
                 f"{place} has more directories than the sandbox looks into: `.env` files and repositories in the others"
                 " are neither hidden from commands nor protected. Start in a smaller directory, or name them in deny"
@@ -321,9 +321,9 @@ class Sandbox:
         outlived = watch.paths not in self._outlived and self._lives()
         if outlived:
             self._outlived[watch.paths] = watch
-        told = guard.end(watch, outlived=outlived)
+        notices = guard.end(watch, outlived=outlived)
         self._warn_of_loose(guard)
-        return told
+        return notices
 
     def _warn_of_loose(self, guard: "Guard") -> None:
         if loose := guard.loosened():

@@ -330,12 +330,12 @@ class Boxes:
                 os.close(descriptor)
         assert process.stdout is not None
         assert process.stderr is not None
-        with process.stderr as errors, os.fdopen(info, "rb") as told:
+        with process.stderr as errors, os.fdopen(info, "rb") as report:
             ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
             if ready and process.stdout.read(5) == b"ready":
                 with contextlib.suppress(OSError, ValueError, KeyError):
-                    told.seek(0)
-                    box = Box(process, json.load(told)["child-pid"], frozenset(mounts))
+                    report.seek(0)
+                    box = Box(process, json.load(report)["child-pid"], frozenset(mounts))
                     if made := _remove_made(began):
                         box.close()
                         return f"{', '.join(made)} went away meanwhile"

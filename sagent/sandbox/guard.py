@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import identity
-from sagent.sandbox.scratch import COPY, Before, before_for_others, tell_before
+from sagent.sandbox.scratch import COPY, Before, before_for_others, share_states
 
 _MOST = 1000  # entries of one protected directory
 _LARGEST = 1 << 22  # bytes of one
@@ -48,7 +48,7 @@ class Guard:
 
     def __init__(self, aside: Path) -> None:
         self._aside = aside
-        self._told: dict[str, Before] = {}  # what was there, as other sessions know it
+        self._shared: dict[str, Before] = {}  # what was there, as other sessions know it
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
         self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
@@ -68,7 +68,7 @@ class Guard:
         for path in watch.paths:
             if not self._before.get(path):
                 self._before[path] = self._noted(path, held, links, others)
-        self._tell()
+        self._share()
         later = before_for_others(self._aside.parent) if watch.paths else {}
         for path in later.keys() - others.keys():  # of one that has just begun
             for noted in self._before.values():
@@ -118,14 +118,14 @@ class Guard:
         self._settle(watch.granted)
         if not outlived:
             self.leave(watch)
-        told, self._undone = list(dict.fromkeys(self._undone)), []
-        return told
+        undone, self._undone = list(dict.fromkeys(self._undone)), []
+        return undone
 
     def leave(self, watch: Watch) -> None:
         """Look at the paths no longer on behalf of one command."""
         self._watched -= Counter(watch.paths)
         left = [copy for path in watch.paths if path not in self._watched for copy in self._forget(path)]
-        self._tell()
+        self._share()
         for copy in left:  # which others may be reading for as long as it is listed
             _drop(copy)
 
@@ -134,14 +134,14 @@ class Guard:
         self.put_back()
         self._before.clear()
         self._held.clear()
-        self._tell()
+        self._share()
 
-    def _tell(self) -> None:
+    def _share(self) -> None:
         states = (each for noted in self._before.values() for each in noted.items())
-        told = {real: Before(state.link if state else "", copy) for real, (state, copy) in states}
-        if told != self._told:
-            self._told = told
-            tell_before(self._aside.parent, told)
+        known = {real: Before(state.link if state else "", copy) for real, (state, copy) in states}
+        if known != self._shared:
+            self._shared = known
+            share_states(self._aside.parent, known)
 
     def _settle(self, granted: Iterable[str]) -> None:
         """What only one command was granted stays as it is now."""
@@ -149,7 +149,7 @@ class Guard:
         for path in {*granted} - {*self._granted}:
             if path in self._before:
                 self._settle_one(path)
-        self._tell()
+        self._share()
 
     def _settle_one(self, path: str) -> None:
         for copy in self._forget(path):

@@ -45,9 +45,9 @@ def described(profile: Profile, *, whole: bool = False) -> Sequence[tuple[str, s
     there = sum(map(os.path.exists, caches.intersection(profile.writable)))
     places = [*written, *([count(there, "cache")] if there else []), "temporary files"]
     hidden = [path for path in profile.hidden if os.path.exists(path)]  # noqa: PTH110 -- of some hundred
-    told = ", ".join(hidden) if whole and hidden else f"{count(len(hidden), 'place')} that may hold keys"
+    hidden_places = ", ".join(hidden) if whole and hidden else f"{count(len(hidden), 'place')} that may hold keys"
     return (
         ("hosts", ", ".join(profile.domains) or "none"),
         ("writable", ", ".join(places)),
-        ("not readable", told),
+        ("not readable", hidden_places),
     )

@@ -78,7 +78,7 @@ def sweep(changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda stat
         old = time.time() - _FRESH
         ready = (path for path, lock in left.items() if (path / _BEFORE).exists() or os.fstat(lock).st_mtime < old)
         going = [path for path in ready if not (path / _STAYS).exists()]
-        found = [each for path in going for each in changed(_told_in(path))]
+        found = [each for path in going for each in changed(_states_in(path))]
         if going:
             from sagent.sandbox.landlock import end
 
@@ -96,12 +96,12 @@ def _marks(path: Path) -> tuple[int, int]:
     return number, number + 1
 
 
-def tell_before(directory: Path, states: Mapping[str, Before]) -> None:
+def share_states(directory: Path, states: Mapping[str, Before]) -> None:
     """Let other sessions know what was there before the commands of this one began: what these make of it is not theirs
     to keep. Copies lie in ASIDE, each in a directory of its own."""
     with contextlib.suppress(OSError):
         new = directory / f"{_BEFORE}.new"
-        new.write_bytes(os.fsencode("\0".join(chain.from_iterable(_told(*each) for each in states.items()))))
+        new.write_bytes(os.fsencode("\0".join(chain.from_iterable(_words(*each) for each in states.items()))))
         new.replace(directory / _BEFORE)
 
 
@@ -113,8 +113,8 @@ def before_for_others(own: Path) -> dict[str, Before]:
         sure = time.time_ns() - state > _UNSURE
         for path in (_sessions if sure else _sessions.__wrapped__)(str(own.parent), state):
             with contextlib.suppress(OSError):
-                if path != str(own) and (told := _told_in(path)) and _lives(Path(path)):
-                    found.update(told)
+                if path != str(own) and (states := _states_in(path)) and _lives(Path(path)):
+                    found.update(states)
     return found
 
 
@@ -124,14 +124,14 @@ def _sessions(directory: str, state: int) -> tuple[str, ...]:
     return tuple(entry.path for entry in os.scandir(directory) if entry.name.startswith(PREFIX))
 
 
-def _told(path: str, state: Before) -> tuple[str, str, str]:
+def _words(path: str, state: Before) -> tuple[str, str, str]:
     return path, state.link, state.copy.parent.name if state.copy else ""
 
 
-def _told_in(directory: str | os.PathLike[str]) -> dict[str, Before]:
+def _states_in(directory: str | os.PathLike[str]) -> dict[str, Before]:
     with contextlib.suppress(OSError), open(f"{os.fspath(directory)}/{_BEFORE}", "rb") as file:  # noqa: PTH123 -- of many
-        if told := file.read():
-            words = os.fsdecode(told).split("\0")
+        if data := file.read():
+            words = os.fsdecode(data).split("\0")
             copies = (Path(directory) / ASIDE / name / COPY if name else None for name in words[2::3])
             return dict(zip(words[::3], map(Before, words[1::3], copies), strict=False))
     return {}

@@ -36,7 +36,7 @@ from sagent.session.view import session_of
 EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB
 BURST = 64  # damaged lines one after the other: in so many more than one bit was flipped
 LONGEST = 32 << 20  # bytes of a line that is looked at at all: zeros can be in the place of a million of them
-MOST_TOLD = 100  # kinds of lost lines that one mark names
+MOST_NAMED = 100  # kinds of lost lines that one mark names
 MOST_FILLED = 10_000  # lost messages in whose place something is put, so that those after them keep their numbers
 
 _DRAFT = "draft"  # after the beginning of the directory's name: the logs are still being written there
@@ -103,16 +103,16 @@ def _install(session: Path, ready: Path) -> Iterator[Repair]:
         aside = file.with_name(file.name + mark)
         link(str(file), str(aside))
         found = [entry.content for entry in read_log(fresh) if entry.kind == "repaired"]
-        told = [each for each in found if isinstance(each, Repaired) and each.aside == aside.name]
-        if any(each.is_gap for each in told):
+        repairs = [each for each in found if isinstance(each, Repaired) and each.aside == aside.name]
+        if any(each.is_gap for each in repairs):
             for name in (STATEMENT, SIGNATURE):  # what was signed is not there any more
                 with suppress(FileNotFoundError):
                     (session / name).rename(session / f"{name}{mark}")
         fresh.replace(file)
         sync_path(file.parent)
-        kept, dropped = told[-1].kept, sum(each.dropped_bytes for each in told)
-        gaps = sum(each.is_gap for each in told)
-        yield Repair(file, kept, sum(each.mended for each in told), gaps, dropped, aside)
+        kept, dropped = repairs[-1].kept, sum(each.dropped_bytes for each in repairs)
+        gaps = sum(each.is_gap for each in repairs)
+        yield Repair(file, kept, sum(each.mended for each in repairs), gaps, dropped, aside)
     shutil.rmtree(ready)
     sync_path(session)
 
@@ -215,7 +215,7 @@ class _Reader:
         for item in self._items():
             if isinstance(item, bytes):
                 size += len(item)
-                damaged += [item] if len(damaged) < MOST_TOLD else []
+                damaged += [item] if len(damaged) < MOST_NAMED else []
                 continue
             if item.id in seen:
                 self.junk += len(item.line)
@@ -322,7 +322,7 @@ def _before(entry: Entry) -> str:
 def _kinds(damaged: Sequence[bytes], previous: str, following: Entry | None) -> tuple[str, ...]:
     """The kinds of lost lines, as far as they can be read and nothing is missing between them."""
     kinds: list[str] = []
-    for line in damaged[:MOST_TOLD]:
+    for line in damaged[:MOST_NAMED]:
         shape = _SHAPE.fullmatch(line)
         if shape is None or shape[3].decode() != previous:
             kinds.append("?")

@@ -145,21 +145,21 @@ def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
                 break
             found.lines += 1
             try:
-                told = _read(line, redacted, parse)
+                read = _read(line, redacted, parse)
             except ValueError as error:
-                _tell(found, str(error))
+                _report(found, str(error))
                 found.damaged += 1
                 found.last, previous = UNKNOWN, None
                 if found.lines == 1:
                     found.parent = UNKNOWN
                 continue
-            _follow(found, told, previous)
-            found.last = previous = told.id
-            found.redacted += not told.own
-            if told.kind in _TOLD or b'"blob":"' in line:
-                _note(found, told)
-            if b"/blobs/" in line and (told.kind in ("result", "compacted") or b'"sender":"sagent' in line):
-                found.spilled.extend((*name, told.id) for name in _spilled(line))
+            _follow(found, read, previous)
+            found.last = previous = read.id
+            found.redacted += not read.own
+            if read.kind in _NOTED or b'"blob":"' in line:
+                _note(found, read)
+            if b"/blobs/" in line and (read.kind in ("result", "compacted") or b'"sender":"sagent' in line):
+                found.spilled.extend((*name, read.id) for name in _spilled(line))
     return found
 
 
@@ -210,7 +210,7 @@ def has_entries(log: Path, names: set[str]) -> bool:
 _CHILD = re.compile(rb',"kind":"(?:spawned|returned)","parent":"')
 _SPILLED = re.compile(rb'(?:the whole is|is kept|All of it is) in ((?:[^"\\]{0,4000}?/blobs/[0-9a-f]{64}(?: and )?)+)')
 _BLOB = re.compile(rb"([^/]+)/blobs/([0-9a-f]{64})")
-_TOLD = frozenset({"opened", "spawned", "returned", "repaired"})
+_NOTED = frozenset({"opened", "spawned", "returned", "repaired"})
 
 
 def _lines(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -228,37 +228,37 @@ def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object
         name = line[_ID : _ID + 64].decode("ascii", "replace")
         if name not in redacted or not line.startswith(b'{"id":"%b",' % name.encode()):
             raise ValueError("the content does not match its id")
-    told = as_object(parse(rest))
-    kind, parent = as_str(told.get("kind")), as_str(told.get("parent"))
-    if len(told) == 4 and _BEGINNING.match(rest) and "parent" in told and kind.isascii() and kind.isidentifier():
-        return _Line(name, parent, as_str(told["at"]), kind, as_object(told.get("body")), own)
+    said = as_object(parse(rest))
+    kind, parent = as_str(said.get("kind")), as_str(said.get("parent"))
+    if len(said) == 4 and _BEGINNING.match(rest) and "parent" in said and kind.isascii() and kind.isidentifier():
+        return _Line(name, parent, as_str(said["at"]), kind, as_object(said.get("body")), own)
     raise ValueError("this is not the line of an entry")
 
 
-def _follow(found: LogSegment, told: _Line, previous: str | None) -> None:
+def _follow(found: LogSegment, line: _Line, previous: str | None) -> None:
     if found.lines == 1:
-        found.begins, found.first, found.parent, found.left = told.kind, told.id, told.parent, _left(told)
-    elif previous is not None and told.parent != previous:
-        if _left(told) == previous:
-            found.forks.append(told.parent)
+        found.begins, found.first, found.parent, found.left = line.kind, line.id, line.parent, _left(line)
+    elif previous is not None and line.parent != previous:
+        if _left(line) == previous:
+            found.forks.append(line.parent)
         else:
-            _tell(found, ASTRAY)
+            _report(found, ASTRAY)
 
 
-def _left(told: _Line) -> str | None:
-    content = decode(told.kind, told.body) if told.kind == "forked" else None
+def _left(line: _Line) -> str | None:
+    content = decode(line.kind, line.body) if line.kind == "forked" else None
     return content.left if isinstance(content, Forked) else None
 
 
-def _note(found: LogSegment, told: _Line) -> None:
+def _note(found: LogSegment, line: _Line) -> None:
     blobs: Iterable[str] = ()
-    match decode(told.kind, told.body):
+    match decode(line.kind, line.body):
         case Spawned(agent, entry) | Returned(agent, entry):
-            found.named.append((told.id, told.kind, agent, entry))
+            found.named.append((line.id, line.kind, agent, entry))
         case Opened(session):
             found.session = found.session or session
         case Repaired() as repaired:
-            found.repairs.append((found.lines, told.at, repaired))
+            found.repairs.append((found.lines, line.at, repaired))
         case MessageEntry(message) | MessageReceived(message) | MessagePosted(message=message):
             blobs = message.blobs
         case ResultEntry(result):
@@ -267,7 +267,7 @@ def _note(found: LogSegment, told: _Line) -> None:
             blobs = touched.blobs
         case _:
             pass
-    found.blobs.extend((name, told.id) for name in blobs)
+    found.blobs.extend((name, line.id) for name in blobs)
 
 
 def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
@@ -277,6 +277,6 @@ def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
             yield session.decode("utf-8", "replace"), name.decode()
 
 
-def _tell(found: LogSegment, problem: str) -> None:
+def _report(found: LogSegment, problem: str) -> None:
     if len(found.problems) < MOST_PROBLEMS:
         found.problems.append((found.lines, problem))

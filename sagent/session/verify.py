@@ -154,7 +154,7 @@ class _Log:
     @property
     def named(self) -> Iterator[tuple[str, str, str, str]]:
         """What is said of children in it."""
-        return (told for stretch in self.stretches for told in stretch.named)
+        return (each for stretch in self.stretches for each in stretch.named)
 
     @property
     def is_opening(self) -> bool:
@@ -255,7 +255,7 @@ class _Record:
         for line, at, repaired in stretch.repairs:
             log.marks.add(repaired.aside.rpartition(_ASIDE)[2])
             if repaired.is_gap:
-                self._tell_gap(f"{name}, line {log.entries + line}", at, repaired)
+                self._report_gap(f"{name}, line {log.entries + line}", at, repaired)
         log.first = log.first or stretch.first
         log.last = stretch.last or log.last
         log.entries += stretch.lines
@@ -263,7 +263,7 @@ class _Record:
         log.stretches.append(stretch)
         forks.extend(stretch.forks)
 
-    def _tell_gap(self, where: str, at: str, repaired: Repaired) -> None:
+    def _report_gap(self, where: str, at: str, repaired: Repaired) -> None:
         """That entries are lost, which no chain shows any more."""
         self.gaps += 1
         lost = repaired.lost or ("?",)
@@ -323,8 +323,8 @@ class _Record:
                 problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
         used: set[str] = set()
         for agent, log in self.logs.items():
-            told = (each for stretch in log.stretches for each in stretch.named_blobs(self.names))
-            for name, entry in told:
+            named = (each for stretch in log.stretches for each in stretch.named_blobs(self.names))
+            for name, entry in named:
                 used.add(name)
                 if name not in kept:
                     problems.append(f"{agent}, entry {entry}: {self.path('blobs')}/{name} is missing")

@@ -23,7 +23,7 @@ PLANNED = "Plan mode is off: you may change what the permissions allow."
 _HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 
 
-def told(*, has_tool: bool) -> str:
+def plan_notice(*, has_tool: bool) -> str:
     """What the model reads when plan mode begins."""
     return _ON + (_BY_TOOL if has_tool else _BY_HEADING)
 

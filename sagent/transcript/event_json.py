@@ -102,8 +102,8 @@ def _show_saving(saving: Saving) -> dict[str, Any]:
 
 
 def _show_tally(tally: AdvisorTally) -> dict[str, Any]:
-    told = {each.name: getattr(tally, each.name) for each in fields(tally) if each.name not in ("usage", "usd")}
-    return {**told, "usage": show_usage(tally.usage), "usd": _show_usd(tally.usd)}
+    counts = {each.name: getattr(tally, each.name) for each in fields(tally) if each.name not in ("usage", "usd")}
+    return {**counts, "usage": show_usage(tally.usage), "usd": _show_usd(tally.usd)}
 
 
 def _show_message(message: Message) -> dict[str, Any]:
@@ -179,8 +179,8 @@ def _show_data(data: object) -> Any:
         return {each.name: _show_data(getattr(data, each.name)) for each in fields(data)}
     if isinstance(data, bytes):
         return b2a_base64(data, newline=False).decode()
-    told = getattr(data, "isoformat", None)
-    return told() if callable(told) else str(data)
+    isoformat = getattr(data, "isoformat", None)
+    return isoformat() if callable(isoformat) else str(data)
 
 
 def encode_cost(cost: Cost) -> dict[str, Any]:

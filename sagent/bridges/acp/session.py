@@ -320,10 +320,10 @@ class Session:
     def _say_whether_planning(self, agent: "Agent") -> None:
         """Have the model read that plan mode begins or ends."""
         if (planning := self.policy.mode == "plan") != self._planning:
-            from sagent.tools.plan import EXIT_PLAN, PLANNED, told
+            from sagent.tools.plan import EXIT_PLAN, PLANNED, plan_notice
 
             self._planning = planning
-            text = told(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
+            text = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
             agent.send(user(text, sender="plan mode"), "next")
 
     async def _accepted(self, agent: "Agent", result: Result) -> str:

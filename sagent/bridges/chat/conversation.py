@@ -135,7 +135,7 @@ class ThreadSession:
             except Exception as error:  # a defect is told, and the other threads go on
                 self._waiting.clear()
                 expected = isinstance(error, SagentError | OSError)
-                await self._tell(f"It cannot be done: {error if expected else f'{type(error).__name__}: {error}'}")
+                await self._notify(f"It cannot be done: {error if expected else f'{type(error).__name__}: {error}'}")
 
     async def _serve(self) -> None:
         tools = (SendFile(self._surface, self._thread),)
@@ -152,7 +152,7 @@ class ThreadSession:
         """Answer one prompt, within what is left of the thread's and the day's budget."""
         room = min(self._budget.room(said.thread.place), self._rules.usd_per_thread - counted(agent))
         if room < LEAST:
-            await self._tell("The budget of this thread, or of today, is used up.")
+            await self._notify("The budget of this thread, or of today, is used up.")
             return
         if self._model:
             with suppress(UsageError):
@@ -197,7 +197,7 @@ class ThreadSession:
             case _:
                 pass
 
-    async def _tell(self, text: str) -> None:
+    async def _notify(self, text: str) -> None:
         with suppress(ChatError):
             await self._surface.post(self._thread, outgoing(printable(text)))
 

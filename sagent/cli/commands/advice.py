@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sagent.cli.flags import SESSION, Parser
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import number, show, tell_of_secrets, without_secrets
+from sagent.cli.tables import number, report_secrets, show, without_secrets
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.text import Table, count, one_line
 from sagent.session.contents import AdviceRated
@@ -44,7 +44,7 @@ def run_advice(argv: Sequence[str]) -> int:
     redaction = Redaction()
     lines = () if given.json else [without_secrets(line, redaction) for line in _lines(path.name, found)]
     show(redaction.value(_as_json(path.name, found)) if given.json else None, lines, as_json=given.json)
-    tell_of_secrets(redaction)
+    report_secrets(redaction)
     if damaged:
         raise damaged[0]
     return 0

@@ -13,7 +13,7 @@ from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, notes
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import binary_safe
-from sagent.cli.tables import tell_of_secrets, without_secrets, write
+from sagent.cli.tables import report_secrets, without_secrets, write
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.json import json_dump
@@ -120,7 +120,7 @@ def _write(diff: "SessionDiff", form: str, output: object) -> None:
             out.write(json_dump(redaction.value(as_json(diff))) + "\n")
         case _:
             write(out, (without_secrets(part, redaction) for part in show(diff)))
-    tell_of_secrets(redaction)
+    report_secrets(redaction)
     if out is text:
         path = Path(str(output)).expanduser()
         try:

@@ -30,9 +30,9 @@ def run_run(argv: Sequence[str]) -> int:
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 
-    told = _take_nearby(flags)
+    notices = _take_nearby(flags)
     settings = load_or_report(flags)
-    return run_headless(replace(settings, warnings=(*settings.warnings, *told)), words)
+    return run_headless(replace(settings, warnings=(*settings.warnings, *notices)), words)
 
 
 def _take_nearby(flags: dict[str, object]) -> list[str]:
@@ -46,7 +46,7 @@ def _take_nearby(flags: dict[str, object]) -> list[str]:
     home = Path.home()
     if folder == directory("config", os.environ, home):
         return []
-    file, told = use_nearby(folder, directory("state", os.environ, home))
+    file, notice = use_nearby(folder, directory("state", os.environ, home))
     if file is not None:
         flags["config"] = file
-    return [told] if told else []
+    return [notice] if notice else []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import tell_of_secrets, write
+from sagent.cli.tables import report_secrets, write
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, json_freeze_object
@@ -100,10 +100,10 @@ def _repair(settings: Settings, given: argparse.Namespace) -> int:
         path = session_path(settings, name)
         repairs = repair(path)
         for done in repairs:
-            told = [f"kept {count(done.kept, 'entry', 'entries')}"]
-            told += [f"put {count(done.mended, 'line')} back as written"] if done.mended else []
-            told += [f"lost {done.dropped} bytes in {count(done.gaps, 'gap')}"] if done.gaps else []
-            _say(f"{done.file}: {', '.join(told)}; the file as it was is {done.aside}")
+            outcome = [f"kept {count(done.kept, 'entry', 'entries')}"]
+            outcome += [f"put {count(done.mended, 'line')} back as written"] if done.mended else []
+            outcome += [f"lost {done.dropped} bytes in {count(done.gaps, 'gap')}"] if done.gaps else []
+            _say(f"{done.file}: {', '.join(outcome)}; the file as it was is {done.aside}")
         if not repairs:
             _say(f"{path}: nothing to repair")
     return 0
@@ -289,7 +289,7 @@ def _transcript(path: Path) -> None:
             first = printable(redaction.text(result.text.strip().split("\n", 1)[0][:_LOOKED_AT]))[:100]
             _say(f"    {'✗' if result.is_error else '⎿'} {first}")
     _say("")
-    tell_of_secrets(redaction)
+    report_secrets(redaction)
 
 
 def _costs(spent: Totals) -> None:

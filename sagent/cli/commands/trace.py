@@ -8,7 +8,7 @@ from pathlib import Path
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import tell_of_secrets, write
+from sagent.cli.tables import report_secrets, write
 from sagent.errors import SessionNotFound, UsageError
 from sagent.session.store import is_session, named_logs
 from sagent.session.view import session_of
@@ -35,7 +35,7 @@ def run_trace(argv: Sequence[str]) -> int:
     write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd)))
     if not report.steps:
         raise UsageError(f"{name or 'The session'} holds no events of a run.")
-    tell_of_secrets(redaction)
+    report_secrets(redaction)
     if report.damaged:
         sys.stderr.write(f"sagent: warning: what could not be read is left out: {'; '.join(report.damaged)}\n")
     return 0

@@ -84,11 +84,12 @@ class ReplyReader(ABC):
         """The executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
         provider did not report them, or only a part, or what cannot be, unless it named its price."""
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
-        told = sum((charge.usage for charge in charges), Usage())
-        whole = told.total_input and self.received <= _LONGEST_TOKEN * told.output and _can_be(self._usage)
+        stated = sum((charge.usage for charge in charges), Usage())
+        whole = stated.total_input and self.received <= _LONGEST_TOKEN * stated.output and _can_be(self._usage)
         if whole or any(charge.usd is not None for charge in charges):
             return usage, charges
-        guess = Usage(input=0 if told.total_input else max_input // 4, output=max(0, self.received // 4 - told.output))
+        output = max(0, self.received // 4 - stated.output)
+        guess = Usage(input=0 if stated.total_input else max_input // 4, output=output)
         charges = (replace(charges[0], usage=charges[0].usage + guess), *charges[1:])
         return usage + guess, tuple(replace(charge, estimated=True) for charge in charges)
 

@@ -116,10 +116,10 @@ async def saved(context: CommandContext) -> list[Line]:
         return []
     times = f"{saving.compactions} compaction{'s' if saving.compactions > 1 else ''}"
     tokens, usd = saving.tokens, saving.usd
-    told = f"{count(abs(tokens))} tokens"
+    saved = f"{count(abs(tokens))} tokens"
     if usd is not None:
-        told += f"{f' {_than(tokens)}' if (tokens < 0) != (usd < 0) else ''} and {money(abs(usd))}"
-    return [(), (("class:dim", f"  {times}: {told} {_than(tokens if usd is None else usd)} than without"),)]
+        saved += f"{f' {_than(tokens)}' if (tokens < 0) != (usd < 0) else ''} and {money(abs(usd))}"
+    return [(), (("class:dim", f"  {times}: {saved} {_than(tokens if usd is None else usd)} than without"),)]
 
 
 def _than(saved: Decimal | int) -> str:

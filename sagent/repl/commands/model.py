@@ -78,8 +78,8 @@ async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str
         raise UsageError("No other model is known here; name one: /model provider/model")
     now, options = context.opened.agent.status().model, [Option(name, name, about) for name, about in more]
     about = _aligned((name.partition("/")[0], *cells) for name, cells in models.items())
-    for name, told in zip(models, about, strict=True):
-        options.append(Option(name, f"{name.partition('/')[2]}{' ✓' if name == now else ''}", told, also=name))
+    for name, detail in zip(models, about, strict=True):
+        options.append(Option(name, f"{name.partition('/')[2]}{' ✓' if name == now else ''}", detail, also=name))
     return await context.pick(f"{title} (USD per million tokens)", options)
 
 

@@ -118,15 +118,15 @@ async def list_sessions(context: CommandContext) -> None:
     agent = context.opened.agent
     spent, log = agent.cost(), agent.log
     now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not kept)"
-    told = _told(now, spent.total, log.session_id + kept, least=bool(spent.unpriced))
-    rows = [[("class:done", "●"), ("class:dim", told), ("", title(log.contents()) or "(nothing was said yet)")]]
+    facts = _facts(now, spent.total, log.session_id + kept, least=bool(spent.unpriced))
+    rows = [[("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(nothing was said yet)")]]
     for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in _earlier(context)[:_MOST_SESSIONS]]):
-        told = _told(one.last, one.usd, one.id, least=bool(one.unpriced))
-        rows.append([("", " "), ("class:dim", told), ("", one.title)])
+        facts = _facts(one.last, one.usd, one.id, least=bool(one.unpriced))
+        rows.append([("", " "), ("class:dim", facts), ("", one.title)])
     context.write(table(rows))
 
 
-def _told(at: str, usd: Decimal, session: str, *, least: bool) -> str:
+def _facts(at: str, usd: Decimal, session: str, *, least: bool) -> str:
     return f"{_time(at)}  {'≥' if least else ''}{money(usd)}  {session}"
 
 

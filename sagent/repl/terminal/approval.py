@@ -58,7 +58,7 @@ def _names(rule: Rule, call: ToolCall) -> bool:
     return here and rule.matches_path(path, (), "", anywhere=True)
 
 
-def told_rules(rules: Sequence[str], others: Sequence[str], made: int = 0) -> str:
+def rules_text(rules: Sequence[str], others: Sequence[str], made: int = 0) -> str:
     """The rules that `s` and `a` write, and which others of the calls `made` in this session they match."""
     more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
     matched = f"also matches {', '.join(others[:MOST_OTHERS])}{more}" if others else "matches no other"

@@ -60,13 +60,13 @@ class InputCompleter(Completer):
 def _ranked(typed: str, options: Iterable[tuple[str, str]], mark: str = "") -> Iterator[Completion]:
     """The options that fit: those whose names do by how well, then those of which the words about them hold it."""
     typed, scored = typed.lower(), list[tuple[tuple[bool, int], str, str]]()
-    for text, told in options:
+    for text, detail in options:
         if (score := matches(typed, text)) is not None:
-            scored.append(((False, score if typed else 0), text, told))
-        elif typed in told.lower():
-            scored.append(((True, 0), text, told))
-    for _, text, told in sorted(scored, key=lambda each: each[0])[:MOST]:
-        yield Completion(text, -len(typed), display=mark + printable(text), display_meta=printable(told))
+            scored.append(((False, score if typed else 0), text, detail))
+        elif typed in detail.lower():
+            scored.append(((True, 0), text, detail))
+    for _, text, detail in sorted(scored, key=lambda each: each[0])[:MOST]:
+        yield Completion(text, -len(typed), display=mark + printable(text), display_meta=printable(detail))
 
 
 def used_commands(lines: Iterable[str]) -> Iterator[str]:

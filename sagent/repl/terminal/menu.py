@@ -26,6 +26,6 @@ def _row(name: str, about: str, size: int, *, chosen: bool) -> Line:
     return (*head, ("class:dim", " " * (size - width_of(name) + 2) + about)) if about else head
 
 
-def _counted(line: Line, told: str, width: int) -> Line:
-    line = cut_line(line, width - width_of(told) - 1)
-    return (*line, ("class:mark", " " * (width - line_width(line) - width_of(told)) + told))
+def _counted(line: Line, position: str, width: int) -> Line:
+    line = cut_line(line, width - width_of(position) - 1)
+    return (*line, ("class:mark", " " * (width - line_width(line) - width_of(position)) + position))

@@ -95,16 +95,16 @@ class Painter:
         """Show a command of the person's while it runs; what this yields takes what the command has written."""
         shown = Running(ROOT, ToolCall("", "!", JsonObject({"command": command})), asyncio.get_running_loop().time())
 
-        def tell(text: str) -> None:
+        def show_output(text: str) -> None:
             nonlocal shown
             others = tuple(one for one in self.view.shells if one is not shown)
             shown = replace(shown, tail=text[-MOST_TAIL:])
             self.view = replace(self.view, shells=(*others, shown))
             self._schedule(redraw=True)
 
-        tell("")
+        show_output("")
         try:
-            yield tell
+            yield show_output
         finally:
             self.view = replace(self.view, shells=tuple(one for one in self.view.shells if one is not shown))
             self._redraw()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
 from sagent.policy.rules import rules_for
-from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, told_rules
+from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, rules_text
 from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Shown, Stop
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap
@@ -411,8 +411,8 @@ class Questions:
         def title(width: int) -> Sequence[Line]:
             return render_approval(call, ask, read, width, waiting)
 
-        told = (("class:dim", "  s and a allow: "), ("class:tool", told_rules(rules, others, len(made))))
-        foot: Line = told if rules else ()
+        allows = (("class:dim", "  s and a allow: "), ("class:tool", rules_text(rules, others, len(made))))
+        foot: Line = allows if rules else ()
         picker: Picker[Answer] = Picker(title, options, foot=foot, keys=True, leaving="says no")
         await self._put(picker)
         answer = picker.chosen.result()

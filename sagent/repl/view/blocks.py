@@ -299,8 +299,8 @@ def _returned(block: Finished, width: int) -> Line:
     result = block.result
     figures = f"{result.turns} turn{'s' if result.turns != 1 else ''}, {duration(result.duration)}"
     if (error := result.error) is not None:
-        told = "interrupted" if error.kind == "interrupted" else one_line(error.message)
-        who: Line = (("class:failed", "✗ "), ("class:news", block.agent), ("class:dim", " · "), ("class:failed", told))
+        why = "interrupted" if error.kind == "interrupted" else one_line(error.message)
+        who: Line = (("class:failed", "✗ "), ("class:news", block.agent), ("class:dim", " · "), ("class:failed", why))
         return cut_line(who, width)
     first = next((line for piece in pieces_of(result.content) for line in render_piece(piece, 10_000) if line), ())
     said = cut(one_line("".join(text for _, text in first)), max(width - len(block.agent) - len(figures) - 8, 10))

@@ -140,8 +140,8 @@ def render_approval(
         lines += render_whole_diff(diff, width)
     elif command:
         lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
-    told = _BESIDE_COMMAND if call.name == "Bash" else ("command",)
-    shown = _IN_DIFF if diff else told if command else ()
+    beside = _BESIDE_COMMAND if call.name == "Bash" else ("command",)
+    shown = _IN_DIFF if diff else beside if command else ()
     for name, value in call.arguments.items():
         if name not in shown:
             text = value if isinstance(value, str) else json_dump(value)

@@ -325,8 +325,8 @@ def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style:
             free = size - line_width(line)
             left, right = marks[index].startswith(":"), marks[index].endswith(":")
             before = (free // 2 if left else free) if right else 0
-            told = ((f"{style} {own}".strip(), text) for own, text in line)
-            spans += [("class:dim", " │ " * bool(index)), ("", " " * before), *told, ("", " " * (free - before))]
+            cell = ((f"{style} {own}".strip(), text) for own, text in line)
+            spans += [("class:dim", " │ " * bool(index)), ("", " " * before), *cell, ("", " " * (free - before))]
         while spans and not spans[-1][1].strip():
             spans.pop()
         yield tuple(span for span in spans if span[1])

@@ -217,23 +217,23 @@ def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Ite
         if longest + sum(sizes[each] + 2 for each in shown) + least > width:
             shown.remove(number)
     for who, figures, doing in rows:
-        told = "".join(f"  {figures[each]:{'<' if not each else '>'}{sizes[each]}}" for each in shown)
-        told = told if doing else told.rstrip()
-        line: Line = (*who, ("class:dim", " " * (longest - line_width(who)) + told))
+        row = "".join(f"  {figures[each]:{'<' if not each else '>'}{sizes[each]}}" for each in shown)
+        row = row if doing else row.rstrip()
+        line: Line = (*who, ("class:dim", " " * (longest - line_width(who)) + row))
         yield cut_line((*line, ("class:argument", f"  {one_line(doing)}" if doing else "")), width)
 
 
 def _waiting(wait: Retrying, left: float, width: int) -> Line:
     when = f"trying again in {left:.0f} s" if left >= 0.5 else "trying again"
     who = "" if wait.agent == ROOT else f"{wait.agent}: "
-    told = f" (attempt {wait.attempt + 1}): "
-    return cut_line((("class:warning", f"… {who}{when}"), ("class:dim", f"{told}{one_line(wait.reason)}")), width)
+    attempt = f" (attempt {wait.attempt + 1}): "
+    return cut_line((("class:warning", f"… {who}{when}"), ("class:dim", f"{attempt}{one_line(wait.reason)}")), width)
 
 
 def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[Line]:
     who = "" if one.agent == ROOT else f" for {one.agent}"
-    told = f"{who}, {one.trigger} {_clock(at - one.since)}"
-    yield cut_line((("class:advice", f"◆ {one.advisor}"), ("class:dim", told)), width)
+    who_asked = f"{who}, {one.trigger} {_clock(at - one.since)}"
+    yield cut_line((("class:advice", f"◆ {one.advisor}"), ("class:dim", who_asked)), width)
     for line in _tail(one.text, width - 4, tail):
         yield (("class:advice", "  │ "), ("class:thinking", line))
 
@@ -333,9 +333,9 @@ def _shares(cost: Cost) -> Line:
     parts = {"executor": cost.executor, "advisor": cost.advisor, "other": cost.other}
     parts = {name: usd for name, usd in parts.items() if usd}
     step = Decimal("0.0001") if cost.total < 1 else Decimal("0.01")
-    told = [f"{name} ${usd}" for name, usd in _rounded(cost.total, parts, step).items()] if len(parts) > 1 else []
-    of_it = [f"{'of it ' if told else ''}agents ${below.quantize(step)}"] if below else []
-    return (("class:dim", ", ".join(filter(None, (" + ".join(told), *of_it)))),) if told or of_it else ()
+    shares = [f"{name} ${usd}" for name, usd in _rounded(cost.total, parts, step).items()] if len(parts) > 1 else []
+    of_it = [f"{'of it ' if shares else ''}agents ${below.quantize(step)}"] if below else []
+    return (("class:dim", ", ".join(filter(None, (" + ".join(shares), *of_it)))),) if shares or of_it else ()
 
 
 def _rounded(total: Decimal, parts: Mapping[str, Decimal], step: Decimal) -> dict[str, Decimal]:

@@ -116,9 +116,9 @@ def reduce(view: View, event: Event, at: float) -> Step:
         case Received():
             since = at if view.since is None else view.since
             view, blocks = _end_reply(view, at)
-            told = event.message.sender in (SHELL, NOTE, PLAN_MODE, *view.ended)
+            is_known = event.message.sender in (SHELL, NOTE, PLAN_MODE, *view.ended)
             view = replace(view, since=since, ended=view.ended - {event.message.sender})
-            return view, (*blocks, *(() if told else _received(event)))
+            return view, (*blocks, *(() if is_known else _received(event)))
         case Retrying():
             return _retry(view, event, at)
         case Finished(_, result):
@@ -181,8 +181,8 @@ def _retry(view: View, event: Retrying, at: float) -> Step:
         return view, ()
     view, blocks = _end_thought(view, at)
     begun = view.flow.begun or view.flow.rest.strip()
-    told = (Report(f"{event.reason}. The reply begins again; what was said above no longer counts.", "warning"),)
-    return replace(view, flow=Flow()), (*blocks, *(told if begun else ()))
+    anew = (Report(f"{event.reason}. The reply begins again; what was said above no longer counts.", "warning"),)
+    return replace(view, flow=Flow()), (*blocks, *(anew if begun else ()))
 
 
 def _shared(view: View, event: Event, at: float) -> Step:
@@ -247,7 +247,7 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
     elif name and event.agent == ROOT:
         ended |= {name}
     view = replace(view, running=running, jobs=jobs, ended=ended)
-    if (event.agent != ROOT and not event.diff) or _was_told(view, event):
+    if (event.agent != ROOT and not event.diff) or _end_was_shown(view, event):
         return view, ()
     if event.agent == ROOT and (tasks := written(event.call, failed=event.result.is_error)) is not None:
         view = replace(view, tasks=tasks)
@@ -258,7 +258,7 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
     return replace(view, denied=denied), (replace(event, result=shown, job=name, summary=summary),)
 
 
-def _was_told(view: View, event: ToolFinished) -> bool:
+def _end_was_shown(view: View, event: ToolFinished) -> bool:
     """Whether a call has spawned an agent whose end was shown."""
     if event.call.name != SPAWN or event.job:
         return False

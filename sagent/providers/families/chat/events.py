@@ -94,7 +94,7 @@ class ChatReplyReader(ReplyReader):
             self._tier = as_str(tier)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        if any(map(count_of, _told(event).values())):
+        if any(map(count_of, _usage_of(event).values())):
             self._price(event, out)
 
     def _choices(self, event: Mapping[str, object], out: list[Delta]) -> None:
@@ -308,7 +308,7 @@ class ChatReplyReader(ReplyReader):
 
     def _price(self, event: Mapping[str, object], out: list[Delta]) -> None:
         """What an event says of the bill, if anything."""
-        usage = _told(event)
+        usage = _usage_of(event)
         if usage or "cost" in event:
             if (usd := own_price(usage, event)) is not None:
                 self._cost = usd
@@ -318,7 +318,7 @@ class ChatReplyReader(ReplyReader):
         return Private(self._family, json_freeze({name: value for name, value in data.items() if value}))
 
 
-def _told(event: Mapping[str, object]) -> Mapping[str, object]:
+def _usage_of(event: Mapping[str, object]) -> Mapping[str, object]:
     return as_object(event.get("usage") or as_object(event.get("x_groq")).get("usage"))
 
 

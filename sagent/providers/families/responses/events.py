@@ -114,9 +114,9 @@ class ResponsesReplyReader(ReplyReader):
             self._end(body, out)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        told = as_object(event.get("response")) or event
-        self._cost = own_price(as_object(told.get("usage")), told)
-        super().failed(told, out)
+        response = as_object(event.get("response")) or event
+        self._cost = own_price(as_object(response.get("usage")), response)
+        super().failed(response, out)
 
     def message(self) -> Message:
         """The finished message: its parts in the order of the output items."""

@@ -161,11 +161,11 @@ def _answer_item(answer: Answered) -> Mapping[str, object]:
     """A result: text alone as a string, else as a list of parts. The wire knows no error: the text says it."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     first = answer.content[0].text if isinstance(answer.content[0], Text) else ""
-    tells = answer.is_error and error_text(first) != first
+    is_readable = answer.is_error and error_text(first) != first
     if len(texts) == len(answer.content):
-        output: object = error_text("\n".join(texts)) if tells else "\n".join(texts)
+        output: object = error_text("\n".join(texts)) if is_readable else "\n".join(texts)
     else:
-        output = [*([{"type": "input_text", "text": "Error:"}] if tells else ()), *map(_block, answer.content)]
+        output = [*([{"type": "input_text", "text": "Error:"}] if is_readable else ()), *map(_block, answer.content)]
     return {"type": "function_call_output", "call_id": answer.call_id, "output": output}
 
 
@@ -288,8 +288,8 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
                 return EMPTY, ()
             if is_openais(self._known):
                 return EMPTY, (f"{self.id} does not reason: effort {effort} was left out",)
-            told = f"if it does, say so in [providers.{self.provider}] abilities"
-            return EMPTY, (f"effort {effort} was left out: it is not known whether {self.id} reasons; {told}",)
+            remedy = f"if it does, say so in [providers.{self.provider}] abilities"
+            return EMPTY, (f"effort {effort} was left out: it is not known whether {self.id} reasons; {remedy}",)
         members: dict[str, object] = {}
         notes: tuple[str, ...] = ()
         if effort is not None:
