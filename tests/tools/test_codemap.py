@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import Workspace
 from sagent.tools import RepoMap
-from sagent.tools.code.map import parsing
+from sagent.tools.code.map import parsing, render
 from sagent.tools.code.map.languages import GRAMMARS, language_of
 from sagent.tools.code.map.parsing import Source, Tags, parse
 from sagent.tools.code.map.ranking import link, rank, rank_near
@@ -121,6 +122,40 @@ async def test_a_changed_a_new_and_a_deleted_file_are_noticed(shop: Path, tmp_pa
     assert "func Fresh() {}" in after
     assert "PageProps {" not in after
     assert after == text_of(await call(RepoMap())), "what was kept changes nothing"
+
+
+async def test_in_a_large_project_ranks_are_those_of_a_moment_ago_until_many_files_have_changed(
+    shop: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranked: list[int] = []
+
+    def count(*args: Any) -> Any:
+        ranked.append(1)
+        return link(*args)
+
+    monkeypatch.setattr(render, "link", count)
+    monkeypatch.setattr(render, "MOST_EXACT", 10)
+    monkeypatch.setattr(render, "FEW", 0.1)
+    write(shop, {f"more/m{number}.py": f"def made_{number}(): ...\n" for number in range(30)})
+    tool, focus = RepoMap(tmp_path / "maps"), {"focus": ["NewlyMade"], "tokens": 5_000}
+    before = text_of(await call(tool))
+    old = (shop / "shop/prices.py").read_text()
+    write(shop, {"shop/prices.py": old + "class NewlyMade:\n    pass\n", "more/m1.py": "def renamed(): ...\n"})
+    text = text_of(await call(tool, **focus))
+    assert "class NewlyMade:" in text and "Nothing here is called" not in text
+    assert "def renamed()" in text and "made_1()" not in text
+    assert text.index("shop/prices.py:") < text.index("shop/checkout.py:")
+    assert len(ranked) == 1
+    write(shop, {"shop/prices.py": old, "more/m1.py": "def made_1(): ...\n"})
+    assert text_of(await call(tool)) == before
+    assert "Nothing here is called NewlyMade" in text_of(await call(tool, **focus))
+    assert len(ranked) == 1
+    write(shop, {f"more/m{number}.py": f"def other_{number}(): ...\n" for number in range(4)})
+    assert text_of(await call(tool)) == text_of(await call(RepoMap()))
+    write(shop, {"more/new.py": "def come(): ...\n"})
+    assert text_of(await call(tool)) == text_of(await call(RepoMap()))
+    (shop / "more/new.py").unlink()
+    assert text_of(await call(tool)) == text_of(await call(RepoMap()))
 
 
 @pytest.mark.parametrize("damage", [b"no database", b"SQLite format 3\0" + b"x" * 9_000, None])

@@ -17,6 +17,8 @@ from sagent.tools.code.map.store import Store
 BYTES = 3  # of a token, about
 OWN = 0.3  # of a rank with a focus is the one without
 LISTED = 0.15  # of the room is for files that are listed by name
+MOST_EXACT = 2_000  # files, whose ranks are always those of this moment
+FEW = 0.01  # of the files beyond those may have changed before all are ranked anew
 _LEAST = 1e-9  # a weight for what nobody names: in the order of lines
 
 
@@ -102,7 +104,12 @@ def _focus(store: Store, wanted: Sequence[str], paths: Sequence[str]) -> _Focus:
 
 
 def _prepare(store: Store) -> str:
-    """Have the graph of the files in the store; what it is kept under."""
+    """Have the graph of the files in the store; what it is kept under. In a large project that of a moment ago will do,
+    where few files have changed: to make it takes seconds, and an edit moves nobody's rank by much."""
+    kept, changed, older = store.ranked()
+    if kept and changed <= max(0, len(store.paths()) - MOST_EXACT) * FEW:
+        store.follow(older)
+        return kept
     files = sorted((path, key) for path, (_, key) in store.files().items())
     fingerprint = sha256_hex(repr(files).encode("utf-8", "surrogatepass"))
     if store.graph(fingerprint) is None:

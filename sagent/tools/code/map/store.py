@@ -19,7 +19,7 @@ from sagent.tools.code.map.parsing import Dumped, Tags
 from sagent.tools.code.map.ranking import Graph, Weights
 
 T = TypeVar("T")
-FORMAT = 1
+FORMAT = 2
 MOST_KEPT = 20  # projects
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, stamp TEXT, key TEXT) WITHOUT ROWID;
@@ -27,8 +27,15 @@ CREATE TABLE IF NOT EXISTS tags (key TEXT PRIMARY KEY, defined TEXT, named TEXT)
 CREATE TABLE IF NOT EXISTS graph (
   one INTEGER PRIMARY KEY, print TEXT, starts BLOB, targets BLOB, shares BLOB, ranks BLOB
 );
-CREATE TABLE IF NOT EXISTS weights (path TEXT PRIMARY KEY, names TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS weights (path TEXT PRIMARY KEY, names TEXT, key TEXT, held TEXT, ranked TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS homes (name TEXT, path TEXT, PRIMARY KEY (name, path)) WITHOUT ROWID;
+"""
+_GONE = "SELECT EXISTS (SELECT 1 FROM weights LEFT JOIN files USING (path) WHERE files.path IS NULL)"
+_COME = """
+SELECT EXISTS (
+  SELECT 1 FROM files JOIN tags USING (key) LEFT JOIN weights USING (path)
+  WHERE weights.path IS NULL AND defined != ''
+)
 """
 
 
@@ -89,6 +96,35 @@ class Store:
         """The files that define a name."""
         return [path for (path,) in self._ask("SELECT path FROM homes WHERE name = ? ORDER BY path", [name])]
 
+    def ranked(self) -> tuple[str, int, Sequence[str]]:
+        """What the graph is kept under, how many files have changed since it was made, and those of which something
+        older is known than they are. Where there are other files than it is of, it is kept under nothing."""
+        kept = self._ask("SELECT print FROM graph").fetchone()
+        if kept is None or any(self._ask(each).fetchone()[0] for each in (_GONE, _COME)):
+            return "", 0, ()
+        rows = self._ask(
+            "SELECT path, files.key != weights.key, files.key != held FROM weights JOIN files USING (path)"
+        )
+        found = [(path, changed, older) for path, changed, older in rows if changed or older]
+        return kept[0], sum(changed for _, changed, _ in found), [path for path, _, older in found if older]
+
+    def follow(self, paths: Iterable[str]) -> None:
+        """Know what these files define by now, each name with the weight that it had in its file, if it was there."""
+        with self._connection:
+            for path in paths:
+                names = {each.name for each in self.tags(path).defined}
+                row = self._ask("SELECT coalesce(ranked, names) FROM weights WHERE path = ?", [path]).fetchone()
+                ranked = dict[str, float](json.loads(row[0]))
+                found = json.dumps([(name, ranked.get(name, 0.0)) for name in sorted(names)])
+                self._ask(
+                    "UPDATE weights SET names = ?, ranked = ?, held = (SELECT key FROM files WHERE files.path = ?)"
+                    " WHERE path = ?",
+                    [found, row[0], path, path],
+                )
+                self._ask("DELETE FROM homes WHERE path = ?", [path])
+                homes = ((name, path) for name in names)
+                self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
+
     def weights(self, path: str) -> Weights:
         """How much each definition of a file is named by others."""
         row = self._ask("SELECT names FROM weights WHERE path = ?", [path]).fetchone()
@@ -121,7 +157,9 @@ class Store:
                 self._ask(f"DELETE FROM {table}")  # noqa: S608 -- one of three names
             self._ask("INSERT INTO graph VALUES (1, ?, ?, ?, ?, ?)", [fingerprint, *arrays])
             names = [(path, json.dumps(sorted(found.items()))) for path, found in weights.items()]
-            self._connection.executemany("INSERT INTO weights VALUES (?, ?)", names)
+            self._connection.executemany("INSERT INTO weights (path, names) VALUES (?, ?)", names)
+            self._ask("UPDATE weights SET key = (SELECT key FROM files WHERE files.path = weights.path)")
+            self._ask("UPDATE weights SET held = key")
             homes = ((name, path) for path, found in weights.items() for name in found)
             self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
 
