@@ -26,7 +26,7 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "LM Studio": "http://127.0.0.1:1234/v1",
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
-WITH_LOGIN = (*LOGINS, "anthropic-cli", "openai-subscription")
+WITH_LOGIN = (*LOGINS, "anthropic-cli", "copilot", "openai-subscription")
 """Providers that `--auth credentials` is for, in addition to those in clouds."""
 PATIENCE = 0.5  # seconds for a server on this machine to answer
 

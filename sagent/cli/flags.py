@@ -38,6 +38,7 @@ COMMANDS = {
     "agents": "who is on a bus: agents, nodes and sessions; watch them come and go",
     "send": "send a message to an agent on a bus, and print its answer",
     "config": "show every setting and where it comes from",
+    "login": "enter a provider's key, or log in at GitHub for Copilot: tested, and kept for you alone",
     "doctor": "check keys, providers, programs, the terminal and directories",
     "demo": "fix a failing test in a small repository, by default offline and without a key",
     "completion": "completion for bash, zsh or fish, and a man page",
@@ -46,8 +47,7 @@ COMMANDS = {
 ELSEWHERE = {
     "help": "sagent --help",
     "version": "sagent --version",
-    "login": "sagent doctor, which says where keys come from",
-    "auth": "sagent doctor, which says where keys come from",
+    "auth": "sagent login",
     "logout": "sagent doctor, which says where keys come from",
     "resume": "sagent --resume",
     "continue": "sagent --continue",

@@ -1,4 +1,4 @@
-"""A login on a terminal and nothing else: for editors, which start it where they find no key."""
+"""A login on a terminal and nothing else: `sagent login`, and for editors, which start it where they find no key."""
 
 import asyncio
 import sys
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_login(flags: Mapping[str, object]) -> int:
+def run_login(flags: Mapping[str, object], *, provider: str = "", host: str = "") -> int:
     """Ask for a provider and its key, test it and keep it: 0 where it is kept. Raises UsageError."""
     from sagent.cli.settings import load_settings
-    from sagent.repl.commands.model import login
+    from sagent.repl.commands.model import BY_DEVICE, login
 
-    if not sys.stdin.isatty():
-        raise UsageError("--login asks for a key on a terminal, and there is none.")
+    if not sys.stdin.isatty() and provider != BY_DEVICE:
+        raise UsageError("A login asks for a key on a terminal, and there is none.")
     context = _LoginContext(load_settings(flags))
+    given = {name: value for name, value in (("provider", provider), ("host", host)) if value}
 
     async def once() -> None:
-        await login.run(context, {})
+        await login.run(context, given)
 
     asyncio.run(once())
     return 0 if context.kept else 1

@@ -8,10 +8,11 @@ from typing import TypeAlias, cast
 
 from sagent.config.advisors import Placed
 from sagent.config.fields import FIELDS, RULES, TABLES, THRESHOLDS, Field
-from sagent.config.files import NAME, File, directory, end_sentence, find_file
+from sagent.config.files import NAME, File, end_sentence, find_file
 from sagent.config.settings import Address, CustomProvider, Settings, Wanted
 from sagent.config.values import PathBase, RefusedError
 from sagent.context.instructions import repository_root
+from sagent.context.places import directory
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
 

@@ -2,7 +2,6 @@
 
 import re
 import stat
-import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -220,13 +219,3 @@ def _expand_text(text: str, environ: Mapping[str, str]) -> str:
         return found
 
     return re.sub(r"\$?\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|[^}]*\}?)", replace, text)
-
-
-def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
-    """sagent's directory for "config" or "state": as platformdirs has it, and XDG variables count on every system."""
-    base = environ.get(f"XDG_{kind.upper()}_HOME", "")
-    if base.startswith("/"):
-        return Path(base) / "sagent"
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "sagent"
-    return home / (".config" if kind == "config" else ".local/state") / "sagent"

@@ -1,7 +1,9 @@
-"""Where skills, agents, commands and output styles lie: the person's own, those of plugins, and a project's."""
+"""Where settings and state lie; and skills, agents, commands and output styles: the person's own, those of plugins, and
+a project's."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -23,6 +25,16 @@ class Place:
     border: Path | None
     source: Literal["person", "plugin", "project"] = "person"
     plugin: str = ""
+
+
+def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
+    """sagent's directory for "config" or "state": as platformdirs has it, and XDG variables count on every system."""
+    base = environ.get(f"XDG_{kind.upper()}_HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "sagent"
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "sagent"
+    return home / (".config" if kind == "config" else ".local/state") / "sagent"
 
 
 def places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:

@@ -31,6 +31,7 @@ _THEIR_NAMES = {
     "vertex-anthropic": "google",
     "anthropic-cli": "anthropic",
     "openai-subscription": "openai",
+    "copilot": "github-copilot",
 }
 # OpenRouter lists one host's price and may route a call to a dearer one: recorded bills for open models reached 1.6
 # times the list. The bill is what counts; this only makes what is held for a call large enough to cover it.

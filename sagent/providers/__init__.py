@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sagent.providers.local.llamacpp import LlamaCpp
     from sagent.providers.local.selfhosted import SelfHosted
     from sagent.providers.plans.anthropic_cli import AnthropicCLI
+    from sagent.providers.plans.copilot import Copilot
     from sagent.providers.plans.openai_subscription import OpenAISubscription
     from sagent.providers.registry import infer, provider_named, row_named
     from sagent.providers.rows import Row, built_in, read_rows
@@ -23,6 +24,7 @@ __all__ = [
     "Azure",
     "Bedrock",
     "ChatProvider",
+    "Copilot",
     "DashScope",
     "Foundry",
     "Google",
@@ -55,6 +57,7 @@ _HOMES = {
     "LlamaCpp": "local.llamacpp",
     "SelfHosted": "local.selfhosted",
     "AnthropicCLI": "plans.anthropic_cli",
+    "Copilot": "plans.copilot",
     "OpenAISubscription": "plans.openai_subscription",
     **dict.fromkeys(("infer", "provider_named", "row_named"), "registry"),
     **dict.fromkeys(("Row", "built_in", "read_rows"), "rows"),

@@ -45,7 +45,7 @@ def provider_named(
     return _of_family(row)(row, access, transport=transport, timeouts=timeouts)
 
 
-_OWN_WAYS = ("llamacpp", "selfhosted", "anthropic-cli", "openai-subscription")
+_OWN_WAYS = ("llamacpp", "selfhosted", "anthropic-cli", "copilot", "openai-subscription")
 """Providers that are more than an address and a key."""
 
 
@@ -69,6 +69,12 @@ def _own_way(
         if key is not None:
             return SelfHosted.from_key(key, base_url=base_url)
         return SelfHosted.from_env(base_url=base_url, environ=environ)
+    if name == "copilot":
+        from sagent.providers.plans.copilot import Copilot
+
+        if key is not None:
+            return Copilot.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
+        return Copilot.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
     from sagent.providers.plans.anthropic_cli import AnthropicCLI
     from sagent.providers.plans.openai_subscription import OpenAISubscription
 

@@ -728,7 +728,7 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
         ("sesions list", "sagent sessions"),
         ("doctr", "sagent doctor"),
         ("help", "sagent --help"),
-        ("login", "sagent doctor"),
+        ("auth", "sagent login"),
         ("update", "the program that installed sagent"),
     ],
 )
@@ -742,7 +742,7 @@ def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, ne
 
 
 def test_other_names_of_commands_may_be_misspelled_too() -> None:
-    assert meant_command(["logn"]).startswith("sagent doctor")
+    assert meant_command(["logot"]).startswith("sagent doctor")
     assert meant_command(["verison"]) == "sagent --version"
     assert meant_command(["logn", "page"]) == ""
 

@@ -170,7 +170,7 @@ COMMANDS = (
     Row("/memory [what] [name]", "/memory forget", refuses="The memory has no files"),
     Row("/init", "/init", wrong="x"),
     Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
-    Row("/login [provider]", "/login openai", refuses="nobody can type", completes="openai", wrong="opneai"),
+    Row("/login [provider] [host]", "/login openai", refuses="nobody can type", completes="openai", wrong="opneai"),
     Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
     Row("/theme <name>", "/theme light", refuses="no terminal", completes="plain"),
     Row("/doctor", "/doctor", "state directory", wrong="x"),

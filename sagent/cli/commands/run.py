@@ -37,8 +37,8 @@ def run_run(argv: Sequence[str]) -> int:
 
 def _take_nearby(flags: dict[str, object]) -> list[str]:
     """Where no file is named, use the config.yaml of the working directory; what to say where it is not trusted."""
-    from sagent.config.files import directory
     from sagent.config.trust import use_nearby
+    from sagent.context.places import directory
 
     if "config" in flags or os.environ.get("SAGENT_CONFIG"):
         return []

@@ -56,6 +56,10 @@ class WireModel(ABC, Generic[E_co]):
         """Sizes, where known."""
         return self._limits
 
+    def resize(self, limits: ModelLimits) -> None:
+        """Go by other sizes: those of a provider's own list."""
+        self._limits = replace(limits, least_output=self._limits.least_output)
+
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with images and pages of PDFs as the most they can be."""
         fitting, _ = self._fit(request)

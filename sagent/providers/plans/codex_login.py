@@ -7,8 +7,8 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
+from sagent.providers.plans.renewal import PATIENCE, one_at_a_time
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.exchange import read_body
 from sagent.providers.wire.faults import Origin
@@ -29,7 +30,6 @@ _CLAIMS = "https://api.openai.com/auth"
 
 _EARLY = 300.0  # seconds before its end that a token is renewed
 _OLDEST = 8 * 86_400.0  # seconds after which a token that does not name its end is renewed, as the program does
-_PATIENCE = 30.0  # seconds for the renewal, and for another process that is at it
 _LONGEST_ANSWER = 1_048_576  # bytes
 
 LOGIN = "Run `codex login`, then try again."
@@ -92,7 +92,7 @@ class LoginFile:
 
         A refresh token can be spent once: one process at a time does it, and one that comes later finds its result.
         """
-        async with self._locked(origin):
+        async with one_at_a_time(self.path, origin):
             current = self._current(origin)
             if current.access != stale.access and current.is_fresh:
                 return current
@@ -121,16 +121,14 @@ class LoginFile:
         asked = {"client_id": _CLIENT, "grant_type": "refresh_token", "refresh_token": login.refresh}
         headers = {"content-type": "application/json", "accept": "application/json"}
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 answer = await transport.post(self._token_url, headers, (wire_bytes(asked),))
                 try:
                     body = await read_body(answer, _LONGEST_ANSWER)
                 finally:
                     await answer.aclose()
         except TimeoutError as error:
-            raise origin.error(
-                "stalled", f"the login could not be renewed: no answer within {_PATIENCE:g} s"
-            ) from error
+            raise origin.error("stalled", f"the login could not be renewed: no answer within {PATIENCE:g} s") from error
         except Disrupted as error:
             raise origin.error(error.kind, f"the login could not be renewed: {error.reason}") from error
         with contextlib.suppress(ValueError, RecursionError):
@@ -183,41 +181,6 @@ class LoginFile:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self.path.resolve())
-
-    @asynccontextmanager
-    async def _locked(self, origin: Origin) -> AsyncGenerator[None]:
-        """The right to renew, among the processes of this machine. The lock file stays."""
-        import fcntl
-
-        try:
-            handle = os.open(self.path.with_name("auth.json.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise origin.error(
-                "auth", f"the login has run out and cannot be renewed ({error}): make {self.path.parent} writable."
-            ) from error
-        try:
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    while True:
-                        with contextlib.suppress(BlockingIOError):
-                            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                            break
-                        await asyncio.sleep(0.05)
-            except TimeoutError as error:
-                message = f"another process has been renewing the login for {_PATIENCE:g} s"
-                raise origin.error("stalled", message) from error
-            yield
-        finally:
-            os.close(handle)
-
-
-def has_login(environ: Mapping[str, str]) -> bool:
-    """Whether there is a ChatGPT login to use."""
-    try:
-        LoginFile.find(environ)
-    except UsageError:
-        return False
-    return True
 
 
 def _where_else(home: Path, path: Path) -> str:

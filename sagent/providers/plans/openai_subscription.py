@@ -1,11 +1,10 @@
 """OpenAI through a ChatGPT plan: the login of the `codex` program, and the Responses endpoint that it uses."""
 
-import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from sagent.errors import ModelError, UsageError
@@ -17,6 +16,7 @@ from sagent.providers.families.openai_models import cache_key
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
 from sagent.providers.limits import limits_of
 from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
+from sagent.providers.plans.renewal import Renewal
 from sagent.providers.rows import Row
 from sagent.providers.wire.exchange import Call, Timeouts, fetch, read_body
 from sagent.providers.wire.faults import Origin
@@ -42,36 +42,9 @@ class OpenAISubscriptionModel(ResponsesModel):
         most = known.max_output or _MOST_OUTPUT
         self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it takes no output limit
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
-        used = await self._account.login(self.id)
-        again = False
-        while True:
-            said = False
-            try:
-                async with aclosing(super().stream(request)) as items:
-                    async for item in items:
-                        said = True
-                        yield item
-            except ModelError as error:
-                if error.status != 401 or (said and not again):
-                    raise
-                if again:
-                    error.advise(LOGIN)
-                    raise
-                await self._renewed(used, error)
-                again = True
-            else:
-                return
-
-    async def _renewed(self, used: Login, refused: ModelError) -> None:
-        try:
-            await self._account.renew(used, self.id)
-        except ModelError as error:
-            if error.kind == "auth":
-                raise
-            refused.advise(f"It could not be renewed: {error.args[0]}")
-            raise refused from error
+        return self._account.renewal.stream(self.id, partial(super().stream, request))
 
     def _prepare(self, request: Request) -> Call:
         """The request as it goes out. The endpoint wants instructions, and takes no output limit."""
@@ -104,8 +77,7 @@ class OpenAISubscription(ResponsesProvider):
         plan = PlanTransport(way or DirectTransport(connect=timeouts.connect))
         super().__init__(row, access_from_key(NAME, "", base_url or BASE_URL), transport=plan, timeouts=timeouts)
         self._file = login
-        self._login = login.read()
-        self._renewal: asyncio.Task[Login] | None = None
+        self.renewal = Renewal(login.read(), self._renew, LOGIN)
         self._noted: set[str] = set()  # conversations in which it was said what is left out
 
     @classmethod
@@ -154,19 +126,19 @@ class OpenAISubscription(ResponsesProvider):
 
     async def models(self) -> Sequence[ModelInfo]:
         """The models that the plan offers. Raises ModelError."""
-        await self.login("")
+        await self.renewal.fresh("")
         url = f"{self.url}/models?client_version={_VERSION}"
         data = await fetch(self.transport, url, self.headers(), self.origin(""), self.timeouts)
         rows = [as_object(row) for row in as_array(as_object(data).get("models"))]
         return tuple(_info(row) for row in rows if as_str(row.get("visibility"), "list") == "list")
 
     def headers(self) -> dict[str, str]:
-        account = {"chatgpt-account-id": self._login.account} if self._login.account else {}
-        token = {"authorization": f"Bearer {self._login.access}"}
+        account = {"chatgpt-account-id": self.renewal.login.account} if self.renewal.login.account else {}
+        token = {"authorization": f"Bearer {self.renewal.login.access}"}
         return {**token, **account, "originator": "sagent", "openai-beta": "responses=experimental"}
 
     def origin(self, model_id: str) -> Origin:
-        return Origin(NAME, model_id, self._login.access)
+        return Origin(NAME, model_id, self.renewal.login.access)
 
     def first_note(self, conversation: str) -> bool:
         """Whether it is still to be said in a conversation what is left out of its requests."""
@@ -177,27 +149,12 @@ class OpenAISubscription(ResponsesProvider):
     def hint(self, error: ModelError) -> str:
         return ""
 
-    async def login(self, model_id: str) -> Login:
-        """A login that is good for a call now. Raises ModelError."""
-        return self._login if self._login.is_fresh else await self.renew(self._login, model_id)
-
-    async def renew(self, stale: Login, model_id: str) -> Login:
-        """Another login than this one; who asks at the same time gets the same. Raises ModelError.
-
-        A renewal that has begun goes on when whoever waits for it is cancelled: half of one would lose the login.
-        """
-        if self._login.access != stale.access:
-            return self._login
-        if self._renewal is None or self._renewal.done():
-            carrier = self.transport
-            self._renewal = asyncio.create_task(self._file.renew(stale, carrier, self.origin(model_id)))
-        self._login = await asyncio.shield(self._renewal)
-        return self._login
+    async def _renew(self, stale: Login, model_id: str) -> Login:
+        return await self._file.renew(stale, self.transport, self.origin(model_id))
 
     async def aclose(self) -> None:
         """Close the connections, once a renewal that has begun is over."""
-        if self._renewal is not None:
-            await asyncio.gather(self._renewal, return_exceptions=True)
+        await self.renewal.aclose()
         await super().aclose()
 
 

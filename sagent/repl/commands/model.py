@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.settings import CustomProvider
 
+BY_DEVICE = "copilot"
+"""The provider whose login is made in a browser, and not by a key."""
 PATIENCE = 15.0  # seconds for a provider to take a key
 
 _TOGGLES = (("off", "ask no advisor"), ("on", "as before"))
@@ -180,16 +182,20 @@ async def ask_advisor(context: CommandContext, text: str = "") -> None:
 
 
 def _key_variables() -> list[tuple[str, str]]:
-    return [(name, row.key) for name, row in built_in().items() if row.default]
+    keyed = ((name, row.key) for name, row in built_in().items() if row.default)
+    return [*keyed, (BY_DEVICE, "a GitHub account, in the browser")]
 
 
 @command(complete=lambda _: _key_variables())
-async def login(context: CommandContext, provider: str = "") -> None:
+async def login(context: CommandContext, provider: str = "", host: str = "") -> None:
     """Enter, test and keep a provider's key.
 
     The key is tested where the provider is reached, which its BASE_URL variable may change, and is only ever sent
-    there. It is kept where only you can read it, and used from now on.
+    there. It is kept where only you can read it, and used from now on. For copilot log in at GitHub in a browser; the
+    host is your company's, as in company.ghe.com.
     """
+    if host and provider != BY_DEVICE:
+        raise UsageError(f"{host!r} is a host to log in at, which only {BY_DEVICE} has: /login {BY_DEVICE} {host}")
     if provider == "local":
         _reopen(context, context.settings)
         return
@@ -199,6 +205,14 @@ async def login(context: CommandContext, provider: str = "") -> None:
     if not provider:
         return
     row = row_named(provider, {name: one.row for name, one in context.settings.providers.items()})
+    if row.name == BY_DEVICE:
+        context.require_person("sagent login copilot")
+        from sagent.providers.plans.copilot_login import log_in, login_file
+        from sagent.providers.plans.github_device import host_url
+
+        await log_in(host_url(host or "github.com"), login_file(os.environ), context.say)
+        _reopen(context, context.settings)
+        return
     key = (await context.line(f"Key for {row.name} (not shown): ", secret=True) or "").strip()
     if not key:
         return

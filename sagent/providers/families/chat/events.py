@@ -73,6 +73,7 @@ class ChatReplyReader(ReplyReader):
         self._thoughts: list[str] = []
         self._field = ""  # where the reasoning came from
         self._details: list[dict[str, object]] = []
+        self._opaque = ""  # the same, signed or encrypted: Copilot's
         self._calls: list[_Pending] = []
         self._by_index: dict[int, _Pending] = {}
         self._extra: Mapping[str, object] = EMPTY
@@ -127,9 +128,11 @@ class ChatReplyReader(ReplyReader):
         """The finished message: thinking first, then text, then calls."""
         parts: list[Part] = []
         if thoughts := valid_text("".join(self._thoughts)):
-            parts.append(Thinking(thoughts, self._private({"field": self._field, "details": self._details})))
-        elif self._details:
-            parts.append(Thinking("", self._private({"field": "", "details": self._details})))
+            kept = {"field": self._field, "details": self._details, "opaque": self._opaque}
+            parts.append(Thinking(thoughts, self._private(kept)))
+        elif self._details or self._opaque:
+            kept = {"field": "", "details": self._details, "opaque": self._opaque}
+            parts.append(Thinking("", self._private(kept)))
         if text := valid_text("".join(self._text)):
             kept = {"extra_content": self._extra, **self._cited}
             parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
@@ -218,6 +221,7 @@ class ChatReplyReader(ReplyReader):
                 shown = True
             if shown:
                 break
+        self._opaque = as_str(delta.get("reasoning_opaque")) or self._opaque
         for item in as_array(delta.get("reasoning_details")):
             detail = as_object(item)
             text = as_str(detail.get("text")) or as_str(detail.get("summary"))

@@ -136,6 +136,8 @@ class ChatDialect(Dialect):
             said = "".join(part.text for part, field in zip(thoughts, fields, strict=False) if field == wanted)
             if wanted and (said := said or self.quirks.reasoning_filler):
                 back[wanted] = said
+            if opaque := next((each for data in private if (each := data.get("opaque"))), None):
+                back["reasoning_opaque"] = opaque
         return back
 
     def _user(self, answers: Sequence[Answered], parts: Sequence[Shown]) -> object:

@@ -1,0 +1,288 @@
+"""GitHub Copilot: the models of a plan, each through that of three APIs which it is served by."""
+
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from typing import Self, TypeAlias
+
+from sagent.errors import UsageError
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str
+from sagent.messages import Image
+from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.providers.access import access_from_key, check_url
+from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel
+from sagent.providers.families.chat.provider import ChatModel, ChatProvider
+from sagent.providers.families.endpoint import Way
+from sagent.providers.families.model import E_co, WireModel
+from sagent.providers.families.openai_models import gpt_version
+from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
+from sagent.providers.keys import Keys
+from sagent.providers.limits import limits_like
+from sagent.providers.plans.copilot_login import HEADERS, LOG_IN, NAME, Account, CopilotLogin, listed
+from sagent.providers.plans.renewal import Renewal
+from sagent.providers.rows import Abilities, Quirks, Row
+from sagent.providers.wire.exchange import Call, Timeouts
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.transport import DirectTransport, Transport
+
+_NOWHERE = "https://api.githubcopilot.com"  # in whose place the address comes that a token names
+_CENT = Decimal("0.01")  # USD, an AI credit (docs.github.com, Copilot, usage-based billing)
+_ENDPOINTS = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
+_QUIRKS = Quirks(effort="level", reasoning_back="same", structured="json_schema")
+
+
+class _PlanModel(WireModel[E_co]):
+    """A model of one of the families, whose calls carry the plan's login. `plan` is set where it is made."""
+
+    plan: "Copilot"
+
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call, with the token renewed before it runs out, and once more where it is refused nonetheless."""
+        return self.plan.renewal.stream(self.id, partial(super().stream, request))
+
+    def _call(
+        self,
+        request: Request,
+        url: str,
+        members: Mapping[str, object],
+        notes: Sequence[str],
+        max_output: object,
+        headers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, object] = EMPTY,
+    ) -> Call:
+        url = url.replace(_NOWHERE, self.plan.address, 1)
+        headers = {**(headers or {}), "X-Initiator": "user" if _is_asked(request) else "agent"}
+        if _shows(request):
+            headers["Copilot-Vision-Request"] = "true"
+        return super()._call(request, url, members, notes, max_output, headers, parameters)
+
+
+class _ChatModel(_PlanModel["ChatProvider"], ChatModel): ...
+
+
+class _ResponsesModel(_PlanModel["ResponsesProvider"], ResponsesModel): ...
+
+
+class _MessagesModel(_PlanModel["Anthropic"], AnthropicModel): ...
+
+
+CopilotModel: TypeAlias = _ChatModel | _ResponsesModel | _MessagesModel
+
+
+class Copilot:
+    """A plan of GitHub Copilot, by the login that `sagent login copilot` keeps, or a GitHub token in
+    COPILOT_GITHUB_TOKEN."""
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        base_url: str | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self._account = account
+        self._base_url = check_url(NAME, base_url) if base_url else ""
+        self._timeouts = timeouts or Timeouts()
+        way = transport if transport is not None and not isinstance(transport, str) else None
+        self._transport = way or DirectTransport(connect=self._timeouts.connect)
+        self.renewal = Renewal(account.login, self._renew, LOG_IN)
+        keys = _Tokens(self.renewal)
+        access = access_from_key(NAME, "", _NOWHERE)
+        self._chat = ChatProvider(_row("chat"), access, transport=self._transport, timeouts=self._timeouts)
+        self._responses = ResponsesProvider(
+            _row("responses"), access, transport=self._transport, timeouts=self._timeouts
+        )
+        self._messages = Anthropic(_row("anthropic"), access, transport=self._transport, timeouts=self._timeouts)
+        self._chat.url = self._responses.url = _NOWHERE  # without /v1
+        self._responses.proven = True
+        for side in (self._chat, self._responses, self._messages):
+            side.keys, side.counts = keys, False
+
+    @classmethod
+    def from_credentials(
+        cls,
+        *,
+        base_url: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """By COPILOT_GITHUB_TOKEN, else by the login that is kept. Raises UsageError where there is none, saying what
+        to do."""
+        account = Account.find(os.environ if environ is None else environ)
+        return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        auth: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """As from_credentials, whatever `auth` is."""
+        del auth
+        return cls.from_credentials(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
+
+    @classmethod
+    def from_key(
+        cls,
+        key: str,
+        *,
+        base_url: str | None = None,
+        auth: str | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """With the token of a GitHub account, which is kept nowhere. Raises UsageError for one that cannot be."""
+        del auth
+        access_from_key(NAME, key, _NOWHERE)
+        if not key.strip():
+            raise UsageError(f"The token for {NAME} is empty: is the variable set that it was read from?")
+        account = Account(CopilotLogin(key.strip()))
+        return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def address(self) -> str:
+        """Where calls go: as the token says, unless the caller does."""
+        return self._base_url or self.renewal.login.api
+
+    def model(self, model_id: str) -> CopilotModel:
+        """A model by id, through the API that the list names for it; else through the one its name points to."""
+        rows = self.renewal.login.models
+        entry = next((row for row in rows if row.get("id") == model_id), EMPTY)
+        abilities = tuple([_abilities(row) for row in rows])
+        match _family(model_id, entry):
+            case "anthropic":
+                self._messages.row = replace(self._messages.row, abilities=abilities)
+                model: CopilotModel = _MessagesModel(self._messages, model_id)
+            case "responses":
+                self._responses.row = replace(self._responses.row, abilities=abilities)
+                model = _ResponsesModel(self._responses, model_id)
+            case _:
+                self._chat.row = replace(self._chat.row, abilities=abilities)
+                model = _ChatModel(self._chat, model_id)
+        model.plan = self
+        model.resize(_limits(entry, model_id))
+        return model
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The plan's models that may be used. Raises ModelError."""
+        login = await self.renewal.fresh("")
+        rows = await listed(replace(login, api=self.address), self._transport, self._origin(""))
+        return tuple([_info(row) for row in rows if _is_offered(row)])
+
+    async def aclose(self) -> None:
+        """Close the connections, once a renewal that has begun is over."""
+        await self.renewal.aclose()
+        await self._transport.aclose()
+
+    async def _renew(self, stale: CopilotLogin, model_id: str) -> CopilotLogin:
+        return await self._account.renew(stale, self._transport, self._origin(model_id))
+
+    def _origin(self, model_id: str) -> Origin:
+        return Origin(NAME, model_id, self.renewal.login.access)
+
+
+class _Tokens(Keys):
+    """The access token that is in use, where other providers have their keys."""
+
+    def __init__(self, renewal: Renewal[CopilotLogin]) -> None:
+        super().__init__((), "")
+        self._renewal = renewal
+
+    @property
+    def current(self) -> str:
+        return self._renewal.login.access
+
+
+def _row(family: str) -> Row:
+    return Row(NAME, family=family, base_url=_NOWHERE, headers=HEADERS, quirks=_QUIRKS)
+
+
+def _family(model_id: str, entry: Mapping[str, object]) -> str:
+    """The family by which a model is best spoken to: that of its maker's own protocol, where the list allows it."""
+    served = [as_str(each) for each in as_array(entry.get("supported_endpoints"))]
+    if "claude" in model_id:
+        likes = ("anthropic", "chat", "responses")
+    elif "codex" in model_id or gpt_version(model_id) >= (5, 1):
+        likes = ("responses", "chat", "anthropic")
+    else:
+        likes = ("chat", "responses", "anthropic")
+    return next((family for family in likes if _ENDPOINTS[family] in served), likes[0])
+
+
+def _abilities(row: Mapping[str, object]) -> Abilities:
+    """What the list says that a model can do."""
+    able = as_object(as_object(row.get("capabilities")).get("supports"))
+    levels = as_array(able.get("reasoning_effort"))
+    images, tools = (able.get(name) for name in ("vision", "tool_calls"))
+    return Abilities(
+        as_str(row.get("id")),
+        efforts=tuple([level for level in EFFORTS if levels.count(level)]) or None,
+        images=images if isinstance(images, bool) else None,
+        tools=tools if isinstance(tools, bool) else None,
+    )
+
+
+def _limits(row: Mapping[str, object], model_id: str) -> ModelLimits:
+    """A model's sizes. The list bounds the prompt too: the window is as much as leaves it so large."""
+    sizes = as_object(as_object(row.get("capabilities")).get("limits"))
+    known = limits_like(model_id)
+    output = as_int(sizes.get("max_output_tokens")) or known.max_output
+    window = as_int(sizes.get("max_context_window_tokens")) or known.window
+    if prompt := as_int(sizes.get("max_prompt_tokens")):
+        most = prompt + min(output or REPLY_ROOM, REPLY_ROOM)
+        window = min(window or most, most)
+    return ModelLimits(window, output)
+
+
+def _is_offered(row: Mapping[str, object]) -> bool:
+    """Whether a model may be used for conversations, and nobody has switched it off."""
+    kind = as_str(as_object(row.get("capabilities")).get("type"), "chat")
+    return kind == "chat" and as_object(row.get("policy")).get("state") != "disabled"
+
+
+def _info(row: JsonObject) -> ModelInfo:
+    """A row of the list. Prices are in credits; older plans have requests instead, of which a model takes several."""
+    billing, model_id = as_object(row.get("billing")), as_str(row.get("id"))
+    name, times = as_str(row.get("name")) or model_id, billing.get("multiplier")
+    if isinstance(times, int | float) and "token_prices" not in billing:
+        name += f" (premium requests: {times:g})" if times else " (included)"
+    return ModelInfo(model_id, _limits(row, model_id), name, _usd(as_object(billing.get("token_prices"))))
+
+
+def _usd(prices: Mapping[str, object]) -> Mapping[str, Decimal]:
+    """USD per million tokens, of credits per batch of tokens."""
+    batch, credit = as_int(prices.get("batch_size")), as_object(prices.get("default"))
+    names = {"input": "input_price", "cache_read": "cache_price", "output": "output_price"}
+    named = {bucket: credit.get(name) for bucket, name in names.items()}
+    return {
+        bucket: Decimal(str(price)) * _CENT * 1_000_000 / batch
+        for bucket, price in named.items()
+        if batch > 0 and isinstance(price, int | float)
+    }
+
+
+def _is_asked(request: Request) -> bool:
+    """Whether the last word is a person's, and not a tool's, a job's or another agent's; and is it said to the agent,
+    and not to its advisor or compactor, whose conversations are named after its own."""
+    last = request.messages[-1] if request.messages else None
+    asked = last is not None and last.role == "user" and not (last.sender or last.results)
+    return asked and request.conversation.count(":") < 2
+
+
+def _shows(request: Request) -> bool:
+    """Whether there is an image anywhere in the conversation."""
+    results = (part for message in request.messages for result in message.results for part in result.content)
+    shown = (part for message in request.messages for part in message.parts)
+    return any(isinstance(part, Image) for parts in (shown, results) for part in parts)

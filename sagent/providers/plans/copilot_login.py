@@ -1,0 +1,213 @@
+"""The login of GitHub Copilot: an account's token, kept in a file, and the short-lived ones it is exchanged for.
+
+With each of these comes the list of models that the plan has: it says which of three APIs each is spoken to by.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sagent.context.places import directory
+from sagent.errors import ModelError, UsageError
+from sagent.lib.atomic import atomic_write
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
+from sagent.lib.regular import MOST, read_regular
+from sagent.providers.access import check_url, loopback
+from sagent.providers.plans.github_device import GITHUB, begin, finish
+from sagent.providers.plans.renewal import one_at_a_time
+from sagent.providers.wire.exchange import Timeouts, fetch
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.transport import DirectTransport, Transport
+from sagent.version import __version__
+
+NAME = "copilot"
+VARIABLE = "COPILOT_GITHUB_TOKEN"
+"""A GitHub token that GitHub's own program for Copilot reads too."""
+LOG_IN = "Run `sagent login copilot`."
+HEADERS: Mapping[str, str] = {
+    "Editor-Version": f"sagent/{__version__}",
+    "Editor-Plugin-Version": f"sagent/{__version__}",
+    "Copilot-Integration-Id": "vscode-chat",  # others are refused
+    "Openai-Intent": "conversation-agent",
+    "X-GitHub-Api-Version": "2026-06-01",
+}
+
+_GITHUB_API = "2025-04-01"  # the version that the exchange is asked for
+_USUAL_API = "https://api.githubcopilot.com"
+_MOST = MOST // 2  # bytes of a list of models that is kept: the file must stay one that is read
+_EARLY = 60.0  # seconds before its end that a token is renewed, where it does not say when
+_KEPT = ("id", "name", "supported_endpoints", "capabilities", "billing", "policy", "model_picker_enabled")
+
+
+@dataclass(frozen=True, slots=True)
+class CopilotLogin:
+    """An account's login. `access` is good until `until`, seconds since the epoch, at the address `api`. `models` is
+    the list of the plan's, as it came."""
+
+    github: str = field(repr=False)
+    host: str = GITHUB
+    access: str = field(default="", repr=False)
+    until: float = 0.0
+    api: str = _USUAL_API
+    models: tuple[JsonObject, ...] = ()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is good for a call made now."""
+        return time.time() < self.until
+
+
+class Account:
+    """Who is logged in: by the file at a path, or by a token that was given, which is kept nowhere."""
+
+    def __init__(self, login: CopilotLogin, path: Path | None = None) -> None:
+        self.login = login
+        self.path = path
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str]) -> "Account":
+        """By the variable, else by the file. Raises UsageError where there is neither, saying what to do."""
+        if token := environ.get(VARIABLE, "").strip():
+            return cls(CopilotLogin(token))
+        path = login_file(environ)
+        return cls(_read(path), path)
+
+    async def renew(self, stale: CopilotLogin, transport: Transport, origin: Origin) -> CopilotLogin:
+        """A login with another access token than the stale one, kept for other processes too. Raises ModelError."""
+        if self.path is None or not os.access(self.path.parent, os.W_OK):  # it cannot be kept, and is no less good
+            return await exchange(stale, transport, origin)
+        async with one_at_a_time(self.path, origin):
+            try:
+                current = _read(self.path)
+            except UsageError as error:
+                raise origin.error("auth", str(error)) from error
+            if current.access != stale.access and current.is_fresh:
+                return current
+            fresh = await exchange(current, transport, origin)
+            _write(self.path, fresh)
+            return fresh
+
+
+async def exchange(login: CopilotLogin, transport: Transport, origin: Origin) -> CopilotLogin:
+    """A new access token for an account's, with the models that it opens. Raises ModelError."""
+    own = replace(origin, secret=login.github)
+    answer = await _ask(login, "/copilot_internal/v2/token", transport, own)
+    access, lasts = as_str(answer.get("token")), as_int(answer.get("refresh_in"))
+    if not access:
+        raise own.error("auth", f"{urlsplit(login.host).netloc} gives no token for Copilot. {LOG_IN}")
+    # by our own clock, where it says how long: the other one may go differently
+    until = time.time() + lasts if lasts > 0 else as_int(answer.get("expires_at")) - _EARLY
+    named = as_str(as_object(answer.get("endpoints")).get("api"))
+    fresh = replace(login, access=access, until=until, api=_usable(named, login.host))
+    with suppress(ModelError):  # those known so far will do
+        fresh = replace(fresh, models=await listed(fresh, transport, replace(origin, secret=access)))
+    return fresh
+
+
+async def listed(login: CopilotLogin, transport: Transport, origin: Origin) -> tuple[JsonObject, ...]:
+    """The plan's models, as they are listed now. Raises ModelError."""
+    headers = {**HEADERS, "authorization": f"Bearer {login.access}", "accept": "application/json"}
+    data = as_object(await fetch(transport, f"{login.api}/models", headers, origin, Timeouts()))
+    rows = [as_object(row) for row in as_array(data.get("data"))]
+    kept = tuple([json_freeze_object({name: row[name] for name in _KEPT if name in row}) for row in rows])
+    if len(wire_bytes(kept)) > _MOST:
+        raise origin.error("protocol", f"its list of models is longer than {_MOST:,} bytes")
+    return kept
+
+
+async def standing(login: CopilotLogin, transport: Transport, origin: Origin) -> str:
+    """Whose login it is, the plan, and what is left of it, in words; "" where GitHub does not say."""
+    try:
+        answer = await _ask(login, "/copilot_internal/user", transport, replace(origin, secret=login.github))
+    except ModelError:
+        return ""
+    words = [f"{as_str(answer.get('login'))}".strip(), as_str(answer.get("copilot_plan"))]
+    quota = as_object(as_object(answer.get("quota_snapshots")).get("premium_interactions"))
+    if most := as_int(quota.get("entitlement")):
+        left, until = quota.get("remaining"), as_str(answer.get("quota_reset_date"))
+        words.append(f"{left:g} of {most:,} credits left" if isinstance(left, int | float) else f"{most:,} credits")
+        words[-1] += f" until {until}" if until else ""
+    elif quota.get("unlimited") is True:
+        words.append("unlimited")
+    return ", ".join(filter(None, words))
+
+
+async def log_in(host: str, path: Path, say: Callable[[str], None]) -> None:
+    """Have a person log in in a browser, and keep that in a file. Raises ModelError, and OSError where it cannot be."""
+    origin, transport = Origin(NAME), DirectTransport()
+    try:
+        code = await begin(host, transport, origin)
+        say(f"Open {code.page} in any browser, and enter this code there: {code.user_code}")
+        login = CopilotLogin(await finish(host, code, transport, origin), host)
+        login = await exchange(login, transport, origin)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(path, login)
+        about = await standing(login, transport, origin)
+    finally:
+        await transport.aclose()
+    say(f"Logged in at {urlsplit(host).netloc}{about and f' ({about})'}; kept in {path}, which only you can read.")
+    models = [name for row in login.models if row.get("model_picker_enabled") and (name := as_str(row.get("id")))]
+    say(f"The plan's models: {', '.join(models) or 'none'}. Use one with --model copilot/NAME.")
+
+
+def login_file(environ: Mapping[str, str]) -> Path:
+    """Where the login is kept."""
+    return directory("config", environ, Path(environ.get("HOME") or Path.home())) / "copilot.json"
+
+
+async def _ask(login: CopilotLogin, path: str, transport: Transport, origin: Origin) -> Mapping[str, object]:
+    """What GitHub says to the account. Raises ModelError, with what to do."""
+    own = {"authorization": f"token {login.github}", "accept": "application/json"}
+    headers = {**HEADERS, **own, "X-GitHub-Api-Version": _GITHUB_API}
+    parts = urlsplit(login.host)
+    address = login.host if loopback(login.host) else f"{parts.scheme}://api.{parts.netloc}"
+    try:
+        return as_object(await fetch(transport, address + path, headers, origin, Timeouts()))
+    except ModelError as error:
+        if error.status in (401, 404):
+            error.advise(LOG_IN)
+        elif error.status == 403:
+            error.advise("See whether the account has Copilot: https://github.com/settings/copilot.")
+        raise
+
+
+def _usable(api: str, host: str) -> str:
+    """The address that a token names, where it may be sent there."""
+    usual = _USUAL_API if host == GITHUB else f"https://copilot-api.{urlsplit(host).netloc}"
+    try:
+        api = check_url(NAME, api)
+    except UsageError:
+        return usual
+    return api if api.startswith("https://") or (loopback(api) and loopback(host)) else usual
+
+
+def _read(path: Path) -> CopilotLogin:
+    try:
+        data = as_object(json.loads(read_regular(path)))
+    except FileNotFoundError:
+        raise UsageError(f"There is no login for Copilot: {path} is missing. {LOG_IN}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read as a login ({error}). {LOG_IN}") from error
+    token, until = as_str(data.get("github_token")), data.get("until")
+    if not token:
+        raise UsageError(f"{path} holds no login for Copilot. {LOG_IN}")
+    return CopilotLogin(
+        token,
+        as_str(data.get("host"), GITHUB),
+        as_str(data.get("access_token")),
+        float(until) if isinstance(until, int | float) else 0.0,
+        as_str(data.get("api"), _USUAL_API),
+        tuple([json_freeze_object(as_object(row)) for row in as_array(data.get("models"))]),
+    )
+
+
+def _write(path: Path, login: CopilotLogin) -> None:
+    own = {"host": login.host, "github_token": login.github, "access_token": login.access}
+    with atomic_write(path) as file:
+        file.write(wire_bytes({**own, "until": login.until, "api": login.api, "models": login.models}))

@@ -1,0 +1,122 @@
+"""A login at GitHub by its device flow: a code is shown, a person enters it in any browser, and a token comes.
+
+(docs.github.com, authorizing OAuth apps, device flow; RFC 8628)
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+from urllib.parse import urlencode, urlsplit
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, as_int, as_object, as_str
+from sagent.providers.access import check_url, loopback
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.exchange import ERROR_BODY, read_body, read_json
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.transport import Transport
+
+GITHUB = "https://github.com"
+
+# GitHub's Copilot answers to its own apps alone: this is the id of its plugin for editors, which is no secret.
+_CLIENT = "Iv1.b507a08c87ecfe98"
+_SCOPE = "read:user"
+_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_USUAL_WAIT = 5  # seconds between two questions, where it names none
+_USUAL_LIFE = 900  # seconds that a code holds
+_PATIENCE = 30.0  # seconds for an answer
+_HEADERS = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
+_AGAIN = "Log in again"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """What a person is to enter, and where. `until` is a time as `time.monotonic()` gives it."""
+
+    user_code: str
+    page: str
+    code: str = field(repr=False)
+    wait: int
+    until: float
+
+
+def host_url(host: str) -> str:
+    """Where a GitHub is, from "github.com", "company.ghe.com" or an address. Raises UsageError."""
+    url = check_url("a GitHub", host if "://" in host else f"https://{host}")
+    if not url.isascii() or len(url.split()) > 1:
+        raise UsageError(f"{host!r} is no name of a host.")
+    if urlsplit(url).scheme != "https" and not loopback(url):
+        raise UsageError(f"{host} would be sent the login unencrypted: give its name alone, or https://.")
+    return url
+
+
+async def begin(host: str, transport: Transport, origin: Origin) -> DeviceCode:
+    """Ask for a code. Raises ModelError."""
+    try:
+        answer = await _post(transport, f"{host}/login/device/code", {"client_id": _CLIENT, "scope": _SCOPE})
+    except Disrupted as error:
+        raise origin.disrupted(error) from error
+    page, code, shown = (as_str(answer.get(name)) for name in ("verification_uri", "device_code", "user_code"))
+    if not (page and code and shown):
+        raise origin.error("server", f"{host} gives no code to log in with: {_reason(answer)}")
+    life = as_int(answer.get("expires_in")) or _USUAL_LIFE
+    return DeviceCode(shown, page, code, as_int(answer.get("interval"), _USUAL_WAIT), time.monotonic() + life)
+
+
+async def finish(
+    host: str,
+    given: DeviceCode,
+    transport: Transport,
+    origin: Origin,
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> str:
+    """Wait for the code to be entered; the token of the account. Raises ModelError where it is refused or too late.
+
+    A line that is down for a while is no end, nor is a server that is busy.
+    """
+    wait, asked = given.wait, {"client_id": _CLIENT, "device_code": given.code, "grant_type": _GRANT}
+    while time.monotonic() < given.until:
+        await pause(wait)
+        try:
+            answer = await _post(transport, f"{host}/login/oauth/access_token", asked)
+        except Disrupted as error:
+            if error.final:
+                raise origin.disrupted(error) from error
+            continue
+        if token := as_str(answer.get("access_token")):
+            return token
+        match as_str(answer.get("error")):
+            case "authorization_pending" | "":
+                continue
+            case "slow_down":
+                wait = max(as_int(answer.get("interval")), wait + _USUAL_WAIT)
+            case "access_denied":
+                raise origin.error("auth", f"the login was refused at {host}. {_AGAIN} to allow it.")
+            case "expired_token":
+                break
+            case _:
+                raise origin.error("auth", f"{host} refuses the login: {_reason(answer)}")
+    raise origin.error("auth", f"the code {given.user_code} was not entered in time. {_AGAIN} for a new one.")
+
+
+async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Mapping[str, object]:
+    """The object that comes back, whatever its status: refusals come under 200. Raises Disrupted."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            answer = await transport.post(url, _HEADERS, (urlencode(asked).encode(),))
+            try:
+                body = await read_body(answer, ERROR_BODY)
+            finally:
+                await answer.aclose()
+    except TimeoutError as error:
+        raise Disrupted("stalled", f"{url}: no answer within {_PATIENCE:g} s") from error
+    try:
+        return as_object(read_json(body))
+    except (ValueError, RecursionError):
+        return EMPTY
+
+
+def _reason(answer: Mapping[str, object]) -> str:
+    return as_str(answer.get("error_description")) or as_str(answer.get("error")) or "it does not say why"

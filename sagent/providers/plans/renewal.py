@@ -1,0 +1,123 @@
+"""A login that runs out: renewed before a call needs it, once for however many ask, and where it is refused."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from sagent.errors import ModelError
+from sagent.model import Delta, Reply
+from sagent.providers.wire.faults import Origin
+
+PATIENCE = 30.0  # seconds for a renewal, and for another process that is at it
+
+
+class Login(Protocol):
+    """What calls are made with: an access token that ends."""
+
+    @property
+    def access(self) -> str: ...
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is good for a call made now."""
+        ...
+
+
+L = TypeVar("L", bound=Login)
+
+
+class Renewal(Generic[L]):
+    """The login of a provider. `renew` makes another one of one that is stale, for a call of the model it names, and
+    raises ModelError."""
+
+    def __init__(self, login: L, renew: Callable[[L, str], Coroutine[object, object, L]], advice: str) -> None:
+        self.login = login
+        self._renew = renew
+        self._advice = advice  # what to do where it is refused although it is new
+        self._task: asyncio.Task[L] | None = None
+
+    async def fresh(self, model_id: str) -> L:
+        """A login that is good for a call now. Raises ModelError."""
+        return self.login if self.login.is_fresh else await self.renewed(self.login, model_id)
+
+    async def renewed(self, stale: L, model_id: str) -> L:
+        """Another login than this one; who asks at the same time gets the same. Raises ModelError.
+
+        A renewal that has begun goes on when whoever waits for it is cancelled: half of one could lose the login.
+        """
+        if self.login.access != stale.access:
+            return self.login
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._renew(stale, model_id))
+        self.login = await asyncio.shield(self._task)
+        return self.login
+
+    async def stream(
+        self, model_id: str, call: Callable[[], AsyncGenerator[Delta | Reply]]
+    ) -> AsyncGenerator[Delta | Reply]:
+        """Make a call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
+        used = await self.fresh(model_id)
+        again = False
+        while True:
+            said = False
+            try:
+                async with aclosing(call()) as items:
+                    async for item in items:
+                        said = True
+                        yield item
+            except ModelError as error:
+                if error.status != 401 or (said and not again):
+                    raise
+                if again:
+                    error.advise(self._advice)
+                    raise
+                await self._after(error, used, model_id)
+                again = True
+            else:
+                return
+
+    async def _after(self, refused: ModelError, used: L, model_id: str) -> None:
+        try:
+            await self.renewed(used, model_id)
+        except ModelError as error:
+            if error.kind == "auth":
+                raise
+            refused.advise(f"It could not be renewed: {error.args[0]}")
+            raise refused from error
+
+    async def aclose(self) -> None:
+        """Wait for a renewal that has begun."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def one_at_a_time(path: Path, origin: Origin) -> AsyncGenerator[None]:
+    """The right to renew the login in a file, among the processes of this machine. The lock file stays. Raises
+    ModelError."""
+    import fcntl
+
+    try:
+        handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise origin.error(
+            "auth", f"the login has run out and cannot be renewed ({error}): make {path.parent} writable."
+        ) from error
+    try:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            message = f"another process has been renewing the login for {PATIENCE:g} s"
+            raise origin.error("stalled", message) from error
+        yield
+    finally:
+        os.close(handle)
