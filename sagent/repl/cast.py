@@ -59,7 +59,7 @@ class _Recording:
     """The clock of a recording: that of the log, without its pauses."""
 
     def __init__(self) -> None:
-        self._now = 0.0
+        self._now = self._shown = 0.0  # and when it last showed something
         self._at: float | None = None  # of the log
         self._styles = _sgr()
 
@@ -67,7 +67,7 @@ class _Recording:
         """Time passes until something happens in the log."""
         if at is not None:
             passed = 0.0 if self._at is None else max(0.0, at - self._at)
-            self._now += min(passed, MOST_IDLE)
+            self._now = min(self._now + passed, self._shown + MOST_IDLE)
             self._at = at if self._at is None else max(self._at, at)
 
     def typed(self, rows: Sequence[Line]) -> Iterator[bytes]:
@@ -85,6 +85,7 @@ class _Recording:
 
     def piece(self, text: str, pause: float) -> bytes:
         self._now += pause
+        self._shown = self._now
         return _line([round(self._now, 3), "o", valid_text(text)])
 
     def _styled(self, style: str, text: str) -> str:

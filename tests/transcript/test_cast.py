@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from export_story import KEY, PASSWORD, tell
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sagent.errors import UsageError
@@ -47,7 +47,11 @@ SHOWN = st.one_of(
 )
 
 
+SILENT = [TurnShown(Turn("root", "m", "", (), "end", f"200{year}-01-02T03:04:00.000001Z"), 1, ()) for year in (0, 1)]
+
+
 @given(st.lists(SHOWN, max_size=8), TEXT)
+@example([*SILENT, Said("root", "Hello.", "", "2002-01-02T03:04:00.000001Z")], "")  # years in which nothing was shown
 def test_time_never_goes_back_nor_stands_still_for_long(shown: list[Said | TurnShown], title: str) -> None:
     head, pieces = play(Timeline(title=title, shown=list(shown)))
     assert not any(ord(each) < 32 for each in str(head["title"]))
