@@ -211,20 +211,44 @@ async def test_no_more_sessions_are_open_than_may_be_however_they_are_opened(
     place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sagent.bridges.serve.sessions.MOST_OPEN", 2)
-    provider += [Turn("fine")]
+    asks = wants_to_write(place.parent / "beyond.txt")
+    provider += [Turn("fine"), asks, asks]
     async with served(place) as client:
         first = await client.begin("hello")
         await client.done(first)
         await client.http.delete(f"/v1/sessions/{first}")
-        made = await asyncio.gather(*(client.post("") for _ in range(4)))
-        assert sorted(each.status_code for each in made) == [201, 201, 400, 400]
+        made = [await client.begin("make it") for _ in range(2)]
+        for each in made:
+            await client.question(each)  # it is at work until that is answered
+        opened = await asyncio.gather(*(client.post("") for _ in range(4)))
+        assert [each.status_code for each in opened] == [400] * 4
         for path, body in ((f"/{first}/open", {}), (f"/{first}/messages", {"text": "go on"})):
             refused = await client.post(path, body)
-            assert refused.status_code == 400 and "close one" in refused.json()["detail"]
-        second = next(each.json()["id"] for each in made if each.status_code == 201)
-        assert (await client.post(f"/{second}/open")).status_code == 200  # it is open
-        await client.http.delete(f"/v1/sessions/{second}")
+            assert refused.status_code == 400 and "at work" in refused.json()["detail"]
+        assert (await client.post(f"/{made[0]}/open")).status_code == 200  # it is open
+        await client.http.delete(f"/v1/sessions/{made[0]}")
         assert (await client.post(f"/{first}/open")).json()["state"] == "idle"
+
+
+async def test_an_idle_session_gives_way_and_goes_on_when_it_is_spoken_to(
+    place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.bridges.serve.sessions.MOST_OPEN", 2)
+    provider += [Turn("fine"), Turn("fine"), Turn("again")]
+    async with served(place) as client:
+        first = await client.begin("one")
+        await client.done(first)
+        second = await client.begin("two")
+        await client.done(second)
+        for _ in range(2):
+            await asyncio.gather(*(client.begin() for _ in range(2)))
+        listed = {each["id"]: each["state"] for each in (await client.get("", earlier="1")).json()["sessions"]}
+        assert sorted(listed.values()) == ["closed", "closed", "idle", "idle"]  # what was never spoken to is not kept
+        assert (listed[first], listed[second]) == ("closed", "closed")
+        await client.post(f"/{first}/messages", {"text": "go on"})
+        await client.done(first)
+        said = (await client.get(f"/{first}/transcript")).json()["events"]
+        assert "again" in str([each for each in said if each["type"] == "reply_finished"][1])
 
 
 async def test_a_body_has_a_size_and_a_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from sagent.session.store import sessions
 from sagent.tools.ask import Question as Inquiry
 from sagent.transcript.event_json import encode_cost
 
-MOST_OPEN = 200  # sessions at a time
+MOST_OPEN = 200  # sessions at a time; one that is idle gives way to another
 MOST_LISTED = 200  # earlier sessions
 _PAUSE = 0.25  # seconds between two reports of how a session stands
 
@@ -61,9 +61,11 @@ class Hosted:
         self.live: LiveSession | None = None
         self.feed = Feed(lambda: self.path)
         self.opening = asyncio.Lock()
+        self.used = 0.0  # when it last did something, by the loop's clock
         self._title = self._cwd = ""
         self._early: list[Event] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
 
     @property
     def id(self) -> str:
@@ -76,7 +78,16 @@ class Hosted:
 
     @property
     def is_open(self) -> bool:
-        return self.live is not None and not self.live.closed
+        return self.live is not None and not self.live.closed and not self._closing
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is open and nothing is being done: what is closed and opened again then has lost nothing but what
+        was allowed for the session."""
+        if self.live is None or not self.is_open or self.live.busy or self.live.questions:
+            return False
+        living = self.live.agent.tree.living
+        return not any(each.running or any(job.state == "running" for job in each.jobs()) for each in living)
 
     async def open(self, opening: Opening, wanted: Wanted) -> None:
         """Open it, unless it is. Raises SagentError and OSError."""
@@ -98,9 +109,22 @@ class Hosted:
             self._early.clear()
         self.touch()
 
+    async def close_idle(self) -> bool:
+        """Close it, unless something is being done; whether it is closed."""
+        async with self.opening:
+            if not self.is_idle:
+                return False
+            self._closing = True
+            try:
+                await self.aclose()
+            finally:
+                self._closing = False
+        self.touch()
+        return True
+
     def require_live(self) -> LiveSession:
         """Raises UsageError for a session that is closed."""
-        if self.live is None or self.live.closed:
+        if self.live is None or not self.is_open:
             raise UsageError(f"Session {self.id} is closed: send it a message to open it.")
         return self.live
 
@@ -112,7 +136,8 @@ class Hosted:
             return None
 
     def touch(self) -> None:
-        """Report how it stands, soon."""
+        """Note that it is in use, and report how it stands, soon."""
+        self.used = asyncio.get_running_loop().time()
         if self._timer is None and self.feed.followed:
             self._timer = asyncio.get_running_loop().call_later(_PAUSE, self._report)
 
@@ -197,13 +222,20 @@ class Sessions:
             await self._open(hosted, Wanted(session=str(hosted.path)))
 
     async def _open(self, hosted: Hosted, wanted: Wanted) -> None:
-        if len(self.open()) + self._coming >= MOST_OPEN:
-            raise UsageError(f"{MOST_OPEN} sessions are open, which is the most: close one.")
         self._coming += 1
         try:
+            while len(self.open()) + self._coming > MOST_OPEN:
+                await self._make_room()
             await hosted.open(self._opening, wanted)
         finally:
             self._coming -= 1
+
+    async def _make_room(self) -> None:
+        """Close the one that was idle longest. Raises UsageError where all are at work."""
+        idle = [each for each in self.open() if each.is_idle]
+        if not idle:
+            raise UsageError(f"{MOST_OPEN} sessions are at work, which is the most: wait for one, or close it.")
+        await min(idle, key=lambda each: each.used).close_idle()
 
     def get(self, name: str) -> Hosted:
         """A session by its id. Raises SessionNotFound."""
