@@ -15,6 +15,7 @@ from program import CHECKOUT, PROGRAM, Shell
 from reviewed import BAD, answer, event, two_commits
 
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.testing.server import Call, Turn
 
 TEMPLATES = CHECKOUT / "ci"
 FILES = sorted(TEMPLATES.rglob("*.yml"))
@@ -102,25 +103,52 @@ def test_the_action_reviews_in_one_job_and_posts_in_another(shell: Shell, api: R
     assert act(shell, tmp_path, operation="post", token="t").returncode == 0
 
 
-@pytest.mark.parametrize("token", ["glpat-x", ""])
-def test_the_job_of_gitlab_reviews_reports_and_posts_with_a_token(shell: Shell, tmp_path: Path, token: str) -> None:
-    program = tmp_path / "sagent"
+def run_job(shell: Shell, place: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """Run a job of GitLab as a runner does, without its first lines, which install."""
+    program = place / "sagent"
     program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n')
     program.chmod(0o755)
-    job = as_object(load(TEMPLATES / "gitlab/sagent-review.yml")["sagent-review"])
-    script = "\n".join(as_str(line) for line in as_array(job["script"])[2:])  # after what is installed
+    job = as_object(load(TEMPLATES / "gitlab/sagent-review.yml")[name])
+    return subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", "\n".join(as_str(line) for line in as_array(job["script"])[2:])],
+        cwd=shell.cwd, env={**shell.environment, "PATH": f"{place}:{shell.environment['PATH']}"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("token", ["glpat-x", ""])
+def test_the_job_of_gitlab_reviews_reports_and_posts_with_a_token(shell: Shell, tmp_path: Path, token: str) -> None:
     shell.serve([answer(BAD)])
     with gitlab() as project:
         shell.environment |= project.begin(*two_commits(shell)) | {"GITLAB_TOKEN": token, "SAGENT_FAIL_ON": "high"}
-        shell.environment |= {"PATH": f"{tmp_path}:{shell.environment['PATH']}"}
-        done = subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", script],
-            cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = run_job(shell, tmp_path, "sagent-review")
     assert done.returncode == 7, done.stderr
     assert (len(project.lines), len(project.notes)) == ((1, 1) if token else (0, 0))
     (row,) = json.loads((shell.cwd / "gl-code-quality-report.json").read_text())
     assert row["location"] == {"path": "a.py", "lines": {"begin": 2}}
+
+
+def test_the_job_that_fixes_on_gitlab_pushes_what_it_changed_and_nothing_else(shell: Shell, tmp_path: Path) -> None:
+    two_commits(shell)
+    origin, url = tmp_path / "origin.git", "https://oauth2:glpat-x@gitlab.test:8443/group/project.git"
+    subprocess.run(["git", "init", "-q", "--bare", origin], check=True)
+    change = {"file_path": "a.py", "old_string": "total / n", "new_string": "total / max(n, 1)"}
+    reads, edits = (Turn(calls=(each,)) for each in (Call("Read", {"file_path": "a.py"}), Call("Edit", change)))
+    shell.serve([answer(BAD), reads, edits, Turn("Fixed.")])
+    wanted = ("HEAD~1..HEAD", "--model", "anthropic/claude-sonnet-4-6", "--format", "json", "--out", "review.json")
+    assert shell.run("review", *wanted, model="").code == 0
+    shell.environment |= {
+        "GITLAB_TOKEN": "glpat-x", "CI_SERVER_PROTOCOL": "https", "CI_SERVER_URL": "https://gitlab.test:8443",
+        "CI_PROJECT_PATH": "group/project", "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": "topic",
+        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{origin}.insteadOf", "GIT_CONFIG_VALUE_0": url,
+    }  # fmt: skip
+    (shell.cwd / ".gitlab-ci.yml").write_text("planted: {}\n")
+    done = run_job(shell, tmp_path, "sagent-fix")
+    assert done.returncode == 0, done.stderr
+    shown = ["git", "-C", origin, "show", "--format=%s", "--name-only", "topic"]
+    pushed = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert [line for line in pushed if line] == ["Fix the findings of a review", "a.py"]
+    assert "glpat" not in done.stdout + done.stderr
 
 
 def test_the_action_judges_a_result_and_refuses_what_it_does_not_know(shell: Shell, tmp_path: Path) -> None:
