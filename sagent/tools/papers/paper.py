@@ -59,7 +59,7 @@ class Paper:
 
     def bibtex(self) -> str:
         """An entry for BibTeX."""
-        last = _plain(self.authors[0].split()[-1]) if self.authors else "anon"
+        last = _plain(next(iter("".join(self.authors[:1]).split()[-1:]), "")) or "anon"
         word = next((word for word in _plain(self.title).split() if len(word) > 3), "paper")
         members = {
             "title": f"{{{_escape(self.title)}}}",

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagent.lib.atomic import atomic_write
-from sagent.lib.json import as_object, json_dump, sha256_hex
+from sagent.lib.json import as_object, sha256_hex
 from sagent.lib.regular import read_regular
 
 FRESH = 900.0  # seconds
@@ -37,7 +37,7 @@ class FetchCache:
         with suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with atomic_write(self._path(key)) as file:
-                file.write(json_dump(about).encode() + b"\n" + body)
+                file.write(json.dumps(about).encode() + b"\n" + body)  # ASCII: half a surrogate pair passes too
             self._prune()
 
     def _prune(self) -> None:

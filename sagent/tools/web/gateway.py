@@ -243,7 +243,10 @@ def _encode(http: h11.Connection, request: WebRequest) -> bytes:
 async def _next(http: h11.Connection, reader: asyncio.StreamReader) -> object:
     """What comes next. Raises h11.RemoteProtocolError where that is not HTTP, or ends too early."""
     while (event := http.next_event()) is h11.NEED_DATA:
-        http.receive_data(await reader.read(_CHUNK))
+        data = await reader.read(_CHUNK)
+        if not data and http.their_state is h11.SEND_RESPONSE:
+            raise ConnectionError("the server closed the connection before it answered")
+        http.receive_data(data)
     return event
 
 

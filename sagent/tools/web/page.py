@@ -152,7 +152,8 @@ class _Converted(Protocol):
 
 
 def _from_html(text: str, extractor: Extractor, base: str, *, plain: bool) -> Page:
-    found = _TITLE.search(text)
+    start = re.search("<title", text, re.IGNORECASE)  # the first one alone: to try each takes its square
+    found = _TITLE.match(text, start.start()) if start else None
     from html import unescape
 
     title = " ".join(unescape(found[1]).split())[:300] if found else ""

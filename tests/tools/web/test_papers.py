@@ -202,6 +202,7 @@ async def test_bibtex(call, access, site) -> None:
         "  year = {1999},\n  journal = {Journal of 100\\% Tests},\n  doi = {10.1000/xyz}\n}"
     ) in text
     preprint = Paper("On {x}", ("Jörg Müller",), 2024, "arXiv", arxiv="2401.00001").bibtex()
+    assert Paper("Untitled", (" ", "Ada"), 2024).bibtex().startswith("@article{anon2024untitled")
     assert preprint.startswith("@misc{muller2024paper") and "archiveprefix = {arXiv}" in preprint
 
 

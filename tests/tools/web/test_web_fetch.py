@@ -98,7 +98,9 @@ async def test_extractors_of_a_page(call, access, site) -> None:
     assert len(site.asked) == 1
 
 
-@pytest.mark.parametrize("broken", ["<div>" * 60_000 + "deep", "<table>" * 3_000 + "deep", "<a b='" + "x" * 300_000])
+@pytest.mark.parametrize(
+    "broken", ["<div>" * 60_000 + "deep", "<table>" * 3_000 + "deep", "<a b='" + "x" * 300_000, "<title" * 200_000]
+)
 async def test_hostile_markup_is_read_somehow_and_soon(call, access, site, monkeypatch, broken: str) -> None:
     monkeypatch.setattr("sagent.tools.web.page._PATIENCE", 1.0)
     site.pages["/"] = http(f"<html><body>{broken}")

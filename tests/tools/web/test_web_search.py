@@ -155,6 +155,15 @@ async def test_results_are_kept_for_a_while_for_the_same_question(call, services
     assert len(site.asked) == 2
 
 
+async def test_half_a_character_in_a_result_is_no_fault(call, services, site) -> None:
+    access = services("tavily")
+    answer = {"results": [{"title": "half \ud800", "url": "https://docs.example/", "content": "\udfff"}]}
+    site.pages["/tavily/search"] = http(json.dumps(answer), "application/json")
+    for _ in range(2):
+        assert "https://docs.example/" in (await call(WebSearch(access), query="a")).content[0].text
+    assert len(site.asked) == 1
+
+
 async def test_faults_of_services_say_what_to_do(call, services, site) -> None:
     access = services("brave", "searxng")
     site.pages["/searxng/search"] = http("Forbidden", status="403 Forbidden")
