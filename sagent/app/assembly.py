@@ -6,9 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import date
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, assert_never
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
@@ -43,17 +42,51 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+PartName: TypeAlias = Literal[
+    "trace", "telemetry", "memory", "advisors", "plan", "servers", "remotes", "search", "hooks", "pins", "code"
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """What an agent may have in addition: its module in `sagent.app.parts`, and whether this one has it."""
 
-    name: str
+    name: PartName
     is_wanted: Callable[[AgentBuilder], object]
 
     async def add(self, builder: AgentBuilder) -> None:
         if self.is_wanted(builder):
-            add: Callable[[AgentBuilder], Awaitable[None]] = import_module(f"sagent.app.parts.{self.name}").add
-            await add(builder)
+            await _load(self.name)(builder)
+
+
+def _load(name: PartName) -> Callable[[AgentBuilder], Awaitable[None]]:
+    """What adds a part. Its module is imported here, when it is wanted, and by a statement that import-linter sees."""
+    match name:
+        case "trace":
+            from sagent.app.parts.trace import add
+        case "telemetry":
+            from sagent.app.parts.telemetry import add
+        case "memory":
+            from sagent.app.parts.memory import add
+        case "advisors":
+            from sagent.app.parts.advisors import add
+        case "plan":
+            from sagent.app.parts.plan import add
+        case "servers":
+            from sagent.app.parts.servers import add
+        case "remotes":
+            from sagent.app.parts.remotes import add
+        case "search":
+            from sagent.app.parts.search import add
+        case "hooks":
+            from sagent.app.parts.hooks import add
+        case "pins":
+            from sagent.app.parts.pins import add
+        case "code":
+            from sagent.app.parts.code import add
+        case _:
+            assert_never(name)
+    return add
 
 
 OFFERING = (
