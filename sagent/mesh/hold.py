@@ -19,7 +19,7 @@ from sagent.mesh.broadcast import Broadcast, end_line
 from sagent.mesh.child import NodeAgent
 from sagent.mesh.control import Approvals, answer_request
 from sagent.mesh.errors import Failed, Fenced, MeshError, NoRoom, Unavailable, WrongVersion
-from sagent.mesh.jetstream import Intake, JetStream, Taken
+from sagent.mesh.jetstream import JetStream
 from sagent.mesh.lease import Lease
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.mirror import Mirror, take_over
@@ -28,6 +28,7 @@ from sagent.mesh.rebuild import Rebuilt, rebuild
 from sagent.mesh.records import Records, SessionRecord, check_flags
 from sagent.mesh.remote import Mesh
 from sagent.mesh.replies import Replies
+from sagent.mesh.streams import Intake, Taken
 from sagent.mesh.tasks import end, kept_up
 from sagent.mesh.trace import under
 from sagent.mesh.workspace import Files

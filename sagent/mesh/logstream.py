@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 
 from sagent.errors import SessionCorrupt
 from sagent.mesh import names
-from sagent.mesh.jetstream import JetStream, Message
+from sagent.mesh.connection import Message
+from sagent.mesh.jetstream import JetStream
 from sagent.mesh.mirror import Piece
 
 

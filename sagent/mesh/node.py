@@ -11,10 +11,12 @@ from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.broadcast import Broadcast
 from sagent.mesh.cards import Card, encode_card
+from sagent.mesh.connection import Request
 from sagent.mesh.errors import MeshError, NoRoom, Refused, Unavailable
 from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
-from sagent.mesh.jetstream import Intake, JetStream, Request, Taken
+from sagent.mesh.jetstream import JetStream
 from sagent.mesh.lease import Lease
+from sagent.mesh.streams import Intake, Taken
 from sagent.mesh.tasks import end, kept_up
 
 ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another's

@@ -15,9 +15,10 @@ from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_ob
 from sagent.mesh import names
 from sagent.mesh.broadcast import END, read_lines
 from sagent.mesh.cards import decode_card
+from sagent.mesh.connection import Request
 from sagent.mesh.control import ACTIONS, Question, Reply, read_question
 from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable, WrongVersion
-from sagent.mesh.jetstream import JetStream, Request, connected
+from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
 from sagent.mesh.records import FilesKind, Letter, Records, Said, SessionRecord, check_flags, check_label, decode_record

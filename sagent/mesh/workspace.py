@@ -17,7 +17,7 @@ from typing import NamedTuple
 from sagent.errors import UsageError
 from sagent.lib.git import git_call
 from sagent.lib.json import as_object, as_str
-from sagent.mesh.jetstream import Store
+from sagent.mesh.buckets import Store
 from sagent.mesh.records import FilesKind
 from sagent.session.log import make_directory
 

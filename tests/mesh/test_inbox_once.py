@@ -7,9 +7,9 @@ import pytest
 
 from sagent.cli.commands.node import opener
 from sagent.mesh.hold import NodeOptions
-from sagent.mesh.jetstream import Taken
 from sagent.mesh.node import Node
 from sagent.mesh.remote import Mesh
+from sagent.mesh.streams import Taken
 from sagent.testing.server import Turn
 from tests.mesh.places import MODEL, Place, by_results, place, slow
 

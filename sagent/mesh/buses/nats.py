@@ -11,6 +11,7 @@ from sagent.errors import UsageError
 from sagent.lib.json import Json, as_object, as_str, json_freeze, json_load, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.answers import Answer
+from sagent.mesh.buckets import Entry
 from sagent.mesh.bus import (
     Delivery,
     Envelope,
@@ -26,8 +27,10 @@ from sagent.mesh.bus import (
     nobody,
 )
 from sagent.mesh.cards import Card, Change, decode_card, encode_card
+from sagent.mesh.connection import Request
 from sagent.mesh.errors import DeadlineExceeded, Fenced, Full, MeshError, Unavailable, WrongVersion
-from sagent.mesh.jetstream import Entry, Intake, JetStream, Request, Taken, connected
+from sagent.mesh.jetstream import JetStream, connected
+from sagent.mesh.streams import Intake, Taken
 
 INLINE = 512 << 10  # bytes of a body in its message; a larger one is a parcel
 ACK_WAIT = 5.0  # seconds without a sign of its receiver after which a message is delivered again
