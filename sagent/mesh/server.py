@@ -22,6 +22,7 @@ from sagent.lib.process import Process, ProcessGroup
 from sagent.mesh import names
 from sagent.mesh.errors import Unavailable
 from sagent.mesh.room import Room
+from sagent.session.log import make_directory
 
 MAX_PAYLOAD = 8 << 20
 PORT = 4222
@@ -64,7 +65,7 @@ class Server:
     def __init__(self, options: ServerOptions, group: ProcessGroup) -> None:
         self._options, self._group = options, group
         self._store, self._changing = options.directory / "store", asyncio.Lock()
-        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self._store)
         room = Room.of(self._store)
         self._limit = _NOTHING if room.is_full else room.limit
         self.process = _start(options, group, self._limit)
