@@ -8,6 +8,7 @@ import pytest
 from sagent.errors import UsageError
 from sagent.messages import Image, Text
 from tests.bridges.odd import Odd, do
+from tests.repl.samples import PNG as PIXEL
 from tests.waiting import until
 
 WORDS = {
@@ -16,7 +17,7 @@ WORDS = {
     "arguments": [{"name": "first", "required": True}, {"name": "rest"}],
 }
 BARE = {"name": "Bare One"}
-PNG = {"uri": "odd://png", "mimeType": "image/png", "blob": base64.b64encode(b"pixels").decode()}
+PNG = {"uri": "odd://png", "mimeType": "image/png", "blob": base64.b64encode(PIXEL).decode()}
 
 
 async def test_prompts_of_all_pages_are_commands_filled_in_by_place(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ async def test_resources_are_listed_when_they_are_first_wanted_and_read_by_menti
         assert isinstance(text, Text)
         assert text.text.startswith('\n<resource uri="odd://a">\nlong long')
         assert "[100000 more characters]" in text.text
-        assert await servers.read("odd:odd://png") == [Image("image/png", b"pixels")]
+        assert await servers.read("odd:odd://png") == [Image("image/png", PIXEL)]
         with pytest.raises(UsageError, match="@odd:odd://none was not read"):
             await servers.read("odd:odd://none")
         assert servers.is_mention("odd:odd://x")

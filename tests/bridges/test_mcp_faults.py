@@ -1,20 +1,28 @@
 """Servers that die, flood, hang, answer with what is no JSON, and calls that are given up."""
 
 import asyncio
+import base64
 import json
 import threading
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
+from sagent.bridges.mcp.output import MOST_MEDIA
 from sagent.config import McpServer
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Image, Text
+from sagent.tool import RunContext, Workspace
 from tests.bridges.odd import Odd, do, tool
+from tests.repl.samples import PNG
 from tests.waiting import until
 
+LARGE = PNG[:-12] + b"x" * 4_000_000 + PNG[-12:]
 DIE = "import os; os._exit(3)"
 
 
@@ -237,6 +245,44 @@ async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered(tmp_path:
     odd = Odd(tmp_path, tools=[tool("do"), {**tool("long"), "execution": {"taskSupport": "required"}}])
     async with odd.opened() as servers:
         assert [one.own for one in servers.tools] == ["do"]
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ({"type": "image", "mimeType": "image/png", "data": "cGl4ZWxz"}, "image/png, 6 bytes, which cannot be shown"),
+        ({"type": "image", "mimeType": "image/tiff", "data": "TU0AKg=="}, "image/tiff, 4 bytes, which cannot be shown"),
+        (
+            {"type": "image", "mimeType": "image/png", "data": base64.b64encode(PNG[:40]).decode()},
+            "broken or incomplete",
+        ),
+        ({"type": "image", "mimeType": "image/png", "data": "abc"}, "not base64"),
+        (
+            {"type": "resource", "resource": {"uri": "a:b", "mimeType": "application/pdf", "blob": "cGRm"}},
+            "a:b: application/pdf, 3 bytes, which cannot be shown",
+        ),
+        ({"type": "image", "mimeType": "image/png", "data": base64.b64encode(LARGE).decode()}, "Make a smaller copy"),
+    ],
+    ids=lambda given: str(given)[:40],
+)
+async def test_what_no_provider_would_take_never_enters_a_conversation(
+    tmp_path: Path, block: dict[str, object], said: str
+) -> None:
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        assert said in await do(servers, f"result = {{'content': [{block!r}]}}")
+
+
+async def test_of_many_images_some_are_shown(tmp_path: Path) -> None:
+    image = {"type": "image", "mimeType": "text/odd", "data": base64.b64encode(PNG).decode()}
+    odd = Odd(tmp_path)
+    async with odd.opened() as servers:
+        (tool,) = servers.tools
+        code = f"result = {{'content': [{image!r}] * 2000 + [{{'type': 'text', 'text': 'end'}}]}}"
+        run = RunContext("root", "c", Workspace(tmp_path), SimpleNamespace(), lambda _: None)  # pyright: ignore[reportArgumentType] -- no blobs
+        content = (await tool(json_freeze_object({"code": code}), run)).content
+    assert content[:-2] == (Image("image/png", PNG),) * MOST_MEDIA
+    assert content[-2:] == (Text("end"), Text("(1980 more images and documents of the MCP server odd were left out)"))
 
 
 ODD = [

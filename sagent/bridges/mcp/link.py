@@ -1,6 +1,7 @@
 """The connection to one MCP server: made when it is needed, in a task of its own, and made again when it was lost."""
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
@@ -322,4 +323,5 @@ def failure(error: BaseException) -> str:
     inner: object = error
     while isinstance(inner, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", inner).exceptions[0]
-    return one_line(printable(f"{type(inner).__name__}: {inner}".rstrip(": ")), 300)
+    text = re.sub(r"\s*For further information visit \S+", "", f"{type(inner).__name__}: {inner}".rstrip(": "))
+    return one_line(printable(text), 300)

@@ -1,24 +1,25 @@
 """What a server's results and resources are to a model, within what memory and log can take."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import json_dump
-from sagent.messages import Document, Image, Text
+from sagent.messages import Document, Text
 from sagent.tool import Media, ToolOutput
 
 if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, TextResourceContents
 
 MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
+MOST_MEDIA = 20  # images and documents of a result: providers take a hundred in all
 
 
 def output_of(result: "CallToolResult", server: str) -> ToolOutput:
     content = [part for block in result.content for part in parts_of(block)]
     if not content and result.structured_content is not None:
         content.append(Text(json_dump(result.structured_content)))
-    content = [_bounded(part, server) for part in content]
+    content = _few([_bounded(part, server) for part in content], server)
     summary = " ".join(words_in(content).split())[:80] or "done"
     return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
 
@@ -35,7 +36,7 @@ def parts_of(block: object) -> Sequence[Media]:
         case types.TextContent():
             return (Text(block.text),)
         case types.ImageContent():
-            return (_decoded(block.data, lambda data: Image(block.mime_type, data)),)
+            return (_decoded(block.data, block.mime_type, "an image"),)
         case types.EmbeddedResource():
             return (_embedded(block.resource),)
         case types.ResourceLink():
@@ -49,16 +50,25 @@ def _embedded(held: "TextResourceContents | BlobResourceContents") -> Media:
 
     if isinstance(held, types.TextResourceContents):
         return Text(f"{held.uri}:\n{held.text}")
-    kind = held.mime_type or "application/octet-stream"
-    return _decoded(held.blob, lambda data: Document(kind, data, str(held.uri)))
+    return _decoded(held.blob, held.mime_type or "application/octet-stream", str(held.uri))
 
 
-def _decoded(text: str, make: Callable[[bytes], Media]) -> Media:
-    """A part of data in base64; words where it is none."""
+def _decoded(text: str, kind: str, name: str) -> Media:
+    """Data in base64 that a server says is of a kind. What no provider would take is words: once it is in a
+    conversation, that would be refused for ever."""
+    from sagent.tools.media import media_in
+
     try:
-        return make(base64.b64decode(text))
+        data = base64.b64decode(text)
     except ValueError:
         return Text("(data that is not base64, which cannot be shown)")
+    try:
+        found = media_in(data, name)
+    except ValueError as error:
+        return Text(f"({error})")
+    if found is None and kind.startswith(("image/", "application/pdf")):
+        return Text(f"({name}: {kind}, {len(data)} bytes, which cannot be shown)")
+    return found or Document(kind, data, name)
 
 
 def resource_part(held: "TextResourceContents | BlobResourceContents", most: int) -> Media:
@@ -68,10 +78,16 @@ def resource_part(held: "TextResourceContents | BlobResourceContents", most: int
     if isinstance(held, types.TextResourceContents):
         cut = f"\n[{len(held.text) - most} more characters]" if len(held.text) > most else ""
         return Text(f'\n<resource uri="{held.uri}">\n{held.text[:most]}{cut}\n</resource>')
-    if (held.mime_type or "").startswith("image/"):
-        kind = held.mime_type or ""
-        return _decoded(held.blob, lambda data: Image(kind, data))
     return _embedded(held)
+
+
+def _few(content: Sequence[Media], server: str) -> list[Media]:
+    """The parts without those images and documents that are too many."""
+    media = [number for number, part in enumerate(content) if not isinstance(part, Text)]
+    out = {*media[MOST_MEDIA:]}
+    kept = [part for number, part in enumerate(content) if number not in out]
+    more = Text(f"({len(out)} more images and documents of the MCP server {server} were left out)")
+    return [*kept, more] if out else kept
 
 
 def _bounded(part: Media, server: str) -> Media:

@@ -290,6 +290,7 @@ def _number(tools: Sequence["McpTool"], notices: list[str], names: set[str]) -> 
     """Gives each tool a name of its own, which is not one of `names`, for characters that a model cannot be shown make
     some alike. What has its name by the letter keeps it: a rule that allows it is about no other, whatever its server
     adds."""
+    numbered: list[str] = []
     for tool in sorted(tools, key=lambda tool: tool.name != f"mcp__{tool.server}__{tool.own}"):
         first, number = tool.name, 1
         while tool.name in names:
@@ -297,4 +298,8 @@ def _number(tools: Sequence["McpTool"], notices: list[str], names: set[str]) -> 
             tool.name = f"{first[: 63 - len(str(number))]}_{number}"
         names.add(tool.name)
         if number > 1:
-            notices.append(f"{tool.server}'s {plain(tool.own)} is offered as {tool.name}: another is called {first}.")
+            numbered.append(f"{tool.server}'s {plain(tool.own)} as {tool.name}")
+    if numbered:
+        notices.append(
+            f"Tools of MCP servers whose names became equal are numbered: {one_line('; '.join(numbered), 500)}"
+        )
