@@ -200,6 +200,11 @@ async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(widt
         assert first + last + len(shown) == 100
         seen |= set(shown)
     assert len(seen) == 100
+    picker.scroll, paged = 0, set[str]()
+    for _ in range(100):  # with the keys, too: no line is between two pages
+        paged |= {line for line in plain(render_picker(picker, width, height)).split("\n") if line.startswith("line ")}
+        picker.read_on(1)
+    assert paged == seen
 
 
 async def test_what_is_approved_is_seen_before_what_a_rule_would_allow_and_both_where_there_is_room() -> None:

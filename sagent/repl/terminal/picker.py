@@ -105,6 +105,7 @@ class Picker(Generic[T]):
     query: str = ""
     at: int = -1
     scroll: int = 0
+    page: int = 1  # rows of the title that were shown last, of those that are scrolled
     lookup: Lookup[T] | None = None
     second: SecondKey[T] | None = None
     sought: str = ""
@@ -199,6 +200,10 @@ class Picker(Generic[T]):
                 self.ticked = self.ticked or {self.at}
             self.take(shown[min(self.at, len(shown) - 1)].value)
 
+    def read_on(self, step: int) -> None:
+        """Show another part of a title for which there is no room."""
+        self.scroll = max(self.scroll + step * self.page, 0)
+
     def take(self, value: T | None = None) -> None:
         """Close the list with a choice, or without one."""
         if not self.chosen.done():
@@ -236,6 +241,7 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
         body, foot = [*body, *foot], [cut_line(picker.foot, width)]
     foot = foot if room > 3 else []
     room = max(room - len(head) - len(foot) - 1, 0)
+    picker.page = max(room, 1)
     picker.scroll = first = max(min(picker.scroll, len(body) - room), 0)
     columns = sum(width_of(text) for _, text in title[0]) + len("  ↑0 ↓99 · Ctrl-O ")
     hidden = not head and columns > width  # at least in part

@@ -233,7 +233,7 @@ class Questions:
     def read_on(self, step: int) -> None:
         """Show another part of a question for which there is no room."""
         if (picker := self.picker) is not None:
-            picker.scroll = max(picker.scroll + step * max(self._screen.panel_rows // 2, 1), 0)
+            picker.read_on(step)
 
     def expand(self) -> bool:
         """Write all of a question above; False where none is open."""
