@@ -319,9 +319,10 @@ class InputActions:
 
         self._session.opened.agent.apply(Background())
 
-    def has_agents(self) -> bool:
-        """Whether other agents than the root work."""
-        return any(child.state == "working" for child in self._painter.view.children.values())
+    def can_choose_agent(self) -> bool:
+        """Whether others than the root work, and nothing is asked: a list that waits is soon out of date."""
+        children = self._painter.view.children.values()
+        return not self.questions.asks and any(child.state == "working" for child in children)
 
     def choose_agent(self) -> None:
         """List the agents, to read along with one, or to stop one or all."""

@@ -63,7 +63,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         ("c-v", focused & ~vi_navigation_mode, actions.paste_image),
         ("c-x c-v", focused, actions.paste_image),
         ("up", focused & empty & ~has_completions, recall),
-        ("down", focused & empty & ~has_completions & Condition(actions.has_agents), actions.choose_agent),
+        ("down", focused & empty & ~has_completions & Condition(actions.can_choose_agent), actions.choose_agent),
         ("pageup", held, lambda: actions.questions.read_on(-1)),
         ("pagedown", held, lambda: actions.questions.read_on(1)),
         ("escape", typing & (has_completions | ~vi_typing), actions.escape),

@@ -77,11 +77,15 @@ def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console
     console.start("--sandbox", "off", width=100)
     console.type("go on, both")
     console.until("? root/slow wants to call Bash", "touch made.txt", "Yes, once", "? slow  asks")
+    console.keys("x", "BSpace", "Down")  # it lists no agents for when the question is answered
+    console.until("when you have stopped typing")
+    console.until("Yes, once")
     console.keys("y")
     screen = console.until("● root/fast", "● root/slow", "It is touched.", "Both are at work.")
     assert (console.cwd / "made.txt").exists()
     console.until("agents $0.0")
     assert "I was quick." in screen
+    assert "Read along" not in screen
     console.type("/agents")
     console.until("root  idle")
 
