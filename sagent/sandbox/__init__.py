@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
 
-from sagent.errors import UsageError
+from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sagent.sandbox.bubblewrap import Box, Boxes
     from sagent.sandbox.guard import Guard, Watch
+    from sagent.sandbox.landlock import Wall
     from sagent.sandbox.network import Network
     from sagent.sandbox.probe import Means
     from sagent.sandbox.profile import Need, Profile
@@ -59,7 +60,8 @@ class Confined:
             return [*self.argv], {**environment, **self.environment}
         outside = {name: value for name, value in environment.items() if not name.startswith(_STEERING)}
         inside = [f"{name}={value}" for name, value in environment.items() if name not in outside]
-        env = ["/usr/bin/env", *inside] if inside else []
+        by_name = "/" not in self.argv[0] or not os.access(self.argv[0], os.X_OK)  # looked for, or missed, inside
+        env = ["/usr/bin/env", *inside] if inside or by_name else []
         return [*self.wall, *env, *self.argv], {**outside, **self.environment}
 
 
@@ -180,7 +182,7 @@ class Sandbox:
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep())
-        environment, token, box = self._environment(), "", None
+        environment, token, box, program = self._environment(), "", None, None
         match name:
             case "bubblewrap":
                 box = await self._open_boxes().box(profile, whose, apart=lasting)
@@ -189,11 +191,8 @@ class Sandbox:
                     environment |= found
                 wall = box.entering((), str(cwd), memory=self._memory)
             case "landlock":
-                from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks, wrap
-
-                network, own = any(need.kind == "network" for need in needs), self._own_temporary()
-                most, mark = count_tasks(uid=os.getuid()) + MOST_PROCESSES, self._own_scratch().marks[lasting]
-                wall = wrap((), profile, network=network, scratch=own, memory=self._memory, processes=most, mark=mark)
+                program = await self._make_wall(profile, needs, self._own_scratch().marks[lasting])
+                wall = [program.path]
             case "seatbelt":
                 from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
@@ -205,9 +204,25 @@ class Sandbox:
             case _:
                 assert_never(name)
         granted, held = {*guarded} - {*profile.protected}, box.held if box else frozenset[str]()
-        finish = partial(self._finish, self._watch(() if lasting else profile.protected, held, granted), token, box)
+        watch = self._watch(() if lasting else profile.protected, held, granted)
+        finish = partial(self._finish, watch, token, box, program)
         attend = partial(self._attend, profile.protected, held, granted)
         return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
+
+    async def _make_wall(self, profile: "Profile", needs: "Iterable[Need]", mark: int) -> "Wall":
+        from sagent.sandbox.landlock import Wall, make_wall
+        from sagent.sandbox.tasks import MOST_PROCESSES, count_tasks
+
+        network, own = any(need.kind == "network" for need in needs), self._own_temporary()
+
+        def made() -> bytes:
+            most = count_tasks(uid=os.getuid()) + MOST_PROCESSES
+            return make_wall(profile, network=network, scratch=own, memory=self._memory, processes=most, mark=mark)
+
+        try:
+            return Wall(await asyncio.to_thread(made))  # which looks into directories of any size
+        except (OSError, ValueError) as error:
+            raise ToolError(f"The command was not run: its sandbox could not be made: {error}.") from error
 
     def _warn_of_size(self, profile: "Profile") -> None:
         for place in sorted({*profile.partly_known} - self._reported):
@@ -287,15 +302,19 @@ class Sandbox:
             return self._boxes.at_work
         if self.means.name != "landlock" or self._scratch is None:
             return False
-        from sagent.sandbox.landlock import marked
+        from sagent.sandbox.tasks import marked
 
         return bool(marked(self._scratch.marks[0]))
 
-    def _finish(self, watch: "Watch", token: str = "", box: "Box | None" = None) -> Sequence[str]:
+    def _finish(
+        self, watch: "Watch", token: str = "", box: "Box | None" = None, wall: "Wall | None" = None
+    ) -> Sequence[str]:
         """What is to be said of a command that has ended; nothing the second time."""
         if watch not in self._running:
             return ()
         self._running.remove(watch)
+        if wall is not None:
+            wall.close()
         said: list[str] = []
         if box is not None and not box.stands:
             said.append("its sandbox was killed, and all that ran there with it: the next command gets a new one")
@@ -355,7 +374,7 @@ class Sandbox:
         if (scratch := self._scratch) is not None:
             self._scratch = None
             if self.means.name == "landlock" and not self._stays:
-                from sagent.sandbox.landlock import end
+                from sagent.sandbox.tasks import end
 
                 await asyncio.to_thread(end, *scratch.marks)
             await asyncio.to_thread(scratch.close if self._stays else scratch.remove)

@@ -27,10 +27,10 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.process import system_path
 from sagent.lib.regular import identity
-from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks
 from sagent.sandbox.places import listening
 from sagent.sandbox.profile import Profile, is_below
 from sagent.sandbox.scratch import PREFIX, Scratch
+from sagent.sandbox.tasks import MOST_PROCESSES, count_tasks
 
 PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "bash")
 PATIENCE = 10.0  # seconds for a box to stand
@@ -196,10 +196,14 @@ def refusal() -> str:
 @functools.cache
 def _gate() -> bytes:
     """The program that commands pass through; empty for a machine that it is not known for."""
-    from sagent.sandbox.gate import make_gate
+    from sagent.sandbox.gate import Gate
+    from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
 
     try:
-        return make_gate()
+        gate = Gate()
+        gate.call("PR_SET_NO_NEW_PRIVS", "prctl", NO_NEW_PRIVS, 1)
+        gate.filter(seccomp(gate.machine, network=True, apart=True))
+        return gate.made()
     except ValueError:
         return b""
 

@@ -1,49 +1,103 @@
-"""A program of a few instructions that confines itself by seccomp and becomes the one that its arguments name.
+"""A program of a few instructions that makes the system calls it was made for, one after the other, and becomes the
+program that its arguments name.
 
-Commands enter a box one by one, and none of the system's programs by which they do can load a filter; an interpreter
-would take as long to start as all of these.
+By it a process loses rights just before it becomes a command: an interpreter would take as long to start as all the
+rest, none of the system's programs can do it, and a process of ours that did it to itself would have lost them too.
 """
 
 import os
 import struct
 
-from sagent.sandbox.confine import seccomp
-
 _BASE = 0x400000  # where the file lies in memory
-_FILTER = 0x78  # where the filter's description (sock_fprog) lies in the file: the headers come before
-_NUMBERS = {"x86_64": 62, "aarch64": 183}  # of machines, in ELF
-# prctl(PR_SET_NO_NEW_PRIVS, 1), prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, _BASE + _FILTER), execve(argv[1], argv + 1,
-# environ); where one of the last two fails exit(126). At the start argc, argv and environ are on the stack, and the
-# registers are 0.
+_HEADERS = 0x78  # bytes before the data
+_MACHINES = {"x86_64": 62, "aarch64": 183}  # in ELF
+_NUMBERS = {
+    "x86_64": {"prctl": 157, "prlimit": 302, "capset": 126},
+    "aarch64": {"prctl": 167, "prlimit": 261, "capset": 91},
+}
+_RULE, _END = 0xFFFFFFFE, 0xFFFFFFFF  # in place of a call's number
+_HOW = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, 4)  # openat2(2): by no symlink
+LAST = -2  # as the first argument: what the call before returned
+
+# The steps lie after the code and _HOW. Each begins with the number of the call and the bytes to the next step, then
+# come four arguments, and the address and length of what is written to standard error before exit(126). At the start
+# argc, argv and environ are on the stack, and the registers are 0.
 _CODE = {
     "x86_64": (
-        "bf26000000 be01000000 b89d000000 0f05"  # edi = 38, esi = 1, eax = 157; syscall
-        "bf16000000 be02000000 ba78004000 b89d000000 0f05"  # edi = 22, esi = 2, edx = 0x400078, eax = 157; syscall
-        "85c0 7518"  # if eax: exit
-        "488d742410 488b3e 488b0424 488d54c410"  # rsi = rsp + 16, rdi = [rsi], rax = [rsp], rdx = rsp + 8 rax + 16
-        "b83b000000 0f05"  # eax = 59; syscall
-        "bf7e000000 b83c000000 0f05"  # exit: edi = 126, eax = 60; syscall
+        "488d1dcb000000"  # lea rbx, steps
+        "8b03 83f8fe 7463 772a"  # step: eax = [rbx]; -2: to rule; -1: to run
+        "488b7b08 4883fffe 490f44fc 488b7310 488b5318 4c8b5320 0f05"  # the arguments, LAST is r12; syscall
+        "4885c0 7822 4989c4"  # negative: to fail; r12 = rax
+        "8b4304 4801c3 ebcd"  # next: rbx += [rbx + 4]; to step
+        "488b0424 488d742410 488b3e 488d14c6 b83b000000 0f05"  # run: execve(argv[1], argv + 1, environ)
+        "bf02000000 488b7328 488b5330 b801000000 0f05"  # fail: write(2, [rbx + 40], [rbx + 48])
+        "bf7e000000 b83c000000 0f05"  # exit(126)
+        "bf9cffffff 488d7310 488d1539000000 41ba18000000 b8b5010000 0f05"  # rule: openat2(AT_FDCWD, rbx + 16, how, 24)
+        "4885c0 789f"  # negative: to next
+        "50 ff7308 4c89e7 be01000000 4889e2 4531d2 b8bd010000 0f05"  # landlock_add_rule(r12, 1, {[rbx + 8], rax}, 0)
+        "5f 5f b803000000 0f05 e978ffffff"  # close; to next
     ),
     "aarch64": (
-        "c00480d2 210080d2 e81480d2 010000d4"  # x0 = 38, x1 = 1, x8 = 167; svc
-        "c00280d2 410080d2 020f80d2 0208a0f2 e81480d2 010000d4"  # x0 = 22, x1 = 2, x2 = 0x400078, x8 = 167; svc
-        "e00000b5"  # if x0: exit
-        "e30340f9 e1430091 200040f9 220c038b"  # x3 = [sp], x1 = sp + 16, x0 = [x1], x2 = x1 + 8 x3
-        "a81b80d2 010000d4"  # x8 = 221; svc
-        "c00f80d2 a80b80d2 010000d4"  # exit: x0 = 126, x8 = 93; svc
+        "b3060010"  # adr x19, steps
+        "680240b9 1f090031 20030054 68010054"  # step: w8 = [x19]; -2: to rule; -1: to run
+        "608640a9 628e41a9 1f0800b1 8002809a 010000d4"  # the arguments, LAST is x20; svc
+        "6001f8b7 f40300aa"  # negative: to fail; x20 = x0
+        "690640b9 7302098b f3ffff17"  # next: x19 += [x19 + 4]; to step
+        "e90340f9 e1430091 200040f9 220c098b a81b80d2 010000d4"  # run: execve(argv[1], argv + 1, environ)
+        "400080d2 618a42a9 080880d2 010000d4"  # fail: write(2, [x19 + 40], [x19 + 48])
+        "c00f80d2 a80b80d2 010000d4"  # exit(126)
+        "600c8092 61420091 22020010 030380d2 a83680d2 010000d4"  # rule: openat2(AT_FDCWD, x19 + 16, how, 24)
+        "40fdffb7"  # negative: to next
+        "690640f9 e903bfa9 e00314aa 210080d2 e2030091 030080d2 a83780d2 010000d4"  # landlock_add_rule, as above
+        "e903c1a8 280780d2 010000d4 deffff17"  # close; to next
     ),
 }
 
 
-def make_gate(machine: str = "") -> bytes:
-    """The program, as an ELF file. Raises ValueError for a machine whose instructions are not known."""
-    machine = machine or os.uname().machine
-    program = seccomp(machine, network=True, apart=True)
-    instructions = bytes.fromhex(_CODE[machine])
-    start = _FILTER + 16 + len(program)
-    size = start + len(instructions)
-    described = struct.pack("<HxxxxxxQ", len(program) // 8, _BASE + _FILTER + 16)
-    ident = b"\x7fELF\2\1\1".ljust(16, b"\0")  # 64 bits, little-endian, version 1
-    header = struct.pack("<HHIQQQIHHHHHH", 2, _NUMBERS[machine], 1, _BASE + start, 64, 0, 0, 64, 56, 1, 64, 0, 0)
-    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x10000)  # loaded, to read and to run
-    return ident + header + segment + described + program + instructions
+class Gate:
+    """The steps of such a program, in order. Raises ValueError for a machine whose instructions are not known."""
+
+    def __init__(self, machine: str = "") -> None:
+        self.machine = machine or os.uname().machine
+        if self.machine not in _CODE:
+            raise ValueError(f"the instructions of {self.machine} are not known")
+        self._data, self._steps = bytearray(), list[bytes]()
+
+    def put(self, data: bytes) -> int:
+        """The address at which these bytes will lie."""
+        address = _BASE + _HEADERS + len(self._data)
+        self._data += data + bytes(-len(data) % 8)
+        return address
+
+    def call(self, what: str, name: str | int, *arguments: int) -> None:
+        """A system call; where it is refused the program ends with 126 and a sentence that says `what` was."""
+        number = _NUMBERS[self.machine][name] if isinstance(name, str) else name
+        said = f"The sandbox cannot be raised: the kernel refused {what}.\n".encode()
+        self._add(number, arguments, said)
+
+    def allow(self, rights: int, path: bytes) -> None:
+        """Rights on a path for the Landlock ruleset that the call before has made. Where nothing lies there, or only by
+        way of a symlink, there are none."""
+        path += bytes(8 - len(path) % 8)
+        self._steps.append(struct.pack("<IIQ", _RULE, 16 + len(path), rights) + path)
+
+    def filter(self, code: bytes) -> None:
+        """No system calls any more but those that a program for the kernel allows."""
+        described = struct.pack("<HxxxxxxQ", len(code) // 8, self.put(code))
+        self.call("a seccomp filter", "prctl", 22, 2, self.put(described))
+
+    def made(self) -> bytes:
+        """The program, as an ELF file."""
+        self._add(_END, (), b"The command cannot be run: it is not a program, or may not be run in the sandbox.\n")
+        code = bytes.fromhex(_CODE[self.machine]) + _HOW
+        body = b"".join((self._data, code, *self._steps))
+        size, start = _HEADERS + len(body), _BASE + _HEADERS + len(self._data)
+        ident = b"\x7fELF\2\1\1".ljust(16, b"\0")  # 64 bits, little-endian, version 1
+        machine = _MACHINES[self.machine]
+        header = struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, start, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+        segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x10000)  # loaded, to read and to run
+        return ident + header + segment + body
+
+    def _add(self, number: int, arguments: "tuple[int, ...]", said: bytes) -> None:
+        four = (*arguments, 0, 0, 0, 0)[:4]
+        self._steps.append(struct.pack("<IIqQQQQQ", number, 56, *four, self.put(said), len(said)))

@@ -1,58 +1,69 @@
 """The wall of Linux where bubblewrap cannot stand: Landlock and seccomp, raised by a small program for each command.
 
-What it cannot hold of a profile is said, so that somebody is asked instead.
+Everything may be read but what is hidden and devices; nothing may be written but what is said. What is hidden is left
+out by allowing what lies next to it when the command starts, so a directory with a hidden one below cannot be listed,
+and within such a wall no second one can stand.
+Without `network` there are no sockets but pairs of streams; with it there are those of IP and netlink. Unix sockets
+with a name are refused always: Landlock has no right for them, and Docker and agents with keys listen there. No ptrace,
+no namespaces, no System V IPC, no pseudo-terminals, for the person's own are among them. Root keeps two capabilities.
+
+Not held, for Landlock has no rights for it: modes, set-user-ID bits among them, owners, times and extended attributes
+of files outside; the arguments of other processes; what an inherited descriptor leads to. What cannot be held of a
+profile is said, so that somebody is asked instead.
 """
 
-import contextlib
+import functools
 import os
-import signal
+import resource
+import struct
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
+from sagent.sandbox.gate import LAST, Gate
 from sagent.sandbox.profile import Profile, is_below
+from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
+from sagent.sandbox.tasks import LOCKS
 
-_PLACE = Path(__file__).parent
-# Imported rather than run, so that Python has it compiled. What comes before lies in Python's own directories.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); import confine; confine.main()"
-MOST_PROCESSES = 4096  # threads counted
+Tree: TypeAlias = "dict[str, Tree | None]"  # directories on the way to what is hidden, which is None
+Rules: TypeAlias = Iterator[tuple[int, str]]  # rights, on a path and all below
+
+MOST_RULES = 50_000  # what lies next to something hidden beyond that many cannot be read
+KEPT = 1 << 1 | 1 << 3  # CAP_DAC_OVERRIDE and CAP_FOWNER: root works in directories of others
+DEVICES = ("null", "zero", "full", "random", "urandom", "dri", "kfd")
+
+# <linux/landlock.h>
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
+READ, MAKE_DEVICES = EXECUTE | READ_FILE | READ_DIR, 1 << 6 | 1 << 11
+OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
+RIGHTS = (13, 14, 15, 15, 16)  # how many there are, by ABI
 _PATIENCE = 20.0  # seconds for a command that does nothing
 
 
-def count_tasks(processes: str = "/proc", uid: int | None = None) -> int:
-    """How many threads run there, of all users or of one."""
-    found = 0
-    for name in os.listdir(processes):  # noqa: PTH208 -- this and what follows come before every command
-        with contextlib.suppress(OSError):
-            tasks = os.stat(f"{processes}/{name}/task") if name.isdigit() else None  # noqa: PTH116
-            found += tasks.st_nlink - 2 if tasks and uid in (None, tasks.st_uid) else 0
-    return found
+class Wall:
+    """A program that raises the wall and becomes the command of its arguments. It lies in memory until it is closed;
+    what was started by then goes on."""
+
+    def __init__(self, program: bytes) -> None:
+        """Raises OSError."""
+        try:
+            self._file = os.memfd_create("sagent-wall", os.MFD_CLOEXEC | 0x10)  # MFD_EXEC, where a system wants it
+        except OSError:  # before Linux 6.3
+            self._file = os.memfd_create("sagent-wall")
+        with open(self._file, "wb", closefd=False) as file:  # noqa: PTH123 -- a descriptor
+            file.write(program)
+        self.path = f"{os.path.realpath('/proc/self')}/fd/{self._file}"
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
-def available() -> str:
-    """Why it does not work here; "" where it does. Tried for real, which takes some 20 ms."""
-    if sys.platform != "linux":
-        return f"there is no Landlock for {sys.platform}"
-    try:
-        tried = subprocess.run(
-            wrap(["true"], Profile(), network=False),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"Landlock could not be tried: {error}"
-    if not tried.returncode:
-        return ""
-    return tried.stderr.decode(errors="replace").strip() or f"a command within Landlock ended with {tried.returncode}"
-
-
-def wrap(
-    argv: Sequence[str],
+def make_wall(
     profile: Profile,
     *,
     network: bool,
@@ -60,55 +71,141 @@ def wrap(
     memory: int | None = None,
     processes: int | None = None,
     mark: int | None = None,
-) -> list[str]:
-    """The command line that runs another within a profile. With `network` any host may be reached, else none.
+) -> bytes:
+    """The program that raises the wall for a profile. With `network` any host may be reached, else none.
 
     `scratch` may be written too. `memory` bounds the data of each process, in bytes; `processes` bounds how many the
     user may have, those outside included. By the `mark` it is found, and all that it starts. Exits with 126 and a
     sentence on standard error where the wall cannot be raised; nothing has run then. Inherited descriptors, the
-    directory, the environment and signals stay as they are.
+    directory, the environment and signals stay as they are. Raises OSError or ValueError where there is no Landlock.
     """
+    gate, version = Gate(), abi()
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NPROC: processes, resource.RLIMIT_DATA: memory, LOCKS: mark}
+    for limit, wanted in limits.items():
+        if wanted is not None:
+            most = resource.getrlimit(limit)[1]
+            value = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+            gate.call("a limit", "prlimit", 0, limit, gate.put(struct.pack("QQ", value, value)))
+    gate.call("PR_SET_NO_NEW_PRIVS", "prctl", NO_NEW_PRIVS, 1)
+    handled = (1 << RIGHTS[min(version, len(RIGHTS)) - 1]) - 1
+    scopes = struct.pack("QQQ", handled, 3 if version >= 4 and not network else 0, 3 if version >= 6 else 0)
+    gate.call("a Landlock ruleset", 444, gate.put(scopes), 24)
     writable = (*profile.writable, *([os.fspath(scratch)] if scratch else ()))
-    return [
-        *(os.path.realpath(sys.executable), "-X", "utf8", "-I", "-S", "-c", _START, str(_PLACE)),
-        *(f"write={path}" for path in writable),
-        *(f"hide={path}" for path in profile.hidden if not is_below(path, writable)),
-        *(f"show={path}" for path in profile.exposed),
-        *(["network"] if network else ()),
-        *([] if memory is None else [f"data={memory}"]),
-        *([] if processes is None else [f"processes={processes}"]),
-        *([] if mark is None else [f"mark={mark}"]),
-        *("--", *argv),
-    ]
+    for rights, path in islice(_rules(profile, writable), MOST_RULES):
+        gate.allow(rights & handled, os.fsencode(path))
+    gate.call("the Landlock rules", 446, LAST)
+    _lose_capabilities(gate)
+    gate.filter(seccomp(gate.machine, network=network))
+    return gate.made()
 
 
-def marked(*marks: int) -> list[int]:
-    """The processes that run with one of these marks."""
-    wanted = {str(mark) for mark in marks}
-    return [int(place.name) for place in Path("/proc").glob("[0-9]*") if _mark(place) in wanted]
+def _lose_capabilities(gate: Gate) -> None:
+    """As root lose what root can do beyond its own files."""
+    gate.call("PR_CAP_AMBIENT", "prctl", 47, 4)
+    if 0 not in os.getresuid():
+        return
+    lines = Path("/proc/self/status").read_text(errors="replace").splitlines()
+    has = {name: int(value, 16) for name, _, value in (line.partition(":") for line in lines) if name[:3] == "Cap"}
+    for capability in range(64):
+        if has["CapBnd"] & ~KEPT & 1 << capability:
+            gate.call("PR_CAPBSET_DROP", "prctl", 24, capability)
+    left = struct.pack("6I", has["CapEff"] & KEPT, has["CapPrm"] & KEPT, 0, 0, 0, 0)
+    gate.call("capset", "capset", gate.put(struct.pack("Ii", 0x20080522, 0)), gate.put(left))
 
 
-def end(*marks: int) -> None:
-    """Kill all that run with one of these marks, and what they start meanwhile."""
-    deadline = time.monotonic() + _PATIENCE
-    while (found := marked(*marks)) and time.monotonic() < deadline:
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+def _rules(profile: Profile, writable: Iterable[str]) -> Rules:
+    for path in (*writable, "/dev/shm"):  # noqa: S108 -- semaphores of Python and others lie there
+        yield from _allowed(path, ~MAKE_DEVICES)
+    yield READ_DIR, "/dev"
+    for name in os.listdir("/dev"):  # noqa: PTH208 -- this and what follows come before every command
+        if name in DEVICES or name.startswith("nvidia"):
+            yield from _allowed(f"/dev/{name}", OF_FILES | READ_DIR)
+    open_anyway = Profile(tuple(writable)).can_write
+    hidden = [path for path in profile.hidden if not open_anyway(path)]
+    for path in profile.exposed:
+        inner = [each for each in hidden if each.startswith(f"{path.rstrip('/')}/") and each != path]
+        if not inner:
+            yield from _allowed(path, READ)
+        elif is_below(path, hidden):  # what lies in nothing hidden may be read already
+            yield from _around(tree(each[len(path) :] for each in inner), path)
+    yield from _around(tree(hidden), "/")
 
 
-def _mark(place: Path) -> str:
-    """What a process is marked with; "" for one that has ended, or is somebody else's."""
+def _allowed(path: str, rights: int) -> Rules:
+    if os.path.lexists(path):
+        yield rights & ((1 << 64) - 1 if os.path.isdir(path) else OF_FILES), path  # noqa: PTH112
+
+
+def _around(hidden: Tree, directory: str) -> Generator[tuple[int, str], None, bool]:
+    """Allow reading all below a directory but what is hidden. Whether it may be listed, for no directory is."""
     try:
-        if place.stat().st_uid != os.geteuid():
-            return ""
-        lines = (place / "limits").read_text().splitlines()
-        if (place / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z":
-            return ""
-        return next(line for line in lines if line.startswith("Max file locks")).split()[4]
-    except (OSError, IndexError, StopIteration):
+        entries = list(os.scandir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # what cannot be listed may still be passed through
+        entries = []
+    for entry in entries:
+        is_dev = entry.path == "/dev"  # of which only some is allowed, by name
+        if entry.name not in hidden and not is_dev and not entry.is_symlink():
+            yield READ if entry.is_dir(follow_symlinks=False) else READ & OF_FILES, entry.path
+    listable = True
+    for name, below in hidden.items():
+        path = f"{directory.rstrip('/')}/{name}"
+        listable &= (yield from _around(below, path)) if below is not None else not _is_directory(path)
+    if listable:
+        yield READ_DIR, directory
+    return listable
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114
+
+
+def tree(paths: Iterable[str]) -> Tree:
+    """Paths as directories within directories, without those that lie below another."""
+    root: Tree = {}
+    for path in sorted(paths):
+        node: Tree | None = root
+        *above, last = path.strip("/").split("/")
+        for name in above:
+            if node is not None:
+                node = node.setdefault(name, {})
+        if node is not None:
+            node[last] = None
+    return root
+
+
+def available() -> str:
+    """Why it does not work here; "" where it does. Tried for real, which takes some 5 ms."""
+    if sys.platform != "linux":
+        return f"there is no Landlock for {sys.platform}"
+    null = subprocess.DEVNULL
+    try:
+        wall = Wall(make_wall(Profile(), network=False))
+        try:
+            argv = [wall.path, "/usr/bin/env", "true"]
+            tried = subprocess.run(
+                argv, stdin=null, stdout=null, stderr=subprocess.PIPE, timeout=_PATIENCE, check=False
+            )
+        finally:
+            wall.close()
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return f"Landlock could not be tried: {error}"
+    if not tried.returncode:
         return ""
+    return tried.stderr.decode(errors="replace").strip() or f"a command within Landlock ended with {tried.returncode}"
+
+
+@functools.cache
+def abi() -> int:
+    """The version of Landlock. Raises OSError where there is none."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (version := libc.syscall(444, None, 0, 1)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"the kernel has no Landlock: {os.strerror(number)}")
+    return version
 
 
 def gaps(profile: Profile) -> tuple[str, ...]:
@@ -117,21 +214,16 @@ def gaps(profile: Profile) -> tuple[str, ...]:
 
 
 def _gaps(profile: Profile) -> Iterator[str]:
-    from sagent.sandbox.confine import Kernel
-
+    can_write = Profile(profile.writable).can_write
     for path in profile.hidden:
-        if is_below(path, profile.writable) and os.path.lexists(path):
+        if can_write(path) and os.path.lexists(path):
             yield f"{path} can be read"
     for path in profile.protected:
-        if is_below(path, profile.writable):
+        if can_write(path):
             yield f"{path} can be written"
-    for path in (os.path.realpath(sys.executable), os.path.realpath(os.__file__), os.path.realpath(_PLACE)):
-        if is_below(path, profile.writable):
-            yield f"{path}, by which commands are held, can be written"
     if profile.domains:
         yield f"every host can be reached, not only {', '.join(profile.domains)}"
-    abi = Kernel().abi()
-    if abi < 3:
+    if abi() < 3:
         yield "files outside can be emptied: that is refused from Linux 6.2 on"
-    if abi < 6:
+    if abi() < 6:
         yield "your other processes can be sent signals: that is refused from Linux 6.12 on"

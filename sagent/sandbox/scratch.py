@@ -80,7 +80,7 @@ def sweep(changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda stat
         going = [path for path in ready if not (path / _STAYS).exists()]
         found = [each for path in going for each in changed(_states_in(path))]
         if going:
-            from sagent.sandbox.landlock import end
+            from sagent.sandbox.tasks import end
 
             end(*(mark for path in going for mark in _marks(path)))
         _remove(going, _LONGEST)
