@@ -53,7 +53,7 @@ class Wall:
             self._file = os.memfd_create("sagent-wall", os.MFD_CLOEXEC | 0x10)  # MFD_EXEC, where a system wants it
         except OSError:  # before Linux 6.3
             self._file = os.memfd_create("sagent-wall")
-        with open(self._file, "wb", closefd=False) as file:  # noqa: PTH123 -- a descriptor
+        with open(self._file, "wb", closefd=False) as file:
             file.write(program)
         self.path = f"{os.path.realpath('/proc/self')}/fd/{self._file}"
 

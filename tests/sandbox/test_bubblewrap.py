@@ -15,9 +15,9 @@ import pytest
 
 from sagent.sandbox import Sandbox
 from sagent.sandbox.bubblewrap import Boxes, has_own_pid_limit
-from sagent.sandbox.confine import MACHINES
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
+from sagent.sandbox.seccomp import MACHINES
 
 PROGRAM = Path(__file__).with_name("boxed_lines.py")
 SOURCES = Path(__file__).parents[2]
