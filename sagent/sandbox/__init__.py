@@ -154,8 +154,19 @@ class Sandbox:
 
     async def prepare(self, profile: "Profile") -> None:
         """Have ready what the next command within a profile needs and what takes time. Raises ToolError."""
-        if self.means.name == "bubblewrap":
-            await self._open_boxes().box(profile, _reached(profile))
+        held = frozenset[str]()
+        match self.means.name:
+            case "bubblewrap":
+                held = (await self._open_boxes().box(profile, _reached(profile))).held
+            case "landlock":  # what is loaded for the first is what takes time
+                (await self._make_wall(profile, (), 0)).close()
+            case "seatbelt":
+                pass
+            case "none":
+                return
+        self._sweep_once()
+        if self._guard is None:
+            self._finish(self._watch(profile.protected, held))
 
     async def confine(
         self,
@@ -180,8 +191,7 @@ class Sandbox:
         self._warn_of_size(profile)
         guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
-        if self._sweeping is None:
-            self._sweeping = asyncio.create_task(self._sweep())
+        self._sweep_once()
         environment, token, box, program = self._environment(), "", None, None
         match name:
             case "bubblewrap":
@@ -232,6 +242,10 @@ class Sandbox:
                 " are neither hidden from commands nor protected. Start in a smaller directory, or name them in deny"
                 " rules."
             )
+
+    def _sweep_once(self) -> None:
+        if self._sweeping is None:
+            self._sweeping = asyncio.create_task(self._sweep())
 
     async def _sweep(self) -> None:
         """Remove what killed sessions left, and report what could not be undone any more."""
@@ -310,11 +324,11 @@ class Sandbox:
         self, watch: "Watch", token: str = "", box: "Box | None" = None, wall: "Wall | None" = None
     ) -> Sequence[str]:
         """What is to be said of a command that has ended; nothing the second time."""
+        if wall is not None:
+            wall.close()
         if watch not in self._running:
             return ()
         self._running.remove(watch)
-        if wall is not None:
-            wall.close()
         said: list[str] = []
         if box is not None and not box.stands:
             said.append("its sandbox was killed, and all that ran there with it: the next command gets a new one")

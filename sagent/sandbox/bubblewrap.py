@@ -19,7 +19,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -409,7 +409,7 @@ class Boxes:
                 yield from ("--ro-bind", str(self._empty), place)
         for place in emptied:
             yield from ("--remount-ro", place)
-        needed = [path for place in self.private for path in _needed(place)]
+        needed = _needed(self.private)
         for place in sockets:
             others = not is_below(place, (*profile.writable, *profile.exposed)) and profile.can_read(place)
             if others and is_below(place, needed):
@@ -467,14 +467,14 @@ def _shown(place: str) -> Iterator[str]:
                     entries.append((-entry.stat().st_mtime_ns, entry.path))
     ours = f"{place}/{PREFIX}"
     newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(ours)]
-    yield from (*newest, *(path for path in _needed(place) if not is_below(path, newest)))
+    yield from (*newest, *(path for path in _needed([place]) if not is_below(path, newest)))
 
 
-def _needed(place: str) -> list[str]:
+def _needed(places: Collection[str]) -> list[str]:
     """What lies there, and commands need."""
     own = Path(__file__).parents[2]  # where our package is: of a checkout, or a part of `sys.prefix`
     needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix, own)}
-    return sorted(path for path in needed if is_below(path, [place]) and path != place and _exists(path))
+    return sorted(path for path in needed if is_below(path, places) and path not in places and _exists(path))
 
 
 def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:

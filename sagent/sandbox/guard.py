@@ -48,10 +48,12 @@ class Guard:
 
     def __init__(self, aside: Path) -> None:
         self._aside = aside
+        self._over: set[str] = set()  # other sessions
         self._shared: dict[str, Before] = {}  # what was there, as other sessions know it
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
         self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
+        self._spare: dict[str, tuple[_State | None, Path]] = {}  # copies for the next command, and of what they are
         self._held: dict[str, tuple[str, tuple[int, int] | None]] = {}  # what a mount holds: where it lies, and which
         self._loose: list[str] = []
         self._closed: set[str] = set()  # what could not be looked at before
@@ -63,13 +65,13 @@ class Guard:
         watch, links = Watch(tuple(protected), tuple(granted)), dict[str, bool]()
         self._granted.update(watch.granted)
         self._watched.update(watch.paths)
-        others = before_for_others(self._aside.parent) if watch.paths else {}
+        others = before_for_others(self._aside.parent, self._over) if watch.paths else {}
         self._loosen()
         for path in watch.paths:
             if not self._before.get(path):
                 self._before[path] = self._noted(path, held, links, others)
         self._share()
-        later = before_for_others(self._aside.parent) if watch.paths else {}
+        later = before_for_others(self._aside.parent, self._over) if watch.paths else {}
         for path in later.keys() - others.keys():  # of one that has just begun
             for noted in self._before.values():
                 if path in noted and (adopted := self._adopted(path, later[path], links)) is not None:
@@ -124,10 +126,13 @@ class Guard:
     def leave(self, watch: Watch) -> None:
         """Look at the paths no longer on behalf of one command."""
         self._watched -= Counter(watch.paths)
-        left = [copy for path in watch.paths if path not in self._watched for copy in self._forget(path)]
+        for path in watch.paths:
+            if path not in self._watched:
+                for real, (state, copy) in self._forget(path).items():
+                    if copy is not None:
+                        _drop(self._spare.pop(real, (None, None))[1])
+                        self._spare[real] = state, copy
         self._share()
-        for copy in left:  # which others may be reading for as long as it is listed
-            _drop(copy)
 
     def close(self) -> None:
         """Put back what has changed, and look no more. Raises OSError."""
@@ -135,6 +140,9 @@ class Guard:
         self._before.clear()
         self._held.clear()
         self._share()
+        for _, copy in self._spare.values():
+            _drop(copy)
+        self._spare.clear()
 
     def _share(self) -> None:
         states = (each for noted in self._before.values() for each in noted.items())
@@ -152,7 +160,7 @@ class Guard:
         self._share()
 
     def _settle_one(self, path: str) -> None:
-        for copy in self._forget(path):
+        for _, copy in self._forget(path).values():
             _drop(copy)
         self._before[path] = self._noted(path, (), {}, {})
 
@@ -178,8 +186,16 @@ class Guard:
         state = _look(real)
         (self._closed.add if _is_closed(real) else self._closed.discard)(real)
         if _is_small(state):
-            noted[real] = state, _copied(real, self._aside / os.urandom(8).hex()) if state and not state.link else None
+            noted[real] = state, self._copy_of(real, state) if state and not state.link else None
         return noted
+
+    def _copy_of(self, path: str, state: _State) -> Path:
+        """A copy of what lies at a path; the one that an earlier command left, where nothing has changed since."""
+        known, copy = self._spare.pop(path, (None, None))
+        if copy is not None and known == state:
+            return copy
+        _drop(copy)
+        return _copied(path, self._aside / os.urandom(8).hex())
 
     def _adopted(self, path: str, before: Before, links: dict[str, bool]) -> tuple[_State | None, Path | None] | None:
         """What another session says was there; None where that is there now, or the other is done with it."""
@@ -191,7 +207,7 @@ class Guard:
         own = self._aside / os.urandom(8).hex()
         with contextlib.suppress(OSError):  # shutil.Error is one
             copy = _copied(str(before.copy), own)
-            if before_for_others(self._aside.parent).get(path) == before:
+            if before_for_others(self._aside.parent, self._over).get(path) == before:
                 return _look(str(copy)), copy
         shutil.rmtree(own, ignore_errors=True)
         return None
@@ -230,10 +246,10 @@ class Guard:
                 place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)  # a command may have closed it
                 place.rename(place.with_name(name))
 
-    def _forget(self, path: str) -> list[Path]:
-        """The copies that nobody needs any more."""
+    def _forget(self, path: str) -> dict[str, tuple[_State | None, Path | None]]:
+        """What was known of a path, whose copies nobody needs any more."""
         self._held.pop(path, None)
-        return [copy for _, copy in self._before.pop(path, {}).values() if copy is not None]
+        return self._before.pop(path, {})
 
 
 def changed(states: Mapping[str, Before]) -> Iterator[str]:

@@ -72,7 +72,8 @@ def sweep(changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda stat
     before commands that were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
-        for path in islice(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"), _MOST):
+        there = Path(tempfile.gettempdir()).glob(f"{PREFIX}*")
+        for path in islice(filter(_going, there), _MOST):
             if (lock := _locked(path)) is not None:
                 left[path] = lock
         old = time.time() - _FRESH
@@ -100,21 +101,28 @@ def share_states(directory: Path, states: Mapping[str, Before]) -> None:
     """Let other sessions know what was there before the commands of this one began: what these make of it is not theirs
     to keep. Copies lie in ASIDE, each in a directory of its own."""
     with contextlib.suppress(OSError):
+        if not states:  # taking the place of a file makes some disks write
+            (directory / _BEFORE).unlink(missing_ok=True)
+            return
         new = directory / f"{_BEFORE}.new"
         new.write_bytes(os.fsencode("\0".join(chain.from_iterable(_words(*each) for each in states.items()))))
         new.replace(directory / _BEFORE)
 
 
-def before_for_others(own: Path) -> dict[str, Before]:
-    """What was there when commands of other sessions of this user began that run now."""
+def before_for_others(own: Path, over: set[str]) -> dict[str, Before]:
+    """What was there when commands of other sessions of this user began that run now. Those that have ended are added
+    to `over`, and not looked at again."""
     found: dict[str, Before] = {}
     with contextlib.suppress(OSError):
         state = os.stat(own.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
         sure = time.time_ns() - state > _UNSURE
         for path in (_sessions if sure else _sessions.__wrapped__)(str(own.parent), state):
             with contextlib.suppress(OSError):
-                if path != str(own) and (states := _states_in(path)) and _lives(Path(path)):
-                    found.update(states)
+                if path != str(own) and path not in over:
+                    if not _lives(Path(path)):
+                        over.add(path)
+                    elif states := _states_in(path):
+                        found.update(states)
     return found
 
 
@@ -172,8 +180,10 @@ def _remove(directories: Iterable[Path], seconds: float) -> None:
             subprocess.run(argv, env=env, stdin=null, stdout=null, stderr=null, timeout=seconds, check=False)
 
 
-def _going(directory: Path) -> Iterable[Path]:
-    aside = directory / ASIDE
-    if any(aside.glob("*.undone-*")) and aside.stat().st_mtime > time.time() - _KEPT:
-        return (entry for entry in directory.iterdir() if entry.name != ASIDE)
+def _going(directory: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        entries, aside = os.listdir(directory), directory / ASIDE  # noqa: PTH208 -- of hundreds, at the start
+        undone = ASIDE in entries and any(".undone-" in name for name in os.listdir(aside))  # noqa: PTH208
+        if undone and aside.stat().st_mtime > time.time() - _KEPT:
+            return [directory / name for name in entries if name != ASIDE]
     return [directory]

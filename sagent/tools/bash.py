@@ -241,10 +241,20 @@ class Bash:
             yield f"commands run in a sandbox now: {_SANDBOXED}. For more {ask}"
 
     async def prepare(self, workspace: Workspace, blobs: Blobs) -> None:
-        """Have the sandbox ready for the next command of a workspace's agent, where one holds commands."""
+        """Have ready what the next command of a workspace's agent needs, its sandbox too where one holds commands."""
+        await asyncio.to_thread(self._load)
         if self._sandbox is not None and self._sandbox.stands:
             with contextlib.suppress(ToolError, OSError):  # the command that needs it gets the error
                 await self._sandbox.prepare(_own_profile(workspace, blobs))
+
+    def _load(self) -> None:
+        """What takes the first command most of its time: the patterns of keys, for the environment is searched."""
+        import importlib
+
+        for module in ("sagent.tools.capture", "sagent.sandbox.signs", "sagent.sandbox.temporary"):
+            importlib.import_module(module)
+        for each in os.environ.items():
+            self._is_kept_back(*each)
 
     def _launch(
         self,

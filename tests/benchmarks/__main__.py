@@ -190,11 +190,14 @@ def boxed() -> Iterator[Row]:
         argv = [PYTHON, str(Path(__file__).with_name("boxed.py")), mode]
         return json.loads(subprocess.check_output(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True))
 
-    rounds = [(took("off"), took("auto")) for _ in range(RUNS * 2 + 1)]
+    rounds = [(took("off"), took("bubblewrap"), took("landlock")) for _ in range(RUNS * 2 + 1)]
     for which, words in (("first", "the first of a session"), ("next", "those that follow")):
-        bare = median(off[which] for off, _ in rounds)
-        gap = median(auto[which] - off[which] for off, auto in rounds)
-        yield Row(f"`true` by Bash in the sandbox over a bare one ({bare:.1f} ms), {words}", 15, gap, "ms")
+        bare = median(off[which] for off, *_ in rounds)
+        for index, means in enumerate(("bubblewrap", "Landlock"), 1):
+            gap = median(each[index][which] - each[0][which] for each in rounds)
+            yield Row(
+                f"`true` by Bash in the sandbox ({means}) over a bare one ({bare:.1f} ms), {words}", 15, gap, "ms"
+            )
 
 
 def telemetry() -> Iterator[Row]:

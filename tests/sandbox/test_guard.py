@@ -50,7 +50,25 @@ def test_protected_paths_are_put_back_and_what_was_made_is_kept(tmp_path: Path) 
     assert not (tree / "missing").exists()
     assert guard.end(watch) == [str(tree / name) for name in names[:4]]
     assert sum(1 for file in aside.rglob("*") if file.is_file() and file.read_text() == "planted") == 3
+    guard.close()
     assert all(".undone-" in name for name in os.listdir(aside))  # the copies are gone
+
+
+def test_a_copy_serves_for_as_long_as_nothing_has_changed(tmp_path: Path) -> None:
+    config, aside = tmp_path / "config", tmp_path / "aside"
+    config.write_text("old")
+    guard, copies = Guard(aside), list[list[str]]()
+    for text in ("", "", "new", ""):
+        if text:
+            config.write_text(text)  # by the person, while nothing runs
+        watch = guard.begin([str(config)])
+        copies.append(os.listdir(aside))
+        guard.end(watch)
+    assert copies[0] == copies[1] != copies[2] == copies[3]
+    watch = guard.begin([str(config)])
+    config.write_text("planted")
+    assert guard.end(watch) == [str(config)]
+    assert config.read_text() == "new"
 
 
 def test_what_is_put_back_is_put_nowhere_else(tmp_path: Path) -> None:
@@ -128,7 +146,7 @@ def test_what_one_of_several_did_is_put_back_as_it_was_before_them_all_and_told_
     assert (config.read_text(), hook.exists()) == ("old", False)
     last = guard.begin(paths)  # what was put back is what was there
     assert guard.end(last) == []
-    assert sorted(file.read_text() for file in (tmp_path / "aside").rglob("*")) == ["planted", "planted"]
+    assert sorted(file.read_text() for file in (tmp_path / "aside").glob("*.undone-*")) == ["planted", "planted"]
 
 
 def test_one_that_goes_on_is_looked_at_again(tmp_path: Path) -> None:
