@@ -249,10 +249,9 @@ class Bash:
 
     def _load(self) -> None:
         """What takes the first command most of its time: the patterns of keys, for the environment is searched."""
-        import importlib
+        from sagent.sandbox import signs, temporary  # noqa: F401 -- loaded here, used later
+        from sagent.tools import capture  # noqa: F401 -- the same
 
-        for module in ("sagent.tools.capture", "sagent.sandbox.signs", "sagent.sandbox.temporary"):
-            importlib.import_module(module)
         for each in os.environ.items():
             self._is_kept_back(*each)
 
