@@ -2,7 +2,12 @@
 
 import os
 
+import pytest
+
 WHOLE = os.environ.get("DEPTH") == "whole"
+
+# A test that works or waits for seconds by its nature, in a rarer case of what a faster one promises.
+slow = pytest.mark.skipif(not WHOLE, reason="takes long; make test-all runs it")
 
 
 def deep(usual: int, whole: int) -> int:

@@ -1,13 +1,17 @@
 """The program as forks of a process that has its modules loaded, for a part of what the start of a Python costs.
 
-The server (`python -m tests.forks FD`) imports, and does nothing else. For each run it forks a process that tells how
-the run ended, and this one forks the program: with the caller's streams, directory, arguments and environment it does
-what `python -m sagent.bin.cli` does, to the end of its interpreter. Nothing of a run is left for the next. Where a
-variable is set that is read when an interpreter starts (`AT_START`), `Forks.run` starts a new one.
+The server (`python -m tests.forks FD DEPTH`) imports, and does nothing else. For each run it forks a process that tells
+how the run ended, and this one forks the program: with the caller's streams, directory, arguments and environment it
+does what `python -m sagent.bin.cli` does. Nothing of a run is left for the next. Where a variable is set that is read
+when an interpreter starts (`AT_START`), `Forks.run` starts a new one.
+
+The interpreter of a run ends as any does, but for the deletion of what was loaded, which would first be copied, all of
+it, and takes as long as the run: that is done only where tests run at their whole depth.
 
 Tests of a start itself (imports, signals, closed streams, terminals) start the program as a user does.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -41,7 +45,7 @@ class Forks:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.forks", str(theirs.fileno()), os.environ.get("DEPTH", "")],
                 cwd=CHECKOUT, env={"PYTHONPATH": str(CHECKOUT)}, pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,  # streams find out what they are
             )  # fmt: skip
@@ -120,7 +124,7 @@ def requests(control: socket.socket) -> list[int]:
     return fds
 
 
-def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
+def answer(stdin: int, stdout: int, stderr: int, request: int, *, whole: bool) -> None:
     """Run the program as a request says, and tell its process id and then its exit code. Does not return."""
     with socket.socket(fileno=request) as caller:
         with caller.makefile("rb") as file:
@@ -137,12 +141,28 @@ def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
     os.chdir(cwd)
     os.environ.update(environment)
     sys.path[0], sys.argv[1:] = os.getcwd(), argv
-    runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not whole and isinstance(end.code, int):
+            leave(end.code)
+        raise
+
+
+def leave(code: int) -> None:
+    """End as an interpreter does, but without its deletions. Returns where the streams cannot take what was said."""
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue] -- it waits for threads, and is the only way to
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
 
 
 if __name__ == "__main__":
     asked: list[int] = []
+    whole = sys.argv[2] == "whole"
     with suppress(KeyboardInterrupt):
         asked = requests(socket.socket(fileno=int(sys.argv[1])))
     if asked:
-        answer(*asked)
+        answer(*asked, whole=whole)

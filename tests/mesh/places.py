@@ -11,14 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.server import Server, ServerOptions, serving
 from sagent.testing.server import FakeProviderServer, Received, Script, Step
-from tests.depth import WHOLE
 
-slow = pytest.mark.skipif(not WHOLE, reason="waits for leases to expire; make test-all runs it")
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 MODEL = "anthropic/claude-sonnet-4-6"
 

@@ -22,7 +22,8 @@ from sagent.mesh.remote import Mesh
 from sagent.messages import user
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Turn
-from tests.mesh.places import Place, by_results, place, slow
+from tests.depth import slow
+from tests.mesh.places import Place, by_results, place
 
 
 async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from sagent.mesh.node import Node
 from sagent.mesh.remote import Mesh
 from sagent.mesh.streams import Taken
 from sagent.testing.server import Turn
-from tests.mesh.places import MODEL, Place, by_results, place, slow
+from tests.depth import slow
+from tests.mesh.places import MODEL, Place, by_results, place
 
 
 def node(here: Place, name: str) -> Node:

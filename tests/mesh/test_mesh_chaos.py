@@ -19,8 +19,8 @@ from sagent.mesh.remote import Mesh
 from sagent.session.log import read_log
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Step, Turn
-from tests.depth import deep
-from tests.mesh.places import Place, place, slow
+from tests.depth import deep, slow
+from tests.mesh.places import Place, place
 
 SESSIONS, BLOWS, NODES, STEPS = deep(3, 100), deep(2, 30), 3, 3
 CAP = Decimal("0.50")

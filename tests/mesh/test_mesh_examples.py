@@ -4,14 +4,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.depth import WHOLE
+from tests.depth import slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mesh"
 
 
-@pytest.mark.skipif(not WHOLE, reason="takes ten seconds of waiting; make test-all runs it")
+@slow
 async def test_the_lead_goes_on_when_its_node_is_killed() -> None:
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     shown = await asyncio.create_subprocess_exec(

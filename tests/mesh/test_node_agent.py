@@ -16,7 +16,8 @@ from sagent.mesh.node import Node
 from sagent.mesh.remote import Mesh
 from sagent.mesh.tasks import end
 from sagent.testing.server import Call, Received, Step, Turn
-from tests.mesh.places import MODEL, by_results, place, slow
+from tests.depth import slow
+from tests.mesh.places import MODEL, by_results, place
 
 
 @slow
