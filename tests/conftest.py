@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -159,6 +160,17 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _listened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Somebody listens where tests have their files, for as long as they run: a sandbox does not show such a place.
+    Where a test began to listen there later, the next command of each sandbox that shows it would get a new box."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        if sys.platform == "linux":
+            listener.bind(str(tmp_path_factory.getbasetemp() / "s"))
+            listener.listen()
+        yield
 
 
 @pytest.fixture(scope="session")

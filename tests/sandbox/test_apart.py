@@ -44,7 +44,9 @@ class Rig:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    # Where another program begins to listen in /tmp meanwhile, the next command gets a new box.
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.listening", lambda _: ())
     (tmp_path / "work").mkdir()
     rig = Rig(tmp_path.resolve() / "work")
     if rig.sandbox.means.name != "bubblewrap":
