@@ -1,5 +1,6 @@
 """What every test may use, and the rule for what may be skipped."""
 
+import gc
 import os
 import shutil
 import socket
@@ -138,6 +139,12 @@ def has(name: str) -> bool:
     return FACILITIES[name]()
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays: a look for garbage in it would take a twentieth of the time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs something this machine lacks; under CI=true a missing package fails instead."""
@@ -156,7 +163,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_BASE_URL", "_AUTH_TOKEN")) or name.startswith(
-            ("SAGENT_", "XDG_", "AWS_", "AZURE_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", "LLAMA_", "CODEX_")
+            ("SAGENT_", "XDG_", "AWS_", "AZURE_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", "LLAMA_", "CODEX_", "SSL_")
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))

@@ -6,7 +6,8 @@ import pytest
 
 WHOLE = os.environ.get("DEPTH") == "whole"
 
-# A test that works or waits for seconds by its nature, in a rarer case of what a faster one promises.
+# A test that works or waits for seconds by its nature: for a rarer case of what a faster one promises, or for what
+# `make check` finds too.
 slow = pytest.mark.skipif(not WHOLE, reason="takes long; make test-all runs it")
 
 

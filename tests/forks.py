@@ -23,6 +23,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -33,7 +34,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
-PACKAGES = ("app", "cli", "context", "lib", "providers.families", "sandbox", "tools")  # what most runs import
+# What most runs import.
+PACKAGES = ("app", "bridges.mcp", "cli", "context", "lib", "providers.families", "sandbox", "tools")
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
 
@@ -57,10 +59,11 @@ class Forks:
         assert said == (b"", b""), said
 
     def run(
-        self, *argv: str, cwd: Path, environment: Mapping[str, str], stdin: bytes = b""
+        self, *argv: str, cwd: Path, environment: Mapping[str, str], stdin: bytes = b"", file: Path | None = None
     ) -> subprocess.CompletedProcess[bytes]:
-        """What `subprocess.run` tells of the program run with these arguments. Raises TimeoutExpired after a minute."""
-        words = [sys.executable, "-m", PROGRAM, *argv]
+        """What `subprocess.run` tells of the program run with these arguments, or of a file of Python's to which a
+        warning is an error. Raises TimeoutExpired after a minute."""
+        words = [sys.executable, *(("-m", PROGRAM) if file is None else ("-W", "error", str(file))), *argv]
         others = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
         if environment.get("PYTHONPATH") != str(CHECKOUT) or any(name.startswith(AT_START) for name in others):
             return subprocess.run(
@@ -71,7 +74,7 @@ class Forks:
         socket.send_fds(self._control, [b"."], [input_, stdout, stderr, theirs.fileno()])
         for fd in (input_, stdout, stderr, theirs.detach()):
             os.close(fd)
-        mine.sendall(json.dumps([argv, str(cwd), others]).encode())
+        mine.sendall(json.dumps([file and str(file), argv, str(cwd), others]).encode())
         mine.shutdown(socket.SHUT_WR)
         child = int.from_bytes(mine.recv(8))
         assert child, "the server of forks has ended"
@@ -128,7 +131,7 @@ def answer(stdin: int, stdout: int, stderr: int, request: int, *, whole: bool) -
     """Run the program as a request says, and tell its process id and then its exit code. Does not return."""
     with socket.socket(fileno=request) as caller:
         with caller.makefile("rb") as file:
-            argv, cwd, environment = json.load(file)
+            program, argv, cwd, environment = json.load(file)
         if child := os.fork():
             for fd in (stdin, stdout, stderr):
                 os.close(fd)
@@ -140,13 +143,20 @@ def answer(stdin: int, stdout: int, stderr: int, request: int, *, whole: bool) -
         os.close(fd)
     os.chdir(cwd)
     os.environ.update(environment)
-    sys.path[0], sys.argv[1:] = os.getcwd(), argv
+    sys.path[0], sys.argv[1:] = os.path.dirname(program) if program else os.getcwd(), argv
+    code = 0
     try:
-        runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+        if program is None:
+            runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+        else:
+            warnings.simplefilter("error")
+            runpy.run_path(program, run_name="__main__")
     except SystemExit as end:
-        if not whole and isinstance(end.code, int):
-            leave(end.code)
-        raise
+        if whole or not isinstance(end.code, int):
+            raise
+        code = end.code
+    if not whole:
+        leave(code)
 
 
 def leave(code: int) -> None:

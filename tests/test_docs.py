@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from sagent.testing.server import FakeProviderServer, Received, Step, Turn
+from tests.depth import slow
 from tests.forks import Forks
 from tests.snippets import EXAMPLES, PAGES, ROOT, Snippet, snippets
 
@@ -61,7 +62,7 @@ def test_page(page: Path, place: dict[str, str], tmp_path: Path, forks: Forks) -
         assert snippet.language in RUNNABLE, f"{where}: fence it as one of {sorted(RUNNABLE)}"
         match snippet.language:
             case "python":
-                run_python(snippet, where, place, tmp_path)
+                run_python(snippet, where, place, tmp_path, forks)
             case "sh":
                 for command, code in commands(snippet.text):
                     run_shell(command, code, where, place, forks)
@@ -73,15 +74,14 @@ def test_page(page: Path, place: dict[str, str], tmp_path: Path, forks: Forks) -
                 pass
 
 
-def run_python(snippet: Snippet, where: str, environment: dict[str, str], tmp_path: Path) -> None:
+def run_python(snippet: Snippet, where: str, environment: dict[str, str], tmp_path: Path, forks: Forks) -> None:
     """A block as a file of its own."""
     program = tmp_path / "program.py"
     program.write_text(snippet.as_file, "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(program)], env=environment, capture_output=True, text=True, check=False
-    )
+    done = forks.run(cwd=tmp_path, environment={**environment, "PYTHONPATH": str(ROOT)}, file=program)
     program.unlink()
-    assert (done.returncode, done.stderr) == (0, ""), f"{where}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    said = f"{done.stdout.decode()[-2000:]}\n{done.stderr.decode()[-4000:]}"
+    assert (done.returncode, done.stderr) == (0, b""), f"{where}\n{said}"
 
 
 def commands(block: str) -> Iterator[tuple[str, int]]:
@@ -126,9 +126,12 @@ def check_config(text: str, where: str, environment: dict[str, str], tmp_path: P
     assert b"warning" not in done.stderr, f"{where}: {done.stderr}"
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_example(example: Path, tmp_path: Path) -> None:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, str(example)], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(path, id=path.name, marks=[slow] if path.name == "failover.py" else []) for path in EXAMPLES],
+)
+def test_example(example: Path, tmp_path: Path, forks: Forks) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = forks.run(cwd=tmp_path, environment=environment, file=example)
+    assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.strip()

@@ -177,7 +177,7 @@ def _steps(figure: object) -> Steps:
     return [(-1, Decimal(base)), *sorted((over, Decimal(rate)) for over, rate in tiers)]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8192)  # a list of all models, of which there are a thousand, asks for each many times
 def find(provider: str, model: str) -> Listing | None:
     """The listing of a model id (in lower case), by the data's own rules of matching; None where none matches."""
     own = _block(provider)

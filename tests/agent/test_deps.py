@@ -22,6 +22,7 @@ from sagent.testing import ScriptedModel
 from sagent.tool import Effect, RunContext, Workspace
 from sagent.tools import AgentSpawn, BackgroundTask, tool
 from tests.agent.cast import Cast
+from tests.depth import slow
 from tests.messages import call, in_turn
 
 
@@ -490,6 +491,7 @@ agent.stream("go", deps=Shop(1))
 """.strip().splitlines()
 
 
+@slow
 @pytest.mark.parametrize("checker", ["pyright", "mypy"])
 def test_other_dependencies_are_an_error_to_type_checkers(checker: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(TYPES + "\n" + "\n".join(WRONG) + "\n")

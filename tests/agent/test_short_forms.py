@@ -23,6 +23,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import RunContext
 from sagent.tools import Read, tool
+from tests.depth import slow
 from tests.messages import call
 from tests.snippets import check
 
@@ -456,5 +457,6 @@ async def main() -> None:
 '''
 
 
+@slow
 def test_the_idioms_check_strictly_for_who_uses_them() -> None:
     assert check({"idioms": IDIOMS}) == ""

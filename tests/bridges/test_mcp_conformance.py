@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import slow
 from tests.npm import packages
 
 PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
@@ -41,7 +42,7 @@ def client(tmp_path: Path) -> Iterator[str]:
         server.kill()
 
 
-@pytest.mark.parametrize("revision", CHECKS)
+@pytest.mark.parametrize("revision", ["2026-07-28", pytest.param("2025-11-25", marks=slow)])
 def test_the_client_does_what_a_revision_of_the_protocol_requires(
     suite: list[Path], client: str, revision: str, tmp_path: Path
 ) -> None:

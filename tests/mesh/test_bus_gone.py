@@ -11,6 +11,7 @@ import pytest
 from sagent.mesh.errors import Unavailable
 from sagent.mesh.remote import Mesh
 from sagent.testing.server import Call, Turn
+from tests.depth import slow
 from tests.mesh.places import Place, Process, by_results, place
 
 AT_WORK = [Turn("I work.", calls=(Call("Bash", {"command": "touch begun; sleep 60"}),)), Turn("Done.")]
@@ -30,7 +31,7 @@ async def ended(process: Process) -> int:
         return await process.process.wait()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=slow)])
 async def test_a_first_signal_ends_a_client_and_a_node(tmp_path: Path, how: signal.Signals) -> None:
     pipe = asyncio.subprocess.PIPE
     async with place(tmp_path, by_results(AT_WORK)) as here:

@@ -123,8 +123,9 @@ def test_it_ends_with_its_terminal_at_every_moment(console: Console, moment: str
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
 
 
-def test_while_a_hundred_megabytes_come_one_types_and_memory_is_bounded(console: Console) -> None:
-    flood = "yes 'a line of the flood, which is rather long so that there are fewer of them' | head -c 100000000"
+def test_while_a_flood_comes_one_types_and_memory_is_bounded(console: Console) -> None:
+    size = deep(60, 100) * 1_000_000  # bytes
+    flood = f"yes 'a line of the flood, which is rather long so that there are fewer of them' | head -c {size}"
     console.serve([Turn(calls=(Call("Bash", {"command": f"{flood}; sleep 1"}),)), Turn(text="That was a lot.")])
     console.start("--permission-mode", "full")
     before = memory(console)
