@@ -129,38 +129,14 @@ async def open_agent(
     `keeper` keeps the session elsewhere. All of it is closed in the end. Raises UsageError, and SessionBusy or
     SessionCorrupt for the session.
     """
-    notices, policy = list(settings.warnings), policy or policy_of(settings)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_reporting(notices, listener))
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
+        builder = AgentBuilder(settings, listener, stack, policy or policy_of(settings), sandbox, ask, answer, servers)
+        stack.enter_context(_reporting(builder))
         stack.push_async_callback(sandbox.aclose)
-        sandbox.warn = lambda text: listener(Notice("root", "warning", text))
-        offered = [*choose_tools(settings, sandbox), *more]
-        earlier = settings.continue_session or settings.session is not None or settings.fork is not None
-        log, past = await _in_thread(lambda: open_log(settings, stack, notices, keeper), long=earlier)
-        choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None)
-        stack.push_async_callback(choice.aclose)
-        choice.check_address(past.address)
-        ledger = await _in_thread(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)
-        builder = AgentBuilder(
-            settings=settings,
-            listener=listener,
-            stack=stack,
-            notices=notices,
-            workspace=_workspace(settings, policy, sandbox, log),
-            policy=policy,
-            sandbox=sandbox,
-            log=log,
-            past=past,
-            choice=choice,
-            resources=_resources(settings, choice, ledger),
-            tools=offered,
-            judge=policy,
-            ask=ask,
-            answer=answer,
-            servers=servers,
-        )
-        builder.expose()
+        sandbox.warn = builder.warn
+        builder.tools = [*choose_tools(settings, sandbox), *more]
+        await _open_session(builder, keeper)
         aside.add(builder)
         for part in OFFERING:
             await part.add(builder)
@@ -173,6 +149,21 @@ async def open_agent(
         stack.push_async_callback(agent.aclose)
         await _start(agent, builder)
         yield agent
+
+
+async def _open_session(builder: AgentBuilder, keeper: Keeper | None) -> None:
+    """Its log, its model and its money. Raises UsageError."""
+    settings, stack, notices = builder.settings, builder.stack, builder.notices
+    earlier = settings.continue_session or settings.session is not None or settings.fork is not None
+    log, past = await _in_thread(lambda: open_log(settings, stack, notices, keeper), long=earlier)
+    choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None)
+    stack.push_async_callback(choice.aclose)
+    choice.check_address(past.address)
+    ledger = await _in_thread(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)
+    builder.log, builder.past, builder.choice = log, past, choice
+    builder.workspace = _workspace(settings, builder.policy, builder.sandbox, log)
+    builder.resources = _resources(settings, choice, ledger)
+    builder.expose()
 
 
 def _make_agent(builder: AgentBuilder) -> Agent:
@@ -273,13 +264,13 @@ def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[s
 
 
 @contextmanager
-def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Generator[None]:
+def _reporting(builder: AgentBuilder) -> Generator[None]:
     """Report what was noticed also where nothing can be opened, for it may be the reason."""
     try:
         yield
     except SagentError:
-        for text in notices:
-            listener(Notice("root", "warning", text))
+        for text in builder.notices:
+            builder.warn(text)
         raise
 
 

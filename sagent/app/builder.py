@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.agent import Agent, Asker, Resources
 from sagent.app.models import Choice
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from sagent.bridges.mcp import Servers
     from sagent.tools.ask import Answerer
 
+Layer: TypeAlias = Callable[[Sequence[Tool]], list[Tool]]
+"""Gives tools with something put around them."""
 
-@dataclass(slots=True, kw_only=True)
+
+@dataclass(slots=True)
 class AgentBuilder:
     """What each part of an agent is given before there is the agent.
 
@@ -37,26 +40,27 @@ class AgentBuilder:
     settings: Settings
     listener: Callable[[Event], None]
     stack: AsyncExitStack
-    notices: list[str]
-    workspace: Workspace
     policy: PermissionPolicy
     sandbox: Sandbox
-    log: Log
-    past: Past
-    choice: Choice
-    resources: Resources
-    tools: list[Tool]
-    judge: Policy
-    ask: Asker | None = None
-    answer: "Answerer | None" = None  # has a person decide on plans, and answer what servers ask
-    servers: "Servers | None" = None  # of MCP
+    ask: Asker | None
+    answer: "Answerer | None"  # has a person decide on plans, and answer what servers ask
+    servers: "Servers | None"  # of MCP
+    notices: list[str] = field(init=False)
+    log: Log = field(init=False)
+    past: Past = field(init=False)
+    choice: Choice = field(init=False)
+    workspace: Workspace = field(init=False)
+    resources: Resources = field(init=False)
+    judge: Policy = field(init=False)
+    tools: list[Tool] = field(init=False)
     offered: Sequence[Tool] = ()
-    layers: list[Callable[[Sequence[Tool]], list[Tool]]] = field(
-        default_factory=list[Callable[[Sequence[Tool]], list[Tool]]]
-    )
+    layers: list[Layer] = field(default_factory=list[Layer])
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
     """Called with the agent once its history is there, before it says anything to the listener."""
+
+    def __post_init__(self) -> None:
+        self.notices, self.judge = list(self.settings.warnings), self.policy
 
     @property
     def checks_code(self) -> bool:
@@ -64,7 +68,7 @@ class AgentBuilder:
         wish = self.settings.diagnostics
         return wish == "on" or (wish == "auto" and self.answer is not None)
 
-    def wrap(self, layer: Callable[[Sequence[Tool]], list[Tool]]) -> None:
+    def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""
         self.tools = layer(self.tools)
         self.layers.append(layer)

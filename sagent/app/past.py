@@ -1,22 +1,25 @@
 """A session opened to be written to, and what an earlier run left in it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sagent.config import Settings
 from sagent.errors import SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.model import Model
-from sagent.session.contents import Environment, MessageEntry, PromptEntry, SwitchedEntry
-from sagent.session.entries import Entry
+from sagent.session.contents import Content, Environment, MessageEntry, PromptEntry, SwitchedEntry
 from sagent.session.folds import history
 from sagent.session.log import FileLog, Log, MemoryLog
 from sagent.session.names import agent_of
 from sagent.session.store import Session, copy, find, is_session, latest, log_files
+from sagent.session.table import kind_of
+from sagent.session.view import LogView
 from sagent.tool import Tool
 from sagent.usage import Charge
+
+C = TypeVar("C", bound=Content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,44 +119,27 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
 def _read_past(log: FileLog, session: Session) -> Past:
     """What a log holds; the charges are those of all its session's agents."""
     contents = log.contents()
-    prompt = next(contents.latest("prompt"), None)
+    prompt = next(_latest(contents, PromptEntry), None)
+    named = (
+        each.message.model if isinstance(each, MessageEntry) else each.model
+        for each in _latest(contents, MessageEntry, SwitchedEntry)
+    )
+    addresses = (each.address for each in _latest(contents, Environment))
     return Past(
         messages=history(contents, log.blobs.get),
         charges=session.charges(),
         agents=tuple(agent_of(session.path, file) for file in log_files(session.path) if file != log.file),
         resumed=True,
-        sandbox=next((name for name in map(_sandbox_in, contents.latest("environment")) if name), ""),
-        address=next((at for at in map(_address_in, contents.latest("environment")) if at is not None), ""),
-        advisors=tuple(text for text in map(_advisor_in, contents.latest("switched")) if text)[::-1],
-        system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
-        proposes=prompt is not None and _proposes(prompt),
-        model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
+        sandbox=next((each.sandbox for each in _latest(contents, Environment) if each.sandbox), ""),
+        address=next((address for address in addresses if address is not None), ""),
+        advisors=tuple(each.advisor for each in _latest(contents, SwitchedEntry) if each.advisor)[::-1],
+        system=prompt.system if prompt else None,
+        proposes=prompt is not None and any(tool.name == "ExitPlan" for tool in prompt.tools),
+        model=next(filter(None, named), ""),
     )
 
 
-def _proposes(entry: Entry) -> bool:
-    content = entry.content
-    return isinstance(content, PromptEntry) and any(tool.name == "ExitPlan" for tool in content.tools)
-
-
-def _model_in(entry: Entry) -> str:
-    """The model that answered, or that was switched to."""
-    match entry.content:
-        case MessageEntry(message):
-            return message.model
-        case SwitchedEntry(model):
-            return model
-        case _:
-            return ""
-
-
-def _advisor_in(entry: Entry) -> str:
-    return entry.content.advisor if isinstance(entry.content, SwitchedEntry) else ""
-
-
-def _sandbox_in(entry: Entry) -> str:
-    return entry.content.sandbox if isinstance(entry.content, Environment) else ""
-
-
-def _address_in(entry: Entry) -> str | None:
-    return entry.content.address if isinstance(entry.content, Environment) else None
+def _latest(contents: LogView, *of: type[C]) -> Iterator[C]:
+    """What entries of some kinds say, the last one first."""
+    entries = contents.latest(*map(kind_of, of))
+    return (content for entry in entries if isinstance(content := entry.content, of))

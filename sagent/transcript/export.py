@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from sagent.errors import SagentError, SessionCorrupt
 from sagent.lib.dataclass import dataclass
@@ -26,8 +26,6 @@ from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.steps import Consulted, Remark
 from sagent.transcript.timeline import Timeline, calls_of, read_timeline, verdict_of, words_of
 from sagent.usage import Sum
-
-Format: TypeAlias = Literal["bundle", "html", "md", "jsonl"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ _CLASSES = {"Keyword": "k", "String": "s", "Comment": "c", "Number": "n", "Funct
             "Decorator": "f", "Inserted": "i", "Deleted": "d"}  # fmt: skip
 _ATTACHED = re.compile(r'\n<(stdin|file|directory)(?: path="([^"\n]{0,4000})")?>\n')  # as a request has it
 MOST_OPEN = 12  # lines that are not folded
-_WIDE = '<div class="wide" tabindex="0" role="group" aria-label="table">'
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
 

@@ -35,7 +35,7 @@ from sagent.messages import (
 )
 from sagent.model import Billed, Model, ModelLimits, Provider, Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers.local.answer import LoadedModel
-from sagent.providers.local.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, names_weights, read_weights
+from sagent.providers.local.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, read_weights
 from sagent.providers.local.template import Habits, dress, learn_habits
 from sagent.providers.local.weights import Weights
 from sagent.providers.wire.encoding import EncodingCache
@@ -284,7 +284,6 @@ class TestSelfHostedKeepsThePromises(ModelSuite):
 )
 def test_options_come_in_any_order(model_id: str, weights: Weights) -> None:
     assert read_weights(model_id) == weights
-    assert names_weights(model_id) == ("+" in model_id)
 
 
 @pytest.mark.parametrize(
@@ -309,10 +308,6 @@ def test_a_path_may_hold_a_plus(tmp_path: Path) -> None:
     path.mkdir(parents=True)
     assert read_weights(f"{path}+cuda") == Weights(str(path), "cuda")
     assert read_weights(str(path)) == Weights(str(path))
-    assert names_weights(f"{tmp_path}+cpu")
-    assert names_weights(str(tmp_path))
-    assert not names_weights("openai/gpt-5.5")
-    assert not names_weights("some+thing")
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sagent.bridges.acp.session import Opening, Place, Session
     from sagent.session.retention import Glance
 
-VERSIONS = (1, 2)  # of the protocol; the second is a draft, and offered only where the host says so
 PAGE = 100  # sessions of one answer of session/list
 KEY, LOGIN = "key", "login"  # ways to authenticate
 _NAME = re.compile(r"[\w-]{1,100}", re.ASCII)  # of a session

@@ -45,7 +45,6 @@ class SlackSurface:
     def __init__(self, web: "AsyncWebClient", socket: "SocketModeClient", team: str, bot: str) -> None:
         self._web, self._socket, self._team, self._bot = web, socket, team, bot
         self._news: asyncio.Queue[Incoming] = asyncio.Queue()
-        self._direct: set[str] = set()  # channels that are direct messages, by their ids
         socket.socket_mode_request_listeners.append(self._on_request)
 
     async def incoming(self) -> AsyncIterator[Incoming]:

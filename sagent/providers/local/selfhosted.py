@@ -72,14 +72,6 @@ def read_weights(model_id: str) -> Weights:
     )
 
 
-def names_weights(model_id: str) -> bool:
-    """Whether an id can mean nothing but local weights: a path, or a name with options that are all known."""
-    name, *options = model_id.strip().split("+")
-    if options and name and all(map(_option, options)):
-        return True
-    return name.startswith(("/", "./", "../", "~")) and Path(name).expanduser().exists()
-
-
 def _option(option: str) -> tuple[str, str] | None:
     """An option's category and value."""
     word = option.strip().lower()
