@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
 LONG_LINES = 12
 MOST_REMEMBERED = 20_000  # characters; of a longer line the history keeps what was to be seen of it
+INTERRUPTED = 128 + signal.SIGINT  # exit code of a shell command that the person has interrupted
 MOST_SHARED = 20_000  # characters of a shell command's output that the model reads
 _WORDS = {"exit": "quit", "quit": "quit", ":q": "quit", "help": "help", "?": "help"}
 """What people type to whatever asks: commands, and no messages."""
@@ -111,7 +112,7 @@ class InputActions:
         self.questions, self.pasted, self.ready = questions, InputBuffer(), asyncio.Event()
         self._screen, self._session, self._context = screen, session, context
         self._painter, self._status, self._tasks = painter, status, tasks
-        self._shells: set[asyncio.Task[None]] = set()
+        self._shells: set[asyncio.Task[tuple[int, str]]] = set()
         self._pressed_at = self._escaped_at = -HINT  # Ctrl-C, and Esc where nothing was open or ran
         self._before = ""  # what was in the input when the last key was pressed
         screen.app.key_processor.before_key_press += self._note
@@ -167,9 +168,7 @@ class InputActions:
                 return False
             self._tasks.spawn(self._run_command(name, rest))
         elif text.startswith("!") and text[1:].strip():
-            task = self._tasks.spawn(self._run_shell(text[1:].strip()))
-            self._shells.add(task)
-            task.add_done_callback(self._shells.discard)
+            self._tasks.spawn(self._run_shell(text[1:].strip()))
         elif text.startswith("#") and text[1:2] not in ("#", "!") and "\n" not in text:
             self._tasks.spawn(self._add_note(text))
         else:
@@ -225,7 +224,7 @@ class InputActions:
         ticking = asyncio.create_task(self._status.tick())
         try:
             with self._painter.running(command) as show:
-                code, output = await run_shell(command, self._session.cwd, show)
+                code, output = await self._until_ended(command, show)
         finally:
             ticking.cancel()
         self._painter.write(Shell(command, output, code))
@@ -233,6 +232,25 @@ class InputActions:
         half = MOST_SHARED * 2 // 5
         shared = output if len(output) <= MOST_SHARED else f"{output[:half]}\n[...]\n{output[-half:]}"
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
+
+    async def _until_ended(self, command: str, show: Callable[[str], None]) -> tuple[int, str]:
+        """The exit code and the output of a command; the end of the output where the person interrupts it."""
+        last = ""
+
+        def take(text: str) -> None:
+            nonlocal last
+            show(last := text)
+
+        shell = asyncio.create_task(run_shell(command, self._session.cwd, take))
+        self._shells.add(shell)
+        try:
+            return await shell
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise  # the program ends
+            return INTERRUPTED, last
+        finally:
+            self._shells.discard(shell)
 
     async def _add_note(self, text: str) -> None:
         """Write a note, when the person says so; else it is a message, or stays in the input."""

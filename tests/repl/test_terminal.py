@@ -285,7 +285,7 @@ def test_files_are_completed_and_attached(console: Console) -> None:
 
 
 def test_a_shell_line_is_run_and_shared(console: Console) -> None:
-    server = console.serve([Turn(text="I saw it.")])
+    server = console.serve([Turn(text="I saw it."), Turn(text="And that.")])
     console.start()
     console.type("!echo from the shell; printf '10%%\\r20%%\\n'; sleep 0.5")
     console.until("◌ ! echo", "│ 20%")
@@ -295,6 +295,13 @@ def test_a_shell_line_is_run_and_shared(console: Console) -> None:
     assert screen.count("│ from the shell") == 1
     assert "10%\n" not in screen
     assert "from the shell" in str(server.requests[0].json["messages"])
+    console.type("!echo has begun; sleep 60")
+    console.until("│ has begun", "◌ !")
+    console.keys("Escape")
+    console.until("! echo has begun", "│ has begun", "exit 130", gone="◌ !")
+    console.type("and this?")
+    console.until("And that.")
+    assert "(exit 130):\\nhas begun" in str(server.requests[1].json["messages"])
 
 
 def test_the_line_is_edited_in_an_editor_searched_for_and_typed_with_vi_keys(console: Console, tmp_path: Path) -> None:
