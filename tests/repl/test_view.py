@@ -133,6 +133,13 @@ def test_what_is_in_progress() -> None:
     )
 
 
+def test_what_is_wrong_is_seen_on_a_narrow_terminal() -> None:
+    error = "anthropic/claude-sonnet-4-6 (HTTP 529): Overloaded"
+    view, _ = tell(Received("root", user("go")), Retrying("root", error, "overloaded", 1, 12.0))
+    assert error in plain(render_panel(view, (), 10.0, 90, 20))
+    assert "(attempt 2): Overloaded" in plain(render_panel(view, (), 10.0, 50, 20))
+
+
 def agents() -> View:
     """A tree of four: one asks, one works, one is done and one was stopped."""
     stopped = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))

@@ -226,8 +226,10 @@ def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Ite
 def _waiting(wait: Retrying, left: float, width: int) -> Line:
     when = f"trying again in {left:.0f} s" if left >= 0.5 else "trying again"
     who = "" if wait.agent == ROOT else f"{wait.agent}: "
-    attempt = f" (attempt {wait.attempt + 1}): "
-    return cut_line((("class:warning", f"… {who}{when}"), ("class:dim", f"{attempt}{one_line(wait.reason)}")), width)
+    attempt, reason = f" (attempt {wait.attempt + 1}): ", one_line(wait.reason)
+    if len(reason) > width - len(who + when + attempt) - 2:
+        reason = reason.partition(": ")[2] or reason  # what is wrong, without the model, which is in the status line
+    return cut_line((("class:warning", f"… {who}{when}"), ("class:dim", f"{attempt}{reason}")), width)
 
 
 def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[Line]:
