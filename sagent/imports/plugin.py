@@ -226,5 +226,6 @@ def _git(*arguments: str, may: bool = False) -> str:
         if may:
             return ""
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it does not say why"]
-        raise UsageError(f"git {next(each for each in arguments if not each.startswith('-'))} failed: {lines[-1]}")
+        said = next((line for line in lines if line.startswith("fatal: ")), lines[-1])  # after it comes advice
+        raise UsageError(f"git {next(each for each in arguments if not each.startswith('-'))} failed: {said}")
     return done.stdout.decode(errors="replace").strip()

@@ -103,6 +103,8 @@ def test_a_repository_is_pinned_by_its_commit(shell: Shell, folder: Path) -> Non
     assert not (folder / "ran").exists()
     again = shell.run("plugin", "add", str(folder), "--ref", "nothing", "--yes", model="")
     assert again.code == 2 and f"{folder} has no branch, tag or commit 'nothing'" in again.err
+    gone = shell.run("plugin", "add", f"file://{folder}/nowhere", "--yes", model="")
+    assert gone.code == 2 and "/nowhere' does not appear to be a git repository" in gone.err
     evil = shell.run("plugin", "add", "ext::sh -c 'touch ran%' .git", "--yes", model="")
     assert evil.code == 2 and not (shell.cwd / "ran").exists()
 
