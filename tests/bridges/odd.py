@@ -50,7 +50,7 @@ class Odd:
             return self.answers.pop(0)
 
         servers = Servers()
-        servers.announce = self.announced.append
+        servers.announce_to(self.announced.append)
         host = Host(state=self.state, roots=(Path("/work"),), answer=answer if person else None)
         async with servers.opened({"odd": config or self.config}, self.notices, host):
             yield servers

@@ -9,7 +9,7 @@ import pytest
 from mcp.types import Tool
 
 from sagent.agent import Agent, Resources
-from sagent.bridges.mcp import LOGINS, Servers
+from sagent.bridges.mcp import LOGINS, Host, Servers
 from sagent.bridges.mcp.changes import Offer
 from sagent.bridges.mcp.pin_policy import PinPolicy
 from sagent.config import McpServer
@@ -64,6 +64,17 @@ async def test_nothing_is_announced_where_nothing_is_other_and_a_list_that_fails
         await until(lambda: odd.log.count('"tools/list"') == 3, "the third list")
         assert await do(servers) == "done"
         assert odd.announced == []
+
+
+async def test_what_changes_before_there_is_an_agent_is_announced_once_there_is_one(tmp_path: Path) -> None:
+    odd, servers, announced = Odd(tmp_path), Servers(), list[str]()
+    async with servers.opened({"odd": odd.config}, odd.notices, Host()):
+        odd.offer(tools=[tool("do"), tool("late")])
+        await do(servers, CHANGED)
+        await do(servers)
+        servers.announce_to(announced.append)
+        await until(lambda: bool(announced), "the announcement")
+    assert "late" in announced[0]
 
 
 async def test_a_server_that_is_started_again_is_listed_again(tmp_path: Path) -> None:

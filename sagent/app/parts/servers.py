@@ -17,7 +17,7 @@ async def add(builder: AgentBuilder) -> None:
     builder.tools += servers.tools
 
     def announce_to(agent: Agent) -> None:
-        servers.announce = lambda text: agent.send(user(text, sender="mcp"), "next")
+        servers.announce_to(lambda text: agent.send(user(text, sender="mcp"), "next"))
         builder.stack.callback(servers.stop_announcing)
 
     builder.started.append(announce_to)

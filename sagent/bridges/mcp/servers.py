@@ -42,13 +42,13 @@ _RELISTING = 1.0  # seconds at least between two looks at what has changed
 
 
 class Servers:
-    """All servers of a session. `tools` is what they offered when it began; `announce` is given what has changed since,
-    in words for the model."""
+    """All servers of a session. `tools` is what they offered when it began, and what they have added."""
 
     def __init__(self) -> None:
         self.tools: tuple[McpTool, ...] = ()
         self.links: dict[str, Link] = {}
-        self.announce: Callable[[str], None] = lambda _: None
+        self._announce: Callable[[str], None] = lambda _: None
+        self._attended = asyncio.Event()  # somebody is there to whom changes are announced
         self.intake: Intake | None = None  # of tools that a server adds; without it they wait for the next session
         self._pins = Pins(None)
         self._looking: dict[str, asyncio.Task[None]] = {}  # by server
@@ -79,9 +79,14 @@ class Servers:
                 await asyncio.gather(*(link.aclose() for link in self.links.values()), return_exceptions=True)
                 await processes.aclose()
 
+    def announce_to(self, agent: Callable[[str], None]) -> None:
+        """Give somebody what has changed since the servers were opened, in words for the model."""
+        self._announce = agent
+        self._attended.set()
+
     def stop_announcing(self) -> None:
         """Announce nothing any more, for the agent has ended."""
-        self.announce = lambda _: None
+        self._announce = lambda _: None
 
     def by_name(self) -> Mapping[str, McpTool]:
         """The tools by the names that the model calls them by."""
@@ -182,13 +187,14 @@ class Servers:
 
     async def _look_again(self, link: Link, offer: Offer) -> None:
         """List a server's tools anew, and announce what is other than before. Where that fails the last list stands."""
+        await self._attended.wait()
         while True:
             self._again.discard(link.name)
             with suppress(Exception):  # whatever it is, the next call of a tool reports it
                 async with asyncio.timeout(link.server.start_timeout):
                     listed = await list_tools(link)
                 if text := offer.update({info.name: info for info in listed}):
-                    self.announce(text)
+                    self._announce(text)
             await asyncio.sleep(_RELISTING)
             if link.name not in self._again:
                 return
