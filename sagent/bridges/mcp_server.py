@@ -23,6 +23,7 @@ from sagent.lib.json import json_dump
 from sagent.lib.text import one_line, printable
 from sagent.messages import ToolCall
 from sagent.policy import Ask
+from sagent.policy.asking import call_text, question_text
 from sagent.transcript.event_json import encode_result
 from sagent.version import __version__
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATIENCE = 600.0  # seconds in which a question is answered; after that the answer is no
-_MOST = 10_000  # characters of a call that a person is asked about
 _INPUT_REQUIRED = "2026-07-28"  # the first version in which a server cannot send requests
 _APPROVAL = "approval"
 _RUNS = 200  # that a server remembers
@@ -86,7 +86,7 @@ class Run:
             case SessionOpened(agent="root"):
                 self.session = event.session_id
             case ToolStarted():
-                self._say(f"{event.agent}: {event.call.name} {one_line(_words(event.call), 160)}")
+                self._say(f"{event.agent}: {event.call.name} {one_line(call_text(event.call), 160)}")
             case Denied():
                 self._say(f"{event.agent}: denied {event.denial.tool}")
             case Retrying():
@@ -113,12 +113,9 @@ class Run:
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
         """Put a call to the person, and wait for the answer."""
-        words = printable(_words(call))
-        shown = words if len(words) <= _MOST else f"{words[:_MOST]}\n({len(words) - _MOST:,} more characters)"
-        wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
-        text = f"{ask.agent or 'sagent'} wants to call {printable(call.name)}:\n{shown}{wants}\n{printable(ask.reason)}"
         self.questions += 1
-        question = Question(f"{self.name}.{self.questions}", text, asyncio.get_running_loop().create_future())
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        question = Question(f"{self.name}.{self.questions}", question_text(call, ask), answer)
         self.state = "asking"
         self.news.put_nowait(question)
         try:
@@ -319,11 +316,6 @@ def _result(text: str, structured: dict[str, object] | None, meta: dict[str, obj
     failed = structured is None or bool(structured.get("is_error"))
     said = TextContent(type="text", text=text)
     return CallToolResult(content=[said], structured_content=structured, is_error=failed, _meta=meta)
-
-
-def _words(call: ToolCall) -> str:
-    command = call.arguments.get("command")
-    return command if isinstance(command, str) else json_dump(call.arguments)
 
 
 class Guarded:

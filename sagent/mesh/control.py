@@ -8,13 +8,14 @@ from os import urandom
 from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_object, as_str, json_dump
+from sagent.lib.json import as_object, as_str
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError, NobodyThere, Unavailable
 from sagent.mesh.jetstream import JetStream
 from sagent.messages import ToolCall
 from sagent.peer import Background, Cancel, Compact, Consult, Stop, Switch
 from sagent.policy import Ask
+from sagent.policy.asking import call_text
 
 ACTIONS = {kind.__name__: kind for kind in (Background, Cancel, Compact, Consult, Stop, Switch)}
 _AGAIN = 10.0  # seconds after which a question is put again, to whoever has come since
@@ -46,13 +47,12 @@ class Approvals:
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
         """None allows, a text denies and says why. Nobody there is a denial."""
-        command = call.arguments.get("command")
         question = {
             "version": names.VERSION,
             "id": urandom(8).hex(),
             "agent": ask.agent or "root",
             "tool": call.name,
-            "what": command if isinstance(command, str) else json_dump(call.arguments),
+            "what": call_text(call),
             "reason": ask.reason,
             "wants": list(map(str, ask.wants)),
         }

@@ -22,9 +22,9 @@ from sagent.bridges.a2a.records import State, TaskRecord
 from sagent.bridges.live import Question
 from sagent.bridges.serve.sessions import show_question
 from sagent.events import Denied, Event, Notice, ReplyFinished, Result, Retrying, TextDelta, ToolFinished, ToolStarted
-from sagent.lib.json import json_dump, valid_text
+from sagent.lib.json import valid_text
 from sagent.lib.text import one_line, printable
-from sagent.messages import ToolCall
+from sagent.policy.asking import call_text, question_text
 
 Update: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -124,7 +124,7 @@ class RunningTask:
                     self._task.history.append(said)
                     self.put(TaskState.TASK_STATE_WORKING, said)
             case ToolStarted():
-                self._say(f"{event.agent}: {event.call.name} {one_line(_words(event.call), 160)}")
+                self._say(f"{event.agent}: {event.call.name} {one_line(call_text(event.call), 160)}")
             case ToolFinished(diff=diff) if diff:
                 self._changes += 1
                 change = diff_artifact(diff, self._changes)
@@ -210,15 +210,7 @@ def decision(text: str, data: Mapping[str, object]) -> str | None:
 def _question(question: Question) -> str:
     match question.about:
         case (call, ask):
-            wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
-            who = "sagent" if question.agent == "root" else question.agent
-            words = printable(_words(call))
-            return f"{who} wants to call {printable(call.name)}:\n{words}{wants}\n{printable(ask.reason)}\n{_HOW}"
+            return f"{question_text(call, ask)}\n{_HOW}"
         case inquiry:
             options = "".join(f"\n- {option}" for option in inquiry.options)
             return f"{inquiry.plan or inquiry.text}{options}"
-
-
-def _words(call: ToolCall) -> str:
-    command = call.arguments.get("command")
-    return command if isinstance(command, str) else json_dump(call.arguments)

@@ -11,6 +11,7 @@ from sagent.lib.json import as_array, as_str, json_thaw
 from sagent.lib.text import printable, spelled
 from sagent.messages import ToolCall
 from sagent.policy import Ask
+from sagent.policy.asking import call_text, wants_text
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rule, rules_for
 from sagent.tools.ask import Question
@@ -94,17 +95,15 @@ class Person:
 
 def _shown(call: ToolCall, ask: Ask, name: str, updates: Updates) -> Mapping[str, object]:
     """The call as the person is to judge it: all of it, why it is asked about, and what it asks for in addition."""
-    command = as_str(call.arguments.get("command"))
-    wants = f"It also wants: {', '.join(map(spelled, ask.wants))}.\n\n" if ask.wants else ""
-    words = calls.fenced(spelled(command)) if command else ""
-    reason = content(text_block(f"{words}\n\n{wants}{spelled(ask.reason)}".strip()))
+    words = calls.fenced(call_text(call)) if call.arguments.get("command") else ""
+    said = "\n\n".join(filter(None, (words, wants_text(ask.wants), spelled(ask.reason))))
     shown = {
         "toolCallId": name,
         "title": calls.title_of(call, ask.agent),
         "kind": calls.kind_of(call),
         "status": "pending",
         "rawInput": json_thaw(call.arguments),
-        "content": [*updates.changes(name), reason],
+        "content": [*updates.changes(name), content(text_block(said))],
     }
     place = updates.place(call)
     return {**shown, "locations": place} if place else shown

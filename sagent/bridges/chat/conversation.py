@@ -18,12 +18,13 @@ from sagent.bridges.chat.surface import Button, ChatError, ChatSurface, Person, 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, TextDelta, ToolFinished, ToolStarted
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, json_dump
+from sagent.lib.json import json_dump
 from sagent.lib.money import EXACT, ZERO, show
-from sagent.lib.text import one_line, printable, spelled
+from sagent.lib.text import one_line, printable
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
 from sagent.policy import Ask
+from sagent.policy.asking import call_text, wants_text
 from sagent.tool import Tool
 from sagent.tools.ask import Answerer, Question
 
@@ -301,17 +302,11 @@ def _footer(result: Result, problems: Sequence[str]) -> str:
 
 def _question(call: ToolCall, ask: Ask) -> str:
     """What a call is, as a person is to judge it, and why it is asked about."""
-    shown = "\n".join(map(spelled, _words(call.arguments).split("\n")))
-    wants = f"\nIt also wants: {', '.join(ask.wants)}." if ask.wants else ""
+    shown, wants = call_text(call), wants_text(ask.wants)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
     who = f"**{ask.agent or 'sagent'} wants to call {call.name}**"
-    return f"{who}\n{fence}\n{shown}\n{fence}{wants}\n{ask.reason}"
+    return "\n".join(filter(None, (who, fence, shown, fence, wants, ask.reason)))
 
 
 def _brief(call: ToolCall) -> str:
     return next((value for value in call.arguments.values() if isinstance(value, str)), "")
-
-
-def _words(arguments: JsonObject) -> str:
-    command = arguments.get("command")
-    return command if isinstance(command, str) and len(arguments) == 1 else json_dump(arguments)

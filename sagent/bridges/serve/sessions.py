@@ -14,9 +14,10 @@ from sagent.bridges.serve.feed import Feed
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Received
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import json_dump, valid_text
+from sagent.lib.json import valid_text
 from sagent.lib.text import one_line, printable
 from sagent.model import full_name
+from sagent.policy.asking import call_text
 from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import origin, title
 from sagent.session.log import read_log
@@ -283,11 +284,9 @@ def show_question(question: Question) -> dict[str, object]:
                 "multiple": multiple, "plan": printable(plan),
             }  # fmt: skip
         case (call, ask):
-            command = call.arguments.get("command")
-            whole = command if isinstance(command, str) else json_dump(call.arguments)
             reason, wants = printable(ask.reason), list(map(printable, ask.wants))
             return {
-                **shown, "kind": "approval", "tool": call.name, "call_id": call.id, "text": printable(whole),
+                **shown, "kind": "approval", "tool": call.name, "call_id": call.id, "text": call_text(call),
                 "reason": reason, "wants": wants,
             }  # fmt: skip
 

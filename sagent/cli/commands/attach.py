@@ -14,6 +14,7 @@ from sagent.cli.headless import exit_code
 from sagent.cli.render import Transcript, binary_safe
 from sagent.cli.tables import write
 from sagent.lib.text import printable
+from sagent.policy.asking import wants_text
 
 if TYPE_CHECKING:
     from sagent.mesh.control import Question
@@ -71,9 +72,9 @@ class Lines:
     async def answer(self, question: "Question") -> str | None:
         """Put a question, and wait for y or n; words after the n are the reason."""
         async with self._asking:
-            wants = f"\nIt also wants: {', '.join(question.wants)}." if question.wants else ""
-            text = f"{question.agent} wants to call {question.tool}:\n{question.what}{wants}\n{question.reason}"
-            sys.stdout.write(printable(f"\n? {text}\n") + "  y, or n and why: ")
+            head = f"{question.agent} wants to call {question.tool}:"
+            lines = filter(None, (head, question.what, wants_text(question.wants), question.reason))
+            sys.stdout.write(printable("\n? {}\n".format("\n".join(lines))) + "  y, or n and why: ")
             sys.stdout.flush()
             try:
                 return await self._typed_answer()

@@ -1,0 +1,29 @@
+"""What a person is shown of a call that they are asked about: all of it, in letters that do not mislead."""
+
+from collections.abc import Sequence
+
+from sagent.lib.json import json_dump
+from sagent.lib.text import spelled
+from sagent.messages import ToolCall
+from sagent.policy import Ask
+
+
+def call_text(call: ToolCall) -> str:
+    """Its arguments; a command as it stands, with what else there is after it."""
+    others = {name: value for name, value in call.arguments.items() if name != "command"}
+    command = call.arguments.get("command")
+    if not isinstance(command, str):
+        return spelled(json_dump(call.arguments))
+    lines = (*command.split("\n"), *([f"with {json_dump(others)}"] if others else ()))
+    return "\n".join(map(spelled, lines))
+
+
+def wants_text(wants: Sequence[str]) -> str:
+    """What it asks for in addition, in a sentence; "" for nothing."""
+    return f"It also wants: {', '.join(map(spelled, wants))}." if wants else ""
+
+
+def question_text(call: ToolCall, ask: Ask) -> str:
+    """Who wants to call what, with what it wants in addition and why it is asked about."""
+    head = f"{spelled(ask.agent or 'sagent')} wants to call {spelled(call.name)}:"
+    return "\n".join(filter(None, (head, call_text(call), wants_text(ask.wants), spelled(ask.reason))))
