@@ -152,3 +152,17 @@ async def test_a_file_that_was_not_read_stays_unread_and_one_that_was_stays_know
     workspace.check_unchanged(path)
     with pytest.raises(ToolError, match="was not read"):
         workspace.check_unchanged(rename.bench.root / "b.fake")
+
+
+@pytest.mark.parametrize("name", ["a b", "a\nb", "\x1b[2J", "a\u202eb", "a;b()"])
+async def test_what_is_no_single_name_is_refused_before_a_server_is_asked(rename: Rename, name: str) -> None:
+    rename.edits(a=[edit(0, 0, 3, name)])
+    with pytest.raises(ToolError, match="not one name"):
+        await rename.make(json_freeze_object({**rename.arguments, "new_name": name}))
+    assert (rename.bench.root / "a.fake").read_bytes() == b"old x\r\nold y\r\n"
+
+
+async def test_a_directory_is_named_as_one(rename: Rename) -> None:
+    (rename.bench.root / "dir.fake").mkdir()
+    with pytest.raises(ToolError, match=r"dir\.fake is not a file\."):
+        await rename.make(json_freeze_object({**rename.arguments, "file_path": "dir.fake"}))

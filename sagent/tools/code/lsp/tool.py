@@ -1,6 +1,7 @@
 """The Code tool: definitions, references, symbols and renames, as a language server knows them."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
@@ -70,6 +71,8 @@ class Code:
         new, path = as_str(arguments.get("new_name")).strip(), _named(arguments, workspace)
         if not new:
             raise ToolError("new_name is missing.")
+        if not re.fullmatch(r"[\w$?!'@#-]+", new):  # what some language allows; servers take anything
+            raise ToolError(f"new_name {new!r} is not one name. Nothing was changed.")
         server, where = await self._place(arguments, path, workspace)
         answer = await _ask_twice(server, "textDocument/rename", {**where, "newName": new})
         plan = await asyncio.to_thread(read_plan, answer, server, as_str(arguments["symbol"]).strip())
@@ -168,7 +171,7 @@ class Code:
         if not servers.kinds(path):
             raise ToolError(f"No language server is known for {path.name}. Use Grep and Read.")
         if not path.is_file():
-            raise missing(path, workspace)
+            raise ToolError(f"{path} is not a file.") if path.exists() else missing(path, workspace)
         text = await asyncio.to_thread(read_text, path)
         if text is None:
             raise ToolError(f"{path} is no text, or too large for a language server.")
