@@ -133,6 +133,13 @@ def test_what_is_in_progress() -> None:
     )
 
 
+def test_a_message_that_begins_no_turn_is_not_work() -> None:
+    stopped = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
+    cleared = Received("root", user("The conversation was cleared.", sender="sagent"))
+    view, _ = tell(Received("root", user("go")), Finished("root", stopped), cleared)
+    assert panel(view) == ""
+
+
 def test_what_is_wrong_is_seen_on_a_narrow_terminal() -> None:
     error = "anthropic/claude-sonnet-4-6 (HTTP 529): Overloaded"
     view, _ = tell(Received("root", user("go")), Retrying("root", error, "overloaded", 1, 12.0))

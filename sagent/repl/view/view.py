@@ -114,7 +114,8 @@ def reduce(view: View, event: Event, at: float) -> Step:
             view, blocks = _end_reply(view, at)
             return replace(view, said=not message.calls), (*blocks, *map(Report, ran_there(message)))
         case Received():
-            since = at if view.since is None else view.since
+            begins = view.since is None and not event.message.sender  # another's may come when a turn has ended
+            since = at if begins else view.since
             view, blocks = _end_reply(view, at)
             is_known = event.message.sender in (SHELL, NOTE, PLAN_MODE, *view.ended)
             view = replace(view, since=since, ended=view.ended - {event.message.sender})
