@@ -13,8 +13,8 @@ class Usage:
     """Token counts. The four input buckets are disjoint; `output` includes `reasoning`.
 
     `input` is what was neither read from nor written to a cache, as Anthropic reports it; adapters of providers whose
-    input count includes cached tokens subtract them. `fees` counts what is billed by the call and not by the token, by
-    kind: "web_search", "file_search", "code_container", ... (the keys of prices.toml).
+    input count includes cached tokens subtract them. `fees` counts what is billed beyond them, by kind: calls
+    ("web_search", "file_search", ...), and which tokens are of sound ("audio_input", ...; the keys of prices.toml).
     """
 
     input: int = 0

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple, Required, TypeAlias, TypedDict, cast
 
-from sagent.cost.tariff import Steps, Tariff, build_tariff
+from sagent.cost.tariff import AUDIO, Steps, Tariff, beyond_text, build_tariff
 from sagent.lib.money import EXACT, ZERO
 
 _BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
@@ -112,7 +112,11 @@ class Listing:
     def fees(self, at: datetime) -> Mapping[str, Decimal]:
         """USD per call of what is billed by the call, by kind."""
         price = self._select(at, {})
-        return {kind: Decimal(str(price[kind])).scaleb(-3, EXACT) for kind in _FEES if kind in price}
+        found = {kind: Decimal(str(price[kind])).scaleb(-3, EXACT) for kind in _FEES if kind in price}
+        for kind, bucket in AUDIO.items():
+            if kind in price and bucket in price:
+                found[kind] = beyond_text(_steps(price[kind])[0][1], _steps(price[bucket])[0][1])
+        return found
 
     def tariffs(self, at: datetime, tier: str | None) -> tuple[Tariff, ...] | None:
         """Everything that may hold from `at` to the end of the next day, UTC.

@@ -30,6 +30,7 @@ _THEIR_NAMES = {
     "vertex": "google",
     "vertex-anthropic": "google",
     "anthropic-cli": "anthropic",
+    "openai-chat": "openai",
     "openai-subscription": "openai",
     "copilot": "github-copilot",
 }
@@ -80,7 +81,7 @@ class PriceBook:
 
         That is so too where the usage has a fee of unknown price. A tier may end in a region: "priority+us", "us".
         """
-        from sagent.cost.tariff import cost
+        from sagent.cost.tariff import AUDIO, cost
 
         tier, region = _tier(tier)
         tariff = self._tariff(provider, model, at or datetime.now(UTC), tier)
@@ -89,7 +90,7 @@ class PriceBook:
         usd = EXACT.multiply(EXACT.multiply(cost(tariff, usage), region), self._factor(provider, model, tier))
         rates: Mapping[str, Decimal] = self.fees(provider, model, at) if usage.fees else {}
         for kind, count in usage.fees.items():
-            if count > 0 and kind not in rates:
+            if count > 0 and kind not in rates and kind not in AUDIO:  # sound costs what text does where nobody says
                 return None
             usd = EXACT.fma(rates.get(kind, ZERO), max(count, 0), usd)
         return usd

@@ -16,6 +16,9 @@ FEES = (
 )
 """Kinds of what is billed by the call, as `Usage.fees` names them."""
 
+AUDIO: Mapping[str, str] = {"audio_input": "input", "audio_cache_read": "cache_read", "audio_output": "output"}
+"""Kinds of tokens that are of sound, and the bucket in which they are counted too: what they cost beyond it."""
+
 Steps: TypeAlias = Sequence[tuple[int, Decimal]]
 """A bucket's rates in USD per million tokens, each with the input size above which it holds (-1: from the start)."""
 
@@ -149,7 +152,7 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
     None for a row without prices (one that only has a window). Raises ConfigError naming the row, the key and what
     is accepted.
     """
-    accepted = (*BUCKETS, *FEES, "tiers", "window")
+    accepted = (*BUCKETS, *FEES, *AUDIO, "tiers", "window")
     rates: dict[str, list[tuple[int, Decimal]]] = {}
     for key, value in row.items():
         if key in BUCKETS:
@@ -171,8 +174,19 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
 
 
 def read_fees(name: str, row: Mapping[str, object]) -> Mapping[str, Decimal]:
-    """USD per call, by kind, of a row's USD per thousand calls. Raises ConfigError as `read_tariff` does."""
-    return {key: _rate(name, key, row[key]).scaleb(-3, EXACT) for key in FEES if key in row}
+    """USD per call, by kind, of a row's USD per thousand calls; and what a token of sound costs beyond one of text.
+    Raises ConfigError as `read_tariff` does."""
+    sound = {
+        key: beyond_text(_rate(name, key, row[key]), _rate(name, bucket, row[bucket]))
+        for key, bucket in AUDIO.items()
+        if key in row and bucket in row
+    }
+    return {**{key: _rate(name, key, row[key]).scaleb(-3, EXACT) for key in FEES if key in row}, **sound}
+
+
+def beyond_text(sound: Decimal, text: Decimal) -> Decimal:
+    """USD of a token of sound beyond what it costs as one of text, of USD per million."""
+    return max(ZERO, EXACT.subtract(sound, text)).scaleb(-6, EXACT)
 
 
 def _tiers(name: str, value: object) -> list[Mapping[str, object]]:

@@ -57,6 +57,7 @@ class Abilities:
     like: str = ""
     efforts: tuple[Effort, ...] | None = None
     images: bool | None = None
+    audio: bool | None = None  # it takes recordings; None is no
     tools: bool | None = None
     structured: bool | None = None  # answers are held to a schema, where the provider can do that
     tool_search: bool | None = None  # the provider's own search finds deferred tools
@@ -156,6 +157,7 @@ MAKERS: Mapping[str, Row] = {
         base="GOOGLE_GEMINI_BASE_URL GEMINI_BASE_URL",
         models=("gemini-", "gemma-"),
         default="gemini-3.8-flash",
+        abilities=(Abilities("gemini-", audio=True),),  # ai.google.dev, audio understanding
     ),
 }
 """The makers of a protocol of their own. They are not in providers.toml because reading it takes every start 8 ms."""
@@ -288,7 +290,7 @@ def _abilities(given: object, where: str) -> Abilities:
     if not table or not fits or len(listed) < len(as_array(levels)) or {*table} - names:
         raise ConfigError(
             f'{where} abilities: each is {{ of = "prod", like = "gpt-5.6-terra" }}, or says itself what models can do: '
-            f"efforts = [...] of {', '.join(EFFORTS)}; images, tools, structured and tool_search as true or false"
+            f"efforts = [...] of {', '.join(EFFORTS)}; images, audio, tools, structured, tool_search as true or false"
         )
     said = {name: value for name, value in table.items() if name != "efforts"}
     return replace(Abilities(efforts=None if levels is None else listed), **said)

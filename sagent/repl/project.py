@@ -152,7 +152,7 @@ def _attached(path: Path, name: str) -> Part:
     if (shown := media_in(data, path.name)) is not None:
         return shown
     if b"\0" in data[:8192]:
-        raise ValueError("it is neither text, nor an image or a PDF that models can read")
+        raise ValueError("it is neither text, nor an image, a PDF or a recording (WAV, MP3) that models can read")
     content = data.decode("utf-8", "replace")
     cut = f"\n[{len(content) - MOST_TEXT} more characters: read the file]" if len(content) > MOST_TEXT else ""
     return Text(f'\n<file path="{name}">\n{content[:MOST_TEXT]}{cut}\n</file>')

@@ -1,4 +1,4 @@
-"""What of a file's data a model can be shown: images, known by their bytes, and PDF files.
+"""What of a file's data a model can be shown: images, recordings, known by their bytes, and PDF files.
 
 Images are held to what every provider accepts, for one bad image spoils a conversation.
 """
@@ -10,6 +10,7 @@ from sagent.messages import Document, Image, Text
 from sagent.tool import ToolOutput
 
 MOST_DOCUMENT = 30_000_000  # bytes
+_MOST_AUDIO = 14_000_000  # bytes: Gemini takes requests of 20 MB (ai.google.dev, audio understanding)
 # Anthropic's limit is 5 MB of base64, https://docs.anthropic.com/en/docs/build-with-claude/vision
 _MOST_BYTES = 3_900_000
 _MOST_SIDE = 8000  # pixels, same page
@@ -22,7 +23,8 @@ _SIGNATURES = (
 
 
 def media_in(data: bytes, name: str) -> Image | Document | None:
-    """The image or the PDF in some data, None for anything else. Raises ValueError for one that no provider takes."""
+    """The image, the PDF or the recording in some data, None for anything else. Raises ValueError for one that no
+    provider takes."""
     if data.startswith(b"%PDF-"):
         if len(data) > MOST_DOCUMENT:
             raise ValueError(f"it has more than {MOST_DOCUMENT // 1_000_000} MB")
@@ -31,7 +33,18 @@ def media_in(data: bytes, name: str) -> Image | Document | None:
         shown = show_image(data, name)
     except ToolError as error:
         raise ValueError(str(error)) from error
-    return None if shown is None else next(part for part in shown.content if isinstance(part, Image))
+    if shown is not None:
+        return next(part for part in shown.content if isinstance(part, Image))
+    return _recording(data, name)
+
+
+def _recording(data: bytes, name: str) -> Document | None:
+    from sagent.lib.audio import audio_type
+
+    kind = audio_type(data)
+    if kind and len(data) > _MOST_AUDIO:
+        raise ValueError(f"it has more than {_MOST_AUDIO // 1_000_000} MB, the most of a recording: cut or compress it")
+    return Document(kind, data, name) if kind else None
 
 
 def show_image(data: bytes, name: str) -> ToolOutput | None:

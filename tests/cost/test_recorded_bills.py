@@ -227,6 +227,26 @@ def searches_in(one: Told) -> dict[str, int]:
     return {}
 
 
+SOUNDS = {  # by kind, and by the library's name: what it is in, and what to look for there
+    "audio_input": ("input_audio_tokens", "prompt"),
+    "audio_cache_read": ("cache_audio_read_tokens", "cache"),
+    "audio_output": ("output_audio_tokens", "candidates"),
+}
+
+
+def sounds_in(one: Told) -> dict[str, int]:
+    """Tokens of sound, among the others: those of the prompt that were cached are a kind of their own."""
+    found = {}
+    for kind, (_, place) in SOUNDS.items():
+        details = one.usage.get(f"{place}TokensDetails") or ()
+        found[kind] = sum(detail.get("tokenCount", 0) for detail in details if detail.get("modality") == "AUDIO")
+        if place != "cache" and "prompt_tokens" in one.usage:
+            name = "prompt_tokens_details" if place == "prompt" else "completion_tokens_details"
+            found[kind] = (one.usage.get(name) or {}).get("audio_tokens") or 0
+    found["audio_input"] -= found["audio_cache_read"]
+    return {kind: count for kind, count in found.items() if count}
+
+
 def test_tokens_are_in_the_buckets_in_which_they_are_billed() -> None:
     read = Counter()
     for one in told():
@@ -243,7 +263,7 @@ def test_tokens_are_in_the_buckets_in_which_they_are_billed() -> None:
         ]
         assert ours == rows_of(one), one.name
         fees: Usage = sum((Usage(fees=charge.usage.fees) for charge in charges), Usage())
-        assert fees.fees == searches_in(one), one.name
+        assert fees.fees == {**searches_in(one), **sounds_in(one)}, one.name
         read[one.endpoint] += 1
     assert read["anthropic.messages"] >= 250
     assert read["openai.chat"] >= 580
@@ -270,7 +290,11 @@ def listed_price(one: Told) -> Decimal | None:
     their_name = PROVIDERS[one.provider][1]
     variant = one.beside.get("service_tier") or one.usage.get("service_tier") or "standard"
     for model, fresh, read, written, hour, output, reasoning in rows_of(one):
+        heard = {SOUNDS[kind][0]: count for kind, count in sounds_in(one).items()}
+        if "cache_audio_read_tokens" in heard:  # theirs are inside the input's
+            heard["input_audio_tokens"] = heard.get("input_audio_tokens", 0) + heard["cache_audio_read_tokens"]
         usage = TheirUsage(
+            **heard,
             input_tokens=fresh + read + written + hour,
             cache_read_tokens=read,
             cache_write_tokens=written + hour,

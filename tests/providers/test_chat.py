@@ -490,7 +490,7 @@ def test_reasons_that_are_errors(choice: dict, kind: str) -> None:
                 "total_tokens": 401,
                 "prompt_tokens_details": {"audio_tokens": 375, "cached_tokens": 9},
             },
-            Usage(input=377, cache_read=9, output=15),
+            Usage(input=377, cache_read=9, output=15, fees={"audio_input": 375}),
         ),
         (  # Vercel's gateway: thoughts beside everything
             {

@@ -156,6 +156,6 @@ def test_what_says_nothing_is_refused(table: object) -> None:
         read_rows({"acme": {"base_url": URL, "abilities": [table]}}, "config.toml")
 
 
-def test_rows_of_ours_say_of_single_models_only_which_find_tools() -> None:
+def test_rows_of_ours_say_of_single_models_only_which_hear_and_which_find_tools() -> None:
     said = [able for row in built_in().values() for able in row.abilities]
-    assert all(able == Abilities(able.of, tool_search=able.tool_search) for able in said)
+    assert all(able == Abilities(able.of, audio=able.audio, tool_search=able.tool_search) for able in said)

@@ -108,7 +108,7 @@ def _shown_of(row: Row, priced: Mapping[str, object], which: Literal["all", "nam
 
 
 def _abilities(row: Row, model: str) -> str:
-    able = {"see": sees(row, model), "think": reasons(row, model)}
+    able = {"see": sees(row, model), "hear": row.able(model).audio, "think": reasons(row, model)}
     return ", ".join(name for name, is_so in able.items() if is_so and converses(model)) or "-"
 
 

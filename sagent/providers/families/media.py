@@ -1,4 +1,4 @@
-"""Images and documents on the wire: base64, their tokens, and the words for those that cannot be sent."""
+"""Images, documents and recordings on the wire: base64, their tokens, and the words for those that cannot be sent."""
 
 from binascii import b2a_base64
 from dataclasses import replace
@@ -8,6 +8,10 @@ from typing import assert_never
 from sagent.messages import Document, Image, Message, Part, Text, ToolResult
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+AUDIO = ("audio/wav", "audio/mpeg")
+# What a second of a recording counts as: Gemini makes 32 tokens of it, OpenAI 10, and either sells these dearer than
+# those of text, up to 7 and up to 17 times; so that what is held for the input covers them.
+_SECOND_TOKENS = 256
 
 
 def base64_text(data: bytes) -> str:
@@ -27,6 +31,10 @@ def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:
     encoded = -(-len(part.data) // 3) * 4
     if isinstance(part, Image):
         return image - encoded
+    if part.media_type in AUDIO:
+        from sagent.lib.audio import count_seconds
+
+        return _SECOND_TOKENS * count_seconds(part.data) - encoded
     if part.media_type != "application/pdf":
         return 0
     from sagent.lib.pdf import count_pages

@@ -11,10 +11,10 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 from sagent.cost.prices import CACHES, is_advisor, keeps_an_hour
 from sagent.errors import ModelError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
-from sagent.messages import Message
+from sagent.messages import Document, Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
-from sagent.providers.families.media import without_images
+from sagent.providers.families.media import AUDIO, without_images
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.limits import limits_like, limits_of
 from sagent.providers.rows import Abilities
@@ -67,6 +67,13 @@ class WireModel(ABC, Generic[E_co]):
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
+        if not self._able.audio and (name := _to_hear(request)):
+            raise self._provider.origin(self.id).error(
+                "invalid_request",
+                f"{name} was not sent: as far as is known, {self.id} takes no recordings. Ask a model that does, as"
+                f" google/gemini-3.8-flash; or, if this one does, set abilities = [{{ audio = true }}] in"
+                f" [providers.{self.provider}].",
+            )
         fitting, notes = self._fit(request)
         call, notes = self._prepare(fitting), (*self._provider.keys.notes(), *notes)
         return replace(call, notes=(*notes, *call.notes)) if notes else call
@@ -259,6 +266,19 @@ class WireModel(ABC, Generic[E_co]):
             tuple(notes),
             as_int(max_output),
         )
+
+
+def _to_hear(request: Request) -> str:
+    """The name of a recording among what the model has not answered yet, "" for none. Older ones may have been another
+    model's, and advisors do without: they read in words that it was there."""
+    if request.conversation.count(":") < 2:
+        for message in reversed(request.messages):
+            if message.role == "assistant":
+                break
+            for part in message.parts:
+                if isinstance(part, Document) and part.media_type in AUDIO:
+                    return part.name or "the recording"
+    return ""
 
 
 def _is_search(tool: object) -> bool:

@@ -1,11 +1,12 @@
 """Chat Completions: chunks in. Pure reading of plain JSON, of the many dialects that call themselves compatible."""
 
 import sys
+from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, sha256_hex, valid_text
 from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
@@ -33,6 +34,7 @@ _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRou
 _READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 _LIVES = ("cache_creation_token_details", "cache_creation")  # what of it is kept how long: LiteLLM, Anthropic
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _MOST_CITED = 1_000  # of a kind; each is compared with all of them
 _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
@@ -74,6 +76,7 @@ class ChatReplyReader(ReplyReader):
         self._field = ""  # where the reasoning came from
         self._details: list[dict[str, object]] = []
         self._opaque = ""  # the same, signed or encrypted: Copilot's
+        self._sound: list[bytes] = []
         self._calls: list[_Pending] = []
         self._by_index: dict[int, _Pending] = {}
         self._extra: Mapping[str, object] = EMPTY
@@ -121,7 +124,7 @@ class ChatReplyReader(ReplyReader):
 
     def done(self) -> None:
         """`[DONE]`: an end where anything was said, with or without a finish reason."""
-        if self._stop or self._text or self._thoughts or self._calls or self._usage:
+        if self._stop or self._text or self._thoughts or self._sound or self._calls or self._usage:
             self.complete = self.closed = True
 
     def message(self) -> Message:
@@ -136,6 +139,10 @@ class ChatReplyReader(ReplyReader):
         if text := valid_text("".join(self._text)):
             kept = {"extra_content": self._extra, **self._cited}
             parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
+        if self._sound:
+            from sagent.providers.families.sound import spoken
+
+            parts.append(spoken(b"".join(self._sound)))
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
         stop = _STOPS.get(self._stop.lower(), "end")
         if stop == ("stop_sequence" if calls else "tool_use"):
@@ -178,6 +185,8 @@ class ChatReplyReader(ReplyReader):
             self._call_delta(as_object(call))
         if function := as_object(delta.get("function_call")):
             self._call_delta({"index": 0, "function": function})
+        if sound := as_object(delta.get("audio")):
+            self._hear(sound, out)
         if extra := as_object(delta.get("extra_content")):  # Google's thought signatures
             self._extra = {**self._extra, **extra}
         for name in _CITED:
@@ -188,6 +197,25 @@ class ChatReplyReader(ReplyReader):
         before = self._cited.get(name, [])
         if news := [item for item in as_array(cited)[:_MOST_CITED] if item not in before]:
             self._cited[name] = [*before, *news][:_MOST_CITED]
+
+    def _hear(self, sound: Mapping[str, object], out: list[Delta]) -> None:
+        """A piece of what is spoken: its words are the text, its sound comes after them."""
+        self._say(as_str(sound.get("transcript")), out)
+        if data := as_str(sound.get("data")):
+            try:
+                self._sound.append(a2b_base64(data))
+            except ValueError as error:
+                raise self._origin.error("protocol", f"the sound of its answer is no base64: {error}") from error
+            self.received += 1  # it is no silence
+
+    def notes(self) -> tuple[str, ...]:
+        from sagent.messages import Document
+
+        return tuple(
+            f"the answer's sound, {part.name}, is kept with the session as {sha256_hex(part.data)}"
+            for part in (self.message().parts if self._sound else ())
+            if isinstance(part, Document)
+        )
 
     def _say(self, text: str, out: list[Delta]) -> None:
         self.reasoning = False
@@ -344,7 +372,9 @@ def _usage(counts: Mapping[str, object]) -> Usage:
     reasoning = first_count(
         as_object(counts.get("completion_tokens_details")).get("reasoning_tokens"), counts.get("reasoning_tokens")
     )
-    if (heard := count_of(details.get("audio_tokens"))) and total == prompt + completion + heard:
+    heard, said = (count_of(as_object(counts.get(name)).get("audio_tokens")) for name in _DETAILS)
+    sounds = {kind: count for kind, count in (("audio_input", heard), ("audio_output", said)) if count}
+    if heard and total == prompt + completion + heard:
         prompt += heard  # Mistral counts sound apart from the prompt
     if "market_cost" in counts and reasoning > completion and total == prompt + completion:
         completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
@@ -366,5 +396,5 @@ def _usage(counts: Mapping[str, object]) -> Usage:
             )
         ),
         reasoning=reasoning,
-        fees=source_fees(counts),
+        fees={**source_fees(counts), **sounds},
     )

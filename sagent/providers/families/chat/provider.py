@@ -7,6 +7,7 @@ from typing import ClassVar, assert_never
 
 from sagent.cost.prices import CACHES
 from sagent.errors import ModelError
+from sagent.lib.audio import TYPES
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
@@ -14,7 +15,7 @@ from sagent.model import Request
 from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
-from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
+from sagent.providers.families.media import IMAGES, base64_text, data_url, error_text, in_words, media_tokens
 from sagent.providers.families.model import WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
@@ -55,6 +56,7 @@ class ChatDialect(Dialect):
     own: str
     quirks: Quirks
     life: CacheLife = ""
+    hears: bool = False
 
     @property
     def rules(self) -> Rules:
@@ -163,6 +165,8 @@ class ChatDialect(Dialect):
             case Document("application/pdf", data, name) if self.quirks.documents == "file" and data:
                 file = {"filename": name or "document.pdf", "file_data": data_url("application/pdf", data)}
                 return {"type": "file", "file": file}
+            case Document(kind, data, _) if self.hears and kind in TYPES and data:
+                return {"type": "input_audio", "input_audio": {"data": base64_text(data), "format": TYPES[kind]}}
             case Image() | Document():
                 return {"type": "text", "text": in_words(part)}
             case _:
@@ -238,7 +242,7 @@ class ChatProvider(OpenAIEndpoint):
     def _set_up(self) -> None:
         super()._set_up()
         self.encodings = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
-        self._others: dict[tuple[bool, CacheLife], EncodingCache] = {}  # in words, and with marks
+        self._others: dict[tuple[bool, CacheLife, bool], EncodingCache] = {}  # in words, with marks, with recordings
         self._blind: set[str] = set()  # models that refused to be shown media
         self._unmarked: set[str] = set()  # models that refused marks
 
@@ -253,12 +257,12 @@ class ChatProvider(OpenAIEndpoint):
 
     def encodings_for(self, model_id: str, request: Request) -> EncodingCache:
         """Where conversations are kept as this model may be shown them."""
-        kind = model_id in self._blind, self.life_of(model_id, request)
-        if kind == (False, ""):
+        kind = model_id in self._blind, self.life_of(model_id, request), bool(self.row.able(model_id).audio)
+        if kind == (False, "", False):
             return self.encodings
         if kind not in self._others:
             quirks = replace(self.row.quirks, images=False, documents="") if kind[0] else self.row.quirks
-            self._others[kind] = EncodingCache(ChatDialect(self.encodings.family, f"{self.name}/", quirks, kind[1]))
+            self._others[kind] = EncodingCache(ChatDialect(self.encodings.family, f"{self.name}/", quirks, *kind[1:]))
         return self._others[kind]
 
     def learn(self, error: ModelError, model_id: str, request: Request) -> bool:

@@ -94,7 +94,7 @@ class GenerateReplyReader(ReplyReader):
         """What it cost. A chunk repeats the counts so far: the last ones hold."""
         if not any(name in self._usage for name in _COUNTS):
             return ()
-        usage = replace(_usage(self._usage), fees=self._fees())
+        usage = replace(_usage(self._usage), fees={**self._fees(), **_sounds(self._usage)})
         model = self._origin.model
         if model.endswith("-latest"):  # an alias: the price is that of the model it stands for
             model = self._version or model
@@ -274,6 +274,20 @@ def _usage(counts: Mapping[str, object]) -> Usage:
         output=count_of(counts.get("candidatesTokenCount")) + thoughts,
         reasoning=thoughts,
     )
+
+
+def _sounds(counts: Mapping[str, object]) -> Mapping[str, int]:
+    """How many of the tokens are of sound; the prompt's are apart from those that were cached."""
+    heard, kept, said = (
+        sum(
+            count_of(detail.get("tokenCount"))
+            for detail in map(as_object, as_array(counts.get(f"{name}TokensDetails")))
+            if detail.get("modality") == "AUDIO"
+        )
+        for name in ("prompt", "cache", "candidates")
+    )
+    found = {"audio_input": max(0, heard - kept), "audio_cache_read": kept, "audio_output": said}
+    return {kind: count for kind, count in found.items() if count}
 
 
 def _tier(counts: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ from sagent.messages import Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
-from sagent.providers.families.media import base64_text, in_words, media_tokens
+from sagent.providers.families.media import AUDIO, base64_text, in_words, media_tokens
 from sagent.providers.families.model import Counted, WireModel
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
@@ -128,12 +128,13 @@ def _media(answer: Answered) -> list[Mapping[str, object]]:
 def _shown_block(part: Shown) -> Mapping[str, object]:
     if isinstance(part, Text) or not _is_media(part):
         return {"text": in_words(part)}
-    return {"inlineData": {"mimeType": part.media_type, "data": base64_text(part.data)}}
+    kind = "audio/mp3" if part.media_type == "audio/mpeg" else part.media_type  # as its documentation calls it
+    return {"inlineData": {"mimeType": kind, "data": base64_text(part.data)}}
 
 
 def _is_media(part: Shown) -> bool:
     """Whether a part goes out as bytes."""
-    kinds = _IMAGES if isinstance(part, Image) else ("application/pdf",)
+    kinds = _IMAGES if isinstance(part, Image) else ("application/pdf", *AUDIO)
     return not isinstance(part, Text) and part.media_type in kinds and bool(part.data)
 
 
