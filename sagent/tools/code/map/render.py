@@ -115,7 +115,7 @@ def _prepare(store: Store) -> str:
     if store.graph(fingerprint) is None:
         words = list(store.words())
         graph, weights = link([defined for _, defined, _ in words], [named for _, _, named in words])
-        by_path = {path: found for (path, _, _), found in zip(words, weights, strict=True)}
+        by_path = {file: found for (file, _, _), found in zip(words, weights, strict=True)}
         store.keep_graph(fingerprint, graph, rank(graph), by_path)
     return fingerprint
 

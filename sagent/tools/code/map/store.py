@@ -71,13 +71,14 @@ class Store:
             self._connection.executemany("DELETE FROM files WHERE path = ?", [(path,) for path in paths])
             self._ask("DELETE FROM tags WHERE key NOT IN (SELECT key FROM files)")
 
-    def words(self) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
-        """Each file that could be read, with what it defines and what it names, in the order of paths."""
+    def words(self) -> Iterator[tuple[tuple[str, str], Sequence[str], Sequence[str]]]:
+        """Each file that could be read and the key of its tags, with what it defines and what it names, in the order of
+        paths."""
         rows = self._ask(
-            "SELECT path, defined, named FROM files JOIN tags USING (key) WHERE defined != '' ORDER BY path"
+            "SELECT path, key, defined, named FROM files JOIN tags USING (key) WHERE defined != '' ORDER BY path"
         )
-        for path, defined, named in rows:
-            yield path, [row[0] for row in json.loads(defined)], named.split()
+        for path, key, defined, named in rows:
+            yield (path, key), [row[0] for row in json.loads(defined)], named.split()
 
     def tags(self, path: str) -> Tags:
         """What a file defines."""
@@ -149,18 +150,18 @@ class Store:
             kept.frombytes(data)
         return Graph(starts, targets, shares), ranks
 
-    def keep_graph(self, fingerprint: str, graph: Graph, ranks: "array[float]", weights: Mapping[str, Weights]) -> None:
-        """Keep a graph, in place of an earlier one."""
+    def keep_graph(
+        self, fingerprint: str, graph: Graph, ranks: "array[float]", weights: Mapping[tuple[str, str], Weights]
+    ) -> None:
+        """Keep a graph, in place of an earlier one, with the weights by files and the keys of their tags."""
         arrays = (kept.tobytes() for kept in (graph.starts, graph.targets, graph.shares, ranks))
         with self._connection:
             for table in ("graph", "weights", "homes"):
                 self._ask(f"DELETE FROM {table}")  # noqa: S608 -- one of three names
             self._ask("INSERT INTO graph VALUES (1, ?, ?, ?, ?, ?)", [fingerprint, *arrays])
-            names = [(path, json.dumps(sorted(found.items()))) for path, found in weights.items()]
-            self._connection.executemany("INSERT INTO weights (path, names) VALUES (?, ?)", names)
-            self._ask("UPDATE weights SET key = (SELECT key FROM files WHERE files.path = weights.path)")
-            self._ask("UPDATE weights SET held = key")
-            homes = ((name, path) for path, found in weights.items() for name in found)
+            names = [(path, json.dumps(sorted(found.items())), key, key) for (path, key), found in weights.items()]
+            self._connection.executemany("INSERT INTO weights VALUES (?, ?, ?, ?, NULL)", names)
+            homes = ((name, path) for (path, _), found in weights.items() for name in found)
             self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
 
     def close(self) -> None:
