@@ -37,6 +37,7 @@ from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
     from sagent.bridges.mcp import Servers
+    from sagent.providers.batches.transport import Batches
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
@@ -120,14 +121,15 @@ async def open_agent(
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
     servers: "Servers | None" = None,
     keeper: Keeper | None = None,
+    batches: "Batches | None" = None,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
     tools in addition to those of the settings, `sandbox` and `servers` (of MCP) ones that are known elsewhere too;
     `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered;
-    `keeper` keeps the session elsewhere. All of it is closed in the end. Raises UsageError, and SessionBusy or
-    SessionCorrupt for the session.
+    `keeper` keeps the session elsewhere; requests go out by `batches`. All of it is closed in the end. Raises
+    UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     async with AsyncExitStack() as stack:
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
@@ -136,7 +138,7 @@ async def open_agent(
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
         builder.tools = [*choose_tools(settings, sandbox), *more]
-        await _open_session(builder, keeper)
+        await _open_session(builder, keeper, batches)
         aside.add(builder)
         for part in OFFERING:
             await part.add(builder)
@@ -151,12 +153,12 @@ async def open_agent(
         yield agent
 
 
-async def _open_session(builder: AgentBuilder, keeper: Keeper | None) -> None:
+async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Batches | None") -> None:
     """Its log, its model and its money. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None
     log, past = await _in_thread(lambda: open_log(settings, stack, notices, keeper), long=earlier)
-    choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None)
+    choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None, batches)
     stack.push_async_callback(choice.aclose)
     choice.check_address(past.address)
     ledger = await _in_thread(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sagent.config import Settings
@@ -20,6 +21,9 @@ from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.exchange import Timeouts
+
+if TYPE_CHECKING:
+    from sagent.providers.batches.transport import Batches
 
 LOCAL_SERVERS: Mapping[str, str] = {
     "Ollama": "http://127.0.0.1:11434/v1",
@@ -59,6 +63,7 @@ class Choice:
 
     settings: Settings
     wrap: Callable[[Model], Model] | None = None  # what is put around each model
+    batches: "Batches | None" = None  # by which requests to those go out that have a batch API
     model: Model = field(init=False)
     rows: Mapping[str, Row] = field(init=False)  # of the person's own providers
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
@@ -131,14 +136,18 @@ class Choice:
             from sagent.agent.options import check_body
 
             check_body(row.name, custom.row.quirks.body, capped=settings.max_budget_usd is not None)
+        timeouts = Timeouts(stall=settings.stall_seconds, reasoning_stall=settings.reasoning_stall_seconds)
+        transport = settings.transport if "transport" in settings.origins else None
+        if self.batches is not None and row.name in self.batches.providers:
+            transport, timeouts = self.batches, self.batches.timeouts
         return provider_named(
             row.name,
             key=key,
             base_url=base_url,
             auth=_auth(settings, row, self.home[0]),
             rows=self.rows,
-            transport=settings.transport if "transport" in settings.origins else None,
-            timeouts=Timeouts(stall=settings.stall_seconds, reasoning_stall=settings.reasoning_stall_seconds),
+            transport=transport,
+            timeouts=timeouts,
             source=source,
         )
 
@@ -231,10 +240,15 @@ class Choice:
             await provider.aclose()
 
 
-async def choose_model(settings: Settings, earlier: str = "", wrap: Callable[[Model], Model] | None = None) -> Choice:
-    """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each. Raises
-    UsageError."""
-    choice = Choice(settings, wrap)
+async def choose_model(
+    settings: Settings,
+    earlier: str = "",
+    wrap: Callable[[Model], Model] | None = None,
+    batches: "Batches | None" = None,
+) -> Choice:
+    """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each, and
+    requests go out by `batches`. Raises UsageError."""
+    choice = Choice(settings, wrap, batches)
     choice.allowed()  # says which of them there are not
     if settings.model:
         choice.model = _named(choice, settings.model)

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.agent import Agent
 from sagent.app.assembly import open_agent
@@ -16,16 +17,22 @@ from sagent.patterns.team import Team, TeamResult
 from sagent.session.log import read_log
 from sagent.session.store import find, latest
 
+if TYPE_CHECKING:
+    from sagent.providers.batches.transport import Batches
+
 
 @asynccontextmanager
-async def open_team(settings: Settings, file: TeamFile, listener: Callable[[Event], None]) -> AsyncGenerator[Team]:
+async def open_team(
+    settings: Settings, file: TeamFile, listener: Callable[[Event], None], *, batches: "Batches | None" = None
+) -> AsyncGenerator[Team]:
     """A team, its session open and the events of all its agents passed to `listener`; all of it closed in the end.
+    Requests go out by `batches`.
 
     The cap is the file's where the person's is not smaller or comes from the command line. Raises UsageError, and
     SessionBusy or SessionCorrupt for the session.
     """
     settings, file = settle_team(settings, file)
-    async with open_agent(settings, listener) as lead:
+    async with open_agent(settings, listener, batches=batches) as lead:
         yield make_team(lead, file)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sagent.lab.notebook import Notes
     from sagent.lab.runner import Experiment, Field, Plan
     from sagent.lab.trials import Trial
+    from sagent.providers.batches.transport import Batches
 
 
 class ExperimentCommand(ABC):
@@ -50,6 +52,10 @@ class ExperimentCommand(ABC):
     def again(self) -> str:
         """How it is gone on with."""
 
+    def batched(self) -> "AbstractAsyncContextManager[Batches | None]":
+        """How requests go out together, where they do."""
+        return nullcontext()
+
     async def carry_out(self) -> int:
         """Make the runs that are missing; an interrupt ends that in order. The exit code."""
         from sagent.cli.headless import EXIT_BUDGET, EXIT_DONE, EXIT_FAILED, Interrupter
@@ -67,15 +73,16 @@ class ExperimentCommand(ABC):
                 self.keep(experiment)
 
             budgets = {arm: field.budget for arm, field in self.fields.items()}
-            experiment = Experiment(self.plan, budgets, notes, on_trial)
-            self._runs = experiment.missing
-            self.begin(experiment)
-            try:
-                await experiment.run()
-            except asyncio.CancelledError:
-                if interrupter.received is None:
-                    raise
-                experiment.stopped = "interrupted"
+            async with self.batched() as batches:
+                experiment = Experiment(self.plan, budgets, notes, on_trial, batches)
+                self._runs = experiment.missing
+                self.begin(experiment)
+                try:
+                    await experiment.run()
+                except asyncio.CancelledError:
+                    if interrupter.received is None:
+                        raise
+                    experiment.stopped = "interrupted"
             self.keep(experiment)
             self.show(experiment)
             self.out.flush()

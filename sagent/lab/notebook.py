@@ -4,8 +4,9 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir, mkdtemp
 
 from sagent.errors import SessionBusy, UsageError
 from sagent.lab.trials import ARMS, Arm, Task, Trial, decode_trial, encode_trial
@@ -24,12 +25,11 @@ class Notes:
     def __init__(self) -> None:
         self.trials: list[Trial] = []
         self.lost: Sequence[Sequence[Arm]] = ()
-        self._place = TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+        self.workplace = self._make_workplace()
 
-    @property
-    def workplace(self) -> Path:
+    def _make_workplace(self) -> Path:
         """A directory for the runs to work in, for this user alone."""
-        return Path(self._place.name)
+        return Path(mkdtemp(prefix=PREFIX))
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
         """Where the session of a new run is to be; None where none is kept."""
@@ -42,7 +42,7 @@ class Notes:
 
     def close(self) -> None:
         """Remove the workplace."""
-        self._place.cleanup()
+        shutil.rmtree(self.workplace, ignore_errors=True)
 
 
 class Notebook(Notes):
@@ -81,7 +81,7 @@ class Notebook(Notes):
         except BaseException:
             self._lock.close()
             raise
-        self._place = self._make_workplace()
+        self.workplace = self._make_workplace()
         self._begun = _sessions(self._directory)
         self.lost = lost_runs(self._directory, self.trials, arms)
 
@@ -113,18 +113,21 @@ class Notebook(Notes):
         """Close the file, remove the workplace and free the directory."""
         os.close(self._fd)
         super().close()
-        self._left.unlink(missing_ok=True)
         self._lock.close()
 
-    def _make_workplace(self) -> TemporaryDirectory[str]:
-        """A new one, written down for the next process: where this one is killed, that one removes what it left."""
+    def _make_workplace(self) -> Path:
+        """The same in each process, where that can be, without what one that was killed has left in it. Models are told
+        where they work: what was asked there before is asked again in the same words."""
         if self._left.exists():
             left = Path(self._left.read_text("utf-8", "replace"))
-            ours = left.parent == Path(gettempdir()) and left.name.startswith(PREFIX) and not left.is_symlink()
-            if ours and left.is_dir() and left.stat().st_uid == os.getuid():
-                shutil.rmtree(left, ignore_errors=True)
-        place = TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
-        self._left.write_text(place.name, "utf-8")
+            if left.parent == Path(gettempdir()) and left.name.startswith(PREFIX):
+                if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.getuid():
+                    shutil.rmtree(left, ignore_errors=True)
+                with suppress(OSError):  # somebody else has taken the name
+                    left.mkdir(mode=0o700)
+                    return left
+        place = super()._make_workplace()
+        self._left.write_text(str(place), "utf-8")
         return place
 
     def _check(self, setup: Mapping[str, object]) -> None:

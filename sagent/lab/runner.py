@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.advisor.advisor import parse_advisor
 from sagent.agent import Agent
@@ -32,11 +33,15 @@ from sagent.session.log import read_log
 from sagent.session.store import is_session, named_logs
 from sagent.usage import Charge
 
+if TYPE_CHECKING:
+    from sagent.providers.batches.transport import Batches
+
 PATIENCE = 3  # runs in a row that fail, after which the rest would too
 OWN_DOING = frozenset(
     {"max_turns", "max_tool_call_rounds", "max_tokens", "context_overflow", "refusal", "content_filter", "advisor_stop"}
 )
 """Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
+LONGEST = 30 * 86_400.0  # seconds for the work of a run that waits for batches
 ALIKE = (
     "effort", "options", "advisor_mode", "advisor_stop", "panel", "advisor_rules", "transport", "fallback",
     "fallback_after", "max_response_tokens", "max_request_tokens", "system", "append_system", "tools", "max_turns",
@@ -134,17 +139,22 @@ def strict(settings: Settings) -> Settings:
 
 class Experiment:
     """Carries the runs of a plan out that its notes do not have yet, each within the budget of its arm. `report` is
-    called with each that has ended."""
+    called with each that has ended. Where their requests go out by `batches`, no run is late: each waits for others."""
 
     def __init__(
-        self, plan: Plan, budgets: Mapping[Arm, Decimal | None], notes: Notes, report: Callable[[Trial], None]
+        self,
+        plan: Plan,
+        budgets: Mapping[Arm, Decimal | None],
+        notes: Notes,
+        report: Callable[[Trial], None],
+        batches: "Batches | None" = None,
     ) -> None:
         self._plan, self._budgets, self._notes, self._report = plan, budgets, notes, report
+        self._batches = batches
         self._worst = max((budget or Decimal(0) for budget in budgets.values()), default=Decimal(0))
         self._held = Decimal(0)  # what the runs in progress may cost
         self._room = asyncio.Condition()
         self._failed = 0  # runs in a row
-        self._rooms = 0
         self.stopped = ""
         self.over_total = False
 
@@ -203,13 +213,17 @@ class Experiment:
             budget = self._budgets[way.arm]
             if self.stopped or not await self._afford(budget):
                 return
-            self._rooms += 1
-            room = self._notes.workplace / str(self._rooms)
+            if self._batches is not None:
+                self._batches.expect(1)
+            named = sha256_hex(repr((task.name, way.arm, number)).encode("utf-8", "replace"))[:12]
+            room = self._notes.workplace / named  # the same whenever the run is made: models are told where they work
             try:
                 session = self._notes.session(task.name, way.arm, number)
-                run = _Run(task, way, number, budget, self._plan.near, session)
+                run = _Run(task, way, number, budget, self._plan.near, session, self._batches)
                 trial = await run.make(room, self._keep)
             finally:
+                if self._batches is not None:
+                    self._batches.expect(-1)
                 await self._free(budget)
             self._failed = self._failed + 1 if trial.outcome == "failed" else 0
             if self._failed >= PATIENCE and not self.stopped:
@@ -252,6 +266,7 @@ class _Run:
     budget: Decimal | None
     near: Path
     session: Path | None
+    batches: "Batches | None" = None
     agent: Node | None = None
     result: Result | None = None
     reason: str = ""
@@ -308,11 +323,13 @@ class _Run:
         task = self.task
         async with AsyncExitStack() as stack:
             if self.way.team is None:
-                worker = self.agent = await stack.enter_async_context(open_agent(settings, hear))
+                worker = self.agent = await stack.enter_async_context(open_agent(settings, hear, batches=self.batches))
             else:
-                worker = await stack.enter_async_context(open_team(settings, self.way.team, hear))
+                opened = open_team(settings, self.way.team, hear, batches=self.batches)
+                worker = await stack.enter_async_context(opened)
                 self.agent = worker.agents[0]
-            timer = asyncio.get_running_loop().call_later(task.timeout, time_out, worker)
+            seconds = task.timeout if self.batches is None else LONGEST
+            timer = asyncio.get_running_loop().call_later(seconds, time_out, worker)
             try:
                 for prompt in (task.prompt, *task.then):
                     # in what was asked in a session its directory is the copy

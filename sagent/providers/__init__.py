@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sagent.providers.batches.transport import Batches
     from sagent.providers.families.anthropic.provider import Anthropic, Foundry, VertexAnthropic
     from sagent.providers.families.bedrock import Bedrock
     from sagent.providers.families.chat.provider import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
@@ -22,6 +23,7 @@ __all__ = [
     "Anthropic",
     "AnthropicCLI",
     "Azure",
+    "Batches",
     "Bedrock",
     "ChatProvider",
     "Copilot",
@@ -50,6 +52,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Anthropic", "Foundry", "VertexAnthropic"), "families.anthropic.provider"),
+    "Batches": "batches.transport",
     "Bedrock": "families.bedrock",
     **dict.fromkeys(("ChatProvider", "DashScope", "MiniMax", "Moonshot", "OpenAICompatible"), "families.chat.provider"),
     **dict.fromkeys(("Google", "Vertex"), "families.google.provider"),

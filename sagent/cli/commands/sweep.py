@@ -17,15 +17,20 @@ from sagent.errors import ConfigError, SagentError, UsageError
 from sagent.lib.text import Table, count, printable
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from sagent.config import Settings
     from sagent.lab.plan import Cell, Spec
     from sagent.lab.runner import Experiment, Field, Plan
     from sagent.lab.table import Row
     from sagent.lab.trials import Task
+    from sagent.providers.batches.transport import Batches
 
 FORMATS = ("text", "json", "markdown", "csv")
 KIND = "sweep"
 RESULT = "result.json"
+TOGETHER = 100
+"""Runs at a time with --batch, where the file names no number: those that wait go into one batch."""
 EPILOG = """exit codes:
   0 every run is made   1 some failed   2 usage   3 the next run would pass the budget   130, 143 interrupted"""
 
@@ -48,7 +53,9 @@ def run_sweep(argv: Sequence[str]) -> int:
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise UsageError(f"{file}: there are two tasks {twice!r}: name each apart.")
     own = [] if given.config is None else ["--config", given.config]
-    again = [*own, *(["--no-budget"] if given.no_budget else [])]
+    again = [*own, *(["--no-budget"] if given.no_budget else []), *(["--batch"] if given.batch else [])]
+    if given.batch and spec.jobs == 1:
+        spec = replace(spec, jobs=TOGETHER)
     sweep = _Sweep(spec, given, again)
     return asyncio.run(sweep.show_grid() if given.dry_run else sweep.carry_out())
 
@@ -64,6 +71,8 @@ def _parser() -> Parser:
     parser.add_argument("--output", metavar="DIR", help="keep every run in DIR (SPEC's name with .sweep)")
     parser.add_argument("--output-format", choices=FORMATS, default="text", help="of the table: %(choices)s")
     parser.add_argument("--dry-run", action="store_true", help="show the grid and what it may cost, and end")
+    batch = "send requests by the providers' batch APIs: half the price, and up to 24 hours for each turn"
+    parser.add_argument("--batch", action="store_true", help=batch)
     parser.add_argument("--no-budget", action="store_true", help="without a bound on what all runs together cost")
     parser.add_config()
     return parser
@@ -123,6 +132,7 @@ class _Sweep(ExperimentCommand):
     def __init__(self, spec: "Spec", given: argparse.Namespace, again: Sequence[str]) -> None:
         self._spec, self._file, self._form = spec, Path(given.spec).expanduser(), given.output_format
         self._kept_in = Path(given.output or f"{self._file.stem}.sweep")
+        self._batch: bool = given.batch
         super().__init__(_plan(spec, given.config), str(self._kept_in))
         self._again = ["sagent", "sweep", str(self._file), "--output", str(self._kept_in), *again]
 
@@ -150,12 +160,34 @@ class _Sweep(ExperimentCommand):
                 if settings.model is None:
                     raise UsageError('no model is named: write model = ["PROVIDER/MODEL", ...] in [grid]')
                 found |= await survey(replace(self.plan, ways=(way,)), Path.cwd())
+                if self._batch:
+                    self._check_batches(found[way.arm].executor.partition("/")[0], settings)
             except (UsageError, ConfigError) as error:
                 raise UsageError(f"{self._file}: cell {way.arm}: {error}") from error
         for notice in dict.fromkeys(notice for field in found.values() for notice in field.notices):
             self.err.write(f"sagent: warning: {printable(notice)}\n")
         self.fields = found
         return self._setup()
+
+    def _check_batches(self, provider: str, settings: "Settings") -> None:
+        from sagent.providers.batches.transport import Batches
+
+        if provider not in Batches.providers:
+            known = ", ".join(Batches.providers)
+            raise UsageError(f"{provider} has no batch API that is known here ({known} have): leave out --batch.")
+        if settings.auth == "credentials" and "auth" in settings.origins:
+            raise UsageError("--batch sends requests with a key: leave out auth = credentials, or --batch.")
+
+    def batched(self) -> "AbstractAsyncContextManager[Batches | None]":
+        if not self._batch:
+            return super().batched()
+        from sagent.providers.batches.transport import Batches
+
+        def report(line: str) -> None:
+            self.err.write(f"{printable(line)}\n")
+            self.err.flush()
+
+        return Batches(self._kept_in / "batches.jsonl", report=report)
 
     def begin(self, experiment: "Experiment") -> None:
         write(self.err, self._grid())
@@ -171,7 +203,8 @@ class _Sweep(ExperimentCommand):
         first = next(iter(rows.values()))
         alike = [name for name in names if all(name in row and row[name] == first.get(name) for row in rows.values())]
         own = {cell: {name: value for name, value in row.items() if name not in alike} for cell, row in rows.items()}
-        return {"kind": KIND, **{name: first[name] for name in alike}, "cells": own}
+        batch = {"batch": True} if self._batch else {}
+        return {"kind": KIND, **batch, **{name: first[name] for name in alike}, "cells": own}
 
     # -- the grid ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,77 @@
+"""Which batches were sent, and what for: one line each, so that the next process takes their answers."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_int, as_object, as_str, wire_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A batch by its id: the path that its requests would have gone to alone, when it was sent (seconds since 1970),
+    and the digest of each of them, by its name there."""
+
+    id: str
+    path: str
+    at: int
+    digests: Mapping[str, str]
+
+
+class Journal:
+    """The lines of a file; without one they are of this process alone. Raises OSError."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self.unsure = 0  # batches that were being sent when a process ended: nobody knows whether they exist
+
+    def read(self) -> Iterator[Sent]:
+        """The batches of earlier processes."""
+        lines = self._file.read_bytes().splitlines(keepends=True) if self._file and self._file.exists() else []
+        for line in lines:
+            try:
+                fields = as_object(json.loads(line))
+            except ValueError:  # what a killed process began
+                continue
+            if fields.get("sending"):
+                self.unsure += 1
+            elif sent := as_str(fields.get("batch")):
+                self.unsure -= 1
+                digests = {name: as_str(value) for name, value in as_object(fields.get("digests")).items()}
+                yield Sent(sent, as_str(fields.get("path")), as_int(fields.get("at")), digests)
+            elif fields.get("refused"):
+                self.unsure -= 1
+
+    def sending(self, path: str) -> None:
+        """A batch is about to be sent."""
+        self._write({"sending": path, "at": int(time.time())})
+
+    def refused(self) -> None:
+        """It was not."""
+        self._write({"refused": True})
+
+    def sent(self, batch: Sent) -> None:
+        """It was. On the disk when this returns."""
+        self._write({"batch": batch.id, "path": batch.path, "at": batch.at, "digests": batch.digests})
+
+    def _write(self, fields: Mapping[str, object]) -> None:
+        if self._file is None:
+            return
+        fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, b"\n" * _torn(self._file) + wire_bytes(fields) + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _torn(file: Path) -> bool:
+    """Whether the last line lacks its end, since a process was killed in it."""
+    with file.open("rb") as opened:
+        if not opened.seek(0, os.SEEK_END):
+            return False
+        opened.seek(-1, os.SEEK_END)
+        return opened.read(1) != b"\n"

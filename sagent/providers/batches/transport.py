@@ -1,0 +1,327 @@
+"""A transport that collects requests to models for a while and sends them as one batch, at the batch price."""
+
+import asyncio
+import json
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Self, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_str, sha256_hex, wire_bytes
+from sagent.providers.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
+from sagent.providers.batches.journal import Journal, Sent
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.exchange import Timeouts, read_body
+from sagent.providers.wire.transport import Answer, DirectTransport, Transport
+
+PATIENCE = 26 * 3_600.0  # seconds after which an answer is not waited for any more; all of them promise 24 hours
+_MOST = 1 << 30  # bytes read of a batch's answers
+_SETTLED = 600.0  # seconds given to one request of ours
+_MOST_POLL = 60.0
+_LAST = 15.0  # seconds given to the sending of a batch when all ends
+_DATE = re.compile(rb"Date: \d{4}-\d\d-\d\d")  # of the day, in system prompts: an answer may come on the next
+_PASSING = ("prompt_cache_key", "metadata", "user", "safety_identifier")  # members that differ from session to session
+
+T = TypeVar("T")
+_Place: TypeAlias = tuple["_Batch", str]
+"""Where an answer is: in which batch, and the request's name there."""
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    digest: str
+    body: dict[str, object]
+    size: int
+    place: "asyncio.Future[_Place | _RefusedError]"
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Requests that may go together."""
+
+    form: Form
+    url: str
+    headers: Mapping[str, str]
+    first: float  # when the first of them came, on the loop's clock
+    items: list[_Item] = field(default_factory=list[_Item])
+    timer: asyncio.TimerHandle | None = None
+
+
+class Batches:
+    """A Transport for Anthropic, OpenAI or Google, by which what several agents ask at about the same time goes out as
+    one batch. Other requests go through as they are. Give the provider its `timeouts` too.
+
+    A batch is sent when nobody has asked for `quiet` seconds, or `longest` after the first, or when all who may ask
+    (`expect`) have asked. With a `journal` the batches that were sent are written down, and the same request in a later
+    process takes the answer that is paid for: each answer once. What still waits when a process ends goes on at the
+    provider. `report` is called with a line for each batch.
+    """
+
+    providers = ("anthropic", "openai", "google")
+    """Those whose batch APIs are known."""
+    timeouts = Timeouts(stall=2 * PATIENCE, reasoning_stall=2 * PATIENCE)
+    """An answer takes as long as its batch does."""
+
+    def __init__(
+        self,
+        journal: Path | None = None,
+        *,
+        quiet: float = 5.0,
+        longest: float = 60.0,
+        poll: float = 5.0,
+        report: Callable[[str], None] = lambda _: None,
+        through: Transport | None = None,
+    ) -> None:
+        self._through = through or DirectTransport()
+        self._journal = Journal(journal)
+        self._quiet, self._longest, self.poll, self.report = quiet, longest, poll, report
+        self._groups: dict[object, _Group] = {}
+        self._busy = self._waiting = 0  # who may ask, and requests that wait
+        self._sends: set[asyncio.Task[None]] = set()
+        self._waits: set[asyncio.Task[Outcomes]] = set()
+        self._known: dict[str, deque[_Place]] = {}  # answers of earlier processes, by the digest of their request
+        for sent in self._journal.read():
+            if form := form_of(sent.path):
+                batch = _Batch(self, form, sent)
+                for name, digest in sent.digests.items():
+                    self._known.setdefault(digest, deque()).append((batch, name))
+
+    async def __aenter__(self) -> Self:
+        if self._journal.unsure > 0:
+            self.report(
+                f"{self._journal.unsure} of the batches that were being sent when an earlier process ended may exist "
+                "and be billed: the provider's console lists them"
+            )
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Stop waiting. Batches that were sent go on at the provider, and of those that are being sent the id is
+        waited for: without it their answers would be lost."""
+        for group in self._groups.values():
+            if group.timer is not None:
+                group.timer.cancel()
+        if self._sends:
+            await asyncio.wait(self._sends, timeout=_LAST)
+        for task in (*self._sends, *self._waits):
+            task.cancel()
+        await asyncio.gather(*self._sends, *self._waits, return_exceptions=True)
+        await self._through.aclose()
+
+    def expect(self, change: int) -> None:
+        """So many more may ask, or fewer."""
+        self._busy += change
+        self._hasten()
+
+    def _hasten(self) -> None:
+        """Send what is collected, where nobody is left who might ask."""
+        if 0 < self._busy <= self._waiting:
+            for key, group in tuple(self._groups.items()):
+                self._begin(key, group)
+
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        form = form_of(url)
+        if form is None:
+            return await self._through.post(url, headers, body)
+        self._waiting += 1
+        try:
+            return await self._batched(form, url, headers, form.body(json.loads(b"".join(body))))
+        finally:
+            self._waiting -= 1
+
+    async def _batched(self, form: Form, url: str, headers: Mapping[str, str], body: dict[str, object]) -> Answer:
+        digest = _digest(url, body)
+        if known := self._known.get(digest):
+            batch, name = known.popleft()
+        else:
+            found = await self._collect(form, url, headers, digest, body)
+            if isinstance(found, _RefusedError):
+                return _answer(found.status, found.headers, found.body)
+            batch, name = found
+        outcome = await batch.outcome(name, url, headers)
+        final = {"x-should-retry": "false"} if outcome.final else {}
+        return _answer(outcome.status, {"content-type": "application/json", **final}, outcome.body)
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        try:
+            async with asyncio.timeout(_SETTLED):
+                return await self._through.get(url, headers)
+        except TimeoutError as error:
+            raise Disrupted("stalled", f"no answer within {_SETTLED:g} s") from error
+
+    async def aclose(self) -> None:
+        """Close connections that nobody uses: others may still wait for theirs."""
+        await self._through.aclose()
+
+    async def _collect(
+        self, form: Form, url: str, headers: Mapping[str, str], digest: str, body: dict[str, object]
+    ) -> "_Place | _RefusedError":
+        """Wait until the request has gone out with others; where its answer will be, or the refusal of them all."""
+        loop = asyncio.get_running_loop()
+        key = url, as_str(body.get("model")), tuple(sorted(headers.items()))
+        group = self._groups.get(key)
+        size = len(wire_bytes(body))
+        if group is not None and sum(item.size for item in group.items) + size > form.most:
+            self._begin(key, group)
+            group = None
+        if group is None:
+            group = self._groups[key] = _Group(form, url, headers, loop.time())
+        item = _Item(digest, body, size, loop.create_future())
+        group.items.append(item)
+        if group.timer is not None:
+            group.timer.cancel()
+        at = min(loop.time() + self._quiet, group.first + self._longest)
+        group.timer = loop.call_at(at, self._begin, key, group)
+        self._hasten()
+        try:
+            return await item.place
+        except asyncio.CancelledError:
+            if item in group.items:  # it has not gone out
+                group.items.remove(item)
+            raise
+
+    def _begin(self, key: object, group: _Group) -> None:
+        if self._groups.get(key) is group:
+            del self._groups[key]
+        if group.timer is not None:
+            group.timer.cancel()
+        items, group.items = group.items, []
+        if items:
+            task = asyncio.get_running_loop().create_task(self._send(group, items))
+            self._sends.add(task)
+            task.add_done_callback(self._sends.discard)
+
+    async def _send(self, group: _Group, items: Sequence[_Item]) -> None:
+        named = {f"r{number}": item for number, item in enumerate(items)}
+        try:
+            sent = await self._sent(group, named)
+        except _RefusedError as error:
+            if error.status < 500:  # else it may be there all the same
+                self._journal.refused()
+            for item in items:
+                _settle(item.place, error)
+        except (Disrupted, OSError, ValueError) as error:  # the way there, the journal, or an answer that is no JSON
+            lost = not isinstance(error, Disrupted) or error.sent
+            if not lost:
+                self._journal.refused()
+            words, final = (
+                f"a batch was not sent: {str(error) or 'no answer came'}",
+                lost or getattr(error, "final", False),
+            )
+            for item in items:
+                if not item.place.done():  # each has its own: a traceback grows with whoever raises it
+                    item.place.set_exception(Disrupted("network", words, final=final, sent=lost))
+        else:
+            batch = _Batch(self, group.form, sent)
+            for name, item in named.items():
+                _settle(item.place, (batch, name))
+
+    async def _sent(self, group: _Group, named: Mapping[str, _Item]) -> Sent:
+        self._journal.sending(urlsplit(group.url).path)
+        bodies = {name: item.body for name, item in named.items()}
+        batch = await group.form.send(self.asking(group.headers), group.url, bodies)
+        if not batch:
+            raise ValueError("the provider gave no id for it")
+        digests = {name: item.digest for name, item in named.items()}
+        sent = Sent(batch, urlsplit(group.url).path, int(time.time()), digests)
+        self._journal.sent(sent)
+        self.report(f"batch {batch}: {len(named)} requests were sent")
+        return sent
+
+    def wait(self, outcomes: Coroutine[None, None, Outcomes]) -> asyncio.Task[Outcomes]:
+        """Wait for a batch, for as long as this is open."""
+        task = asyncio.get_running_loop().create_task(outcomes)
+        self._waits.add(task)
+        task.add_done_callback(self._waits.discard)
+        return task
+
+    def asking(self, headers: Mapping[str, str]) -> Ask:
+        """How a form asks, with the headers of a request."""
+        own = {name: value for name, value in headers.items() if name not in ("content-type", "accept")}
+
+        async def ask(url: str, body: bytes | None = None, content_type: str = "application/json") -> bytes:
+            async with asyncio.timeout(_SETTLED):
+                if body is None:
+                    answer = await self._through.get(url, own)
+                else:
+                    answer = await self._through.post(url, {**own, "content-type": content_type}, (body,))
+                try:
+                    found = await read_body(answer, _MOST)
+                finally:
+                    await answer.aclose()
+            if not 200 <= answer.status < 300:
+                raise _RefusedError(answer.status, answer.headers, found)
+            return found
+
+        return ask
+
+
+class _Batch:
+    """One that was sent. It is asked after when the first of its answers is wanted."""
+
+    def __init__(self, owner: Batches, form: Form, sent: Sent) -> None:
+        self._owner, self._form, self._sent = owner, form, sent
+        self._way: tuple[Ask, str] | None = None
+        self._task: asyncio.Task[Outcomes] | None = None
+
+    async def outcome(self, name: str, url: str, headers: Mapping[str, str]) -> Outcome:
+        """Wait for the outcome of one of its requests; `url` and `headers` are those of such a request now."""
+        self._way = self._owner.asking(headers), url
+        if self._task is None:
+            self._task = self._owner.wait(self._wait())
+        return (await asyncio.shield(self._task))[name]
+
+    async def _wait(self) -> Outcomes:
+        sent, pause, trouble = self._sent, self._owner.poll, ""
+        while True:
+            assert self._way is not None
+            try:
+                outcomes = await self._form.fetch(*self._way, sent.id)
+            except _RefusedError as error:
+                if error.status == 404:
+                    words = f"batch {sent.id} is not there any more"
+                    return Outcomes(failure(503, "overloaded_error", words))
+                outcomes, trouble = None, f"HTTP {error.status}"
+            except (Disrupted, OSError, ValueError) as error:
+                outcomes, trouble = None, str(error) or "no answer"
+            if outcomes is not None:
+                self._owner.report(f"batch {sent.id} has ended")
+                return outcomes
+            if time.time() > sent.at + PATIENCE:
+                words = f"batch {sent.id} has not ended in {PATIENCE / 3_600:.0f} hours {trouble}".strip()
+                return Outcomes(failure(504, "timeout_error", words, final=True))
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, _MOST_POLL)
+
+
+class _RefusedError(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status, self.headers, self.body = status, headers, body
+
+
+def _settle(place: "asyncio.Future[T]", value: T) -> None:
+    if not place.done():  # its request was given up
+        place.set_result(value)
+
+
+def _digest(url: str, body: Mapping[str, object]) -> str:
+    """The same for two requests that ask the same, on whatever day and in whatever session."""
+    asked = {name: value for name, value in body.items() if name not in _PASSING}
+    return sha256_hex(_DATE.sub(b"Date:", wire_bytes([urlsplit(url).path, asked])))
+
+
+def _answer(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield body
+
+    async def close() -> None:
+        pass
+
+    return Answer(status, headers, chunks(), close)
