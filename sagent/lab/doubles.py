@@ -202,7 +202,7 @@ class Player:
             raise Divergence(turn.number, turn.entry, "the loop ends", "one more request", "the end of the run")
 
     def check_all(self, messages: Sequence[Message]) -> None:
-        """The conversation at the end of the stretch. Raises Divergence."""
+        """The conversation at the end of the segment. Raises Divergence."""
         last = self.last
         if last is None:
             return

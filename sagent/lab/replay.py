@@ -128,8 +128,8 @@ async def replay_log(
     native, name = tuple(_native(recording, entries)), next(models_of(recording), "")
     parts = _Parts(recording, entries, fetch, cache(find), names, found, native, name)
     try:
-        for stretch in _stretches(recording):
-            await parts.play(stretch)
+        for segment in _segments(recording):
+            await parts.play(segment)
     except Divergence as divergence:
         found.divergence = divergence
     side = found.side_calls = check_side_calls(agent, entries, fetch, find, names)
@@ -149,10 +149,10 @@ _TAKEN: Mapping[type, str] = {
 }
 
 
-# -- stretches: what one agent object can play without a break ---------------------------------------------------------
+# -- segments: what one agent object can play without a break ---------------------------------------------------------
 
 
-def _stretches(recording: Recording) -> Iterator[tuple[Turn, ...]]:
+def _segments(recording: Recording) -> Iterator[tuple[Turn, ...]]:
     """The turns, cut where the conversation went on otherwise than by what the loop itself does: from another entry,
     with less of it, with another prompt, in another process, with another model in the middle of a call."""
     found: list[Turn] = []
@@ -186,11 +186,11 @@ class _Parts:
     score: Replayed
     native: Sequence[JsonObject]
     name: str  # of the model that answers, as "provider/id"
-    prompted: tuple[Prompt, Rebuilder] | None = None  # the last stretch's
+    prompted: tuple[Prompt, Rebuilder] | None = None  # the last segment's
     prices: PriceBook = field(default_factory=PriceBook)
 
     async def play(self, turns: Sequence[Turn]) -> None:
-        """Play a stretch. Raises Divergence."""
+        """Play a segment. Raises Divergence."""
         first = turns[0]
         if first.prompt is None:  # the call failed before anything was sent
             for turn in turns:
@@ -234,7 +234,7 @@ class _Parts:
             log.close()
 
     def _rebuilder_for(self, prompt: Prompt) -> Rebuilder:
-        """For a prompt that is that of the last stretch, the order of its keys is known already."""
+        """For a prompt that is that of the last segment, the order of its keys is known already."""
         made, before = Rebuilder(self.recording.agent, prompt, self.sessions, self.native), self.prompted
         if before is not None and (prompt.system, prompt.tools) == (before[0].system, before[0].tools):
             made.follow(before[1])
@@ -242,7 +242,7 @@ class _Parts:
         return made
 
     async def _drive(self, agent: Agent, player: Player, *, driven: bool) -> None:
-        """One run after the other, until all turns of the stretch are played."""
+        """One run after the other, until all turns of the segment are played."""
         while (turn := player.next) is not None:
             if driven:
                 for action in player.switches(turn):

@@ -111,7 +111,7 @@ class Hold:
         if self._mirror is not None:
             self._mirror.fence()
 
-    def _beside(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+    def _needed(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Something that the work needs: where it fails or ends by itself, the session is let go of."""
         task = asyncio.create_task(work)
         task.add_done_callback(lambda task: None if task.cancelled() else self._let_go())
@@ -140,7 +140,7 @@ class Hold:
         )
         record, revision = await self._records.change(record, revision, state="working", node=self._node)
         mirror = self._mirror = Mirror(self._stream, after, rebuilt.files)
-        tasks = [self._beside(mirror.run()), asyncio.create_task(self._broadcast.run())]
+        tasks = [self._needed(mirror.run()), asyncio.create_task(self._broadcast.run())]
         try:
             try:
                 cwd = await files.restore(rebuilt.files or record.base)
@@ -186,8 +186,8 @@ class Hold:
             opened.append(agent)
             barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
             tasks = [
-                self._beside(kept_up(lambda: self._feed(agent, mirror))),
-                self._beside(kept_up(lambda: self._listen(agent))),
+                self._needed(kept_up(lambda: self._feed(agent, mirror))),
+                self._needed(kept_up(lambda: self._listen(agent))),
                 asyncio.create_task(self._stop_to_move(agent)),
             ]
             try:

@@ -517,7 +517,7 @@ def _nested(words: tuple[Word, ...], depth: int) -> Script | None:
     """The script that `bash -c '...'` or `eval ...` runs, when every letter of it is known."""
     words = unwrap(words)
     name = words[0].text if words else ""
-    texts = words[1:] if name == "eval" else _behind(_SHELL, words)[:1]
+    texts = words[1:] if name == "eval" else _words_after(_SHELL, words)[:1]
     if not texts or any(word.kind != "literal" for word in texts):
         return None
     return split(" ".join(word.text for word in texts), depth + 1, for_sh=name != "bash")
@@ -529,14 +529,14 @@ def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
     A wrapper used in a way that is not understood stays.
     """
     while words:
-        rest = words[1:] if words[0].is_assignment else _behind(_WRAPPER, words)
+        rest = words[1:] if words[0].is_assignment else _words_after(_WRAPPER, words)
         if not words[0].is_assignment and (not rest or rest[0].kind != "literal"):
             break
         words = rest
     return words
 
 
-def _behind(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Word, ...]:
+def _words_after(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Word, ...]:
     """The words after those that a pattern is about; none where it is not about them."""
     match = pattern.match(" ".join(word.text.replace(" ", "_") for word in words[:_LONGEST_WRAPPER]))
     return words[match[0].count(" ") :] if match else ()

@@ -13,9 +13,9 @@ _DIRECT = frozenset(
     | {"script", "eval", "coproc", "systemd-run", "caffeinate", "unbuffer", "firejail", "bwrap", "npx", "docker"}
     | {"podman", "entr", "setpriv", "pkexec", "prlimit", "[["}
 )
-_BEHIND_ONE = frozenset({"timeout", "chrt", "taskset", "chroot", "flock", "ssh", "function", "uv", "setarch"})
+_AFTER_ONE = frozenset({"timeout", "chrt", "taskset", "chroot", "flock", "ssh", "function", "uv", "setarch"})
 _FINDERS = frozenset({"find", "fd", "fdfind"})
-WRAPPERS = _DIRECT | _BEHIND_ONE | _FINDERS
+WRAPPERS = _DIRECT | _AFTER_ONE | _FINDERS
 # Programs that run code which no rule about commands can see into.
 INTERPRETERS = frozenset(
     {"python", "python2", "python3", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "tclsh", "expect"}
@@ -46,22 +46,22 @@ def _beginnings(words: tuple[Word, ...]) -> set[int]:
     """Where commands begin: the first, and what each wrapper among them most likely runs."""
     found, waiting = {0}, [0]
     while waiting:
-        for start in _behind_options(words, waiting.pop()):
+        for start in _after_options(words, waiting.pop()):
             if start not in found:
                 found.add(start)
                 waiting.append(start)
     return found
 
 
-def _behind_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
+def _after_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
     """Where the command of a wrapper may begin: a word after an option may be that one's value, and the next it."""
     name = program(words[at]) if at < len(words) else ""
     if name in _FINDERS:
         yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))
     only_looks_up = name == "command" and any(word.text in ("-v", "-V") for word in words[at + 1 : at + 2])
-    if name not in _DIRECT | _BEHIND_ONE | SHELLS or only_looks_up:
+    if name not in _DIRECT | _AFTER_ONE | SHELLS or only_looks_up:
         return
-    plain = 1 if name in _BEHIND_ONE else 0
+    plain = 1 if name in _AFTER_ONE else 0
     for start in range(at + 1, len(words)):
         if words[start].text.startswith("-") or words[start].is_assignment:
             continue

@@ -79,7 +79,7 @@ class Listings:
         sizes = {
             info.id: [info.limits.window, info.limits.max_output] for info in models if info.limits != ModelLimits()
         }
-        places = {**self._read(afresh=True), place: {"at": int(time.time()), "models": sizes}}
+        places = {**self._read(again=True), place: {"at": int(time.time()), "models": sizes}}
         self._places = places
         if self._file is None:
             return
@@ -90,9 +90,9 @@ class Listings:
             with atomic_write(self._file) as file:
                 file.write(json.dumps({"version": 1, "places": places}).encode())
 
-    def _read(self, *, afresh: bool = False) -> Mapping[str, Mapping[str, object]]:
-        """What is known; `afresh` by the file, which another process may have written."""
-        if self._places is None or afresh:
+    def _read(self, *, again: bool = False) -> Mapping[str, Mapping[str, object]]:
+        """What is known; `again` by the file, which another process may have written."""
+        if self._places is None or again:
             held = self._places or {}
             data: object = None
             if self._file is not None:

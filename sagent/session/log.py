@@ -346,7 +346,7 @@ class _Forks:
 
 
 def _taken_up(place: "Place") -> set[str]:
-    """The ids that the forks of a stretch name."""
+    """The ids that the forks of a segment name."""
     mark = b',"kind":"forked","parent":"'
     end = len(b'"}\n')
     with place.path.open("rb", buffering=1 << 18) as stream:

@@ -1,4 +1,4 @@
-"""A stretch of a log checked by itself: what it proves, and what only its neighbours can show.
+"""A segment of a log checked by itself: what it proves, and what only its neighbours can show.
 
 Stretches of one log may be checked in any order and in several processes; whoever puts them together looks at the
 seams.
@@ -30,8 +30,8 @@ from sagent.session.entries import parse_line
 from sagent.session.table import decode
 from sagent.session.touches import Touched
 
-SIZE = 4 << 20  # bytes of a stretch, up to the end of a line
-MOST_PROBLEMS = 20  # that are reported of one stretch
+SIZE = 4 << 20  # bytes of a segment, up to the end of a line
+MOST_PROBLEMS = 20  # that are reported of one segment
 
 UNKNOWN = "?"  # stands for the id of a damaged entry
 ASTRAY = "the entry does not follow from the one before: lines are missing or in disorder"
@@ -115,7 +115,7 @@ class _Line(NamedTuple):
 
 
 def split(place: Place, size: int = SIZE) -> Iterator[Place]:
-    """The stretches of a log, each up to the end of a line. Raises OSError."""
+    """The segments of a log, each up to the end of a line. Raises OSError."""
     start, end = place.start, place.start + place.size
     with place.path.open("rb") as file:
         while start < end:
@@ -129,7 +129,7 @@ def split(place: Place, size: int = SIZE) -> Iterator[Place]:
 
 
 def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
-    """Check every byte of a stretch: each line's id, its form, and that it follows the one before.
+    """Check every byte of a segment: each line's id, its form, and that it follows the one before.
 
     The content of entries named in `redacted` need not match their ids. Raises OSError.
     """

@@ -108,9 +108,9 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     Raises UsageError for a key that cannot be used and for an unpacked bundle, SessionBusy, and OSError.
     """
     if path.is_file() and path.name != "root.jsonl":
-        beside = path.with_name(f"{path.name}.sig")
-        _put(beside, sign(path, key))
-        return beside
+        signature = path.with_name(f"{path.name}.sig")
+        _put(signature, sign(path, key))
+        return signature
     session = path.parent if path.is_file() else path
     if unpacked(session):
         raise UsageError(f"{path} is an unpacked bundle: sign the bundle itself, or the session.")
@@ -148,18 +148,18 @@ class _Log:
     entries: int = 0
     redacted: int = 0
     problems: list[str] = field(default_factory=list[str])
-    stretches: list[LogSegment] = field(default_factory=list[LogSegment])
+    segments: list[LogSegment] = field(default_factory=list[LogSegment])
     marks: set[str] = field(default_factory=set[str])  # with which damaged files were put aside
 
     @property
     def named(self) -> Iterator[tuple[str, str, str, str]]:
         """What is said of children in it."""
-        return (each for stretch in self.stretches for each in stretch.named)
+        return (each for segment in self.segments for each in segment.named)
 
     @property
     def is_opening(self) -> bool:
         """Whether it says whose log it is, and nothing else."""
-        return not self.entries or (self.entries == 1 and self.stretches[0].begins in ("opened", ""))
+        return not self.entries or (self.entries == 1 and self.segments[0].begins in ("opened", ""))
 
     def lacks(self, ids: Iterable[str]) -> set[str]:
         """Those of some ids that no entry has."""
@@ -190,7 +190,7 @@ class _Record:
             self.logs[agent] = self._log(agent, name)
         if "root" not in self.logs:
             self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} is missing",)))
-        said = {log.session for each in self.logs.values() for log in each.stretches[:1] if log.session}
+        said = {log.session for each in self.logs.values() for log in each.segments[:1] if log.session}
         self.session = self.session or min(said, default="")
         self.names = {self.session, *said}
         self._children()
@@ -224,8 +224,8 @@ class _Record:
         found = _Log(place)
         redacted = self.manifest.redacted.get(name, frozenset[str]()) if self.manifest else frozenset[str]()
         forks: list[str] = []
-        for stretch in self.asked.each(partial(check, redacted=redacted), split(place)):
-            self._join(found, stretch, forks, self.path(name))
+        for segment in self.asked.each(partial(check, redacted=redacted), split(place)):
+            self._join(found, segment, forks, self.path(name))
         if lost := found.lacks(forks):
             found.problems.append(f"{self.path(name)}: {', '.join(sorted(lost))} is taken up again and is not there")
         if found.last == UNKNOWN:
@@ -233,35 +233,35 @@ class _Record:
         changed = f", {found.redacted} of them redacted" if found.redacted else ""
         what = f"{count(found.entries, 'entry', 'entries')}{changed}, {place.size} bytes: ids, parents, form"
         what += f"; head {found.last}" if found.last else ""
-        torn = any(stretch.torn for stretch in found.stretches)
+        torn = any(segment.torn for segment in found.segments)
         self.parts.append(Part(f"log of {agent}", what, tuple(found.problems), torn))
         return found
 
-    def _join(self, log: _Log, stretch: LogSegment, forks: list[str], name: str) -> None:
-        """Put a stretch after those before it."""
-        if stretch.lines and UNKNOWN not in (stretch.parent, log.last) and stretch.parent != log.last:
-            if stretch.left == log.last:
-                forks.append(stretch.parent)
+    def _join(self, log: _Log, segment: LogSegment, forks: list[str], name: str) -> None:
+        """Put a segment after those before it."""
+        if segment.lines and UNKNOWN not in (segment.parent, log.last) and segment.parent != log.last:
+            if segment.left == log.last:
+                forks.append(segment.parent)
             else:
                 log.problems.append(f"{name}, line {log.entries + 1}: {ASTRAY}")
-        log.problems.extend(f"{name}, line {log.entries + line}: {problem}" for line, problem in stretch.problems)
-        if stretch.damaged > len(stretch.problems):
-            log.problems.append(f"{name}: {stretch.damaged - len(stretch.problems)} more lines are damaged")
-        if stretch.torn:
+        log.problems.extend(f"{name}, line {log.entries + line}: {problem}" for line, problem in segment.problems)
+        if segment.damaged > len(segment.problems):
+            log.problems.append(f"{name}: {segment.damaged - len(segment.problems)} more lines are damaged")
+        if segment.torn:
             log.problems.append(
-                f"{name}: {stretch.torn} bytes of an unfinished entry at the end: its writer was killed, or is still "
+                f"{name}: {segment.torn} bytes of an unfinished entry at the end: its writer was killed, or is still "
                 "at work; opening the session cuts it off"
             )
-        for line, at, repaired in stretch.repairs:
+        for line, at, repaired in segment.repairs:
             log.marks.add(repaired.aside.rpartition(_ASIDE)[2])
             if repaired.is_gap:
                 self._report_gap(f"{name}, line {log.entries + line}", at, repaired)
-        log.first = log.first or stretch.first
-        log.last = stretch.last or log.last
-        log.entries += stretch.lines
-        log.redacted += stretch.redacted
-        log.stretches.append(stretch)
-        forks.extend(stretch.forks)
+        log.first = log.first or segment.first
+        log.last = segment.last or log.last
+        log.entries += segment.lines
+        log.redacted += segment.redacted
+        log.segments.append(segment)
+        forks.extend(segment.forks)
 
     def _report_gap(self, where: str, at: str, repaired: Repaired) -> None:
         """That entries are lost, which no chain shows any more."""
@@ -323,7 +323,7 @@ class _Record:
                 problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
         used: set[str] = set()
         for agent, log in self.logs.items():
-            named = (each for stretch in log.stretches for each in stretch.named_blobs(self.names))
+            named = (each for segment in log.segments for each in segment.named_blobs(self.names))
             for name, entry in named:
                 used.add(name)
                 if name not in kept:
@@ -460,9 +460,9 @@ def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], 
                 "says, and the session itself can prove."
             )
     record.parts.append(Part("manifest", checked, tuple(problems)))
-    beside = path.with_name(f"{path.name}.sig")
-    if path.is_file() and beside.is_file():
-        _check_beside(path, beside, record)
+    signature = path.with_name(f"{path.name}.sig")
+    if path.is_file() and signature.is_file():
+        _check_separate(path, signature, record)
     return record.proof()
 
 
@@ -477,7 +477,7 @@ def _compare_files(path: Path, files: Mapping[str, Place], listed: Sequence[List
         yield f"{path}: {name} is not in the manifest"
 
 
-def _check_beside(path: Path, signature: Path, record: _Record) -> None:
+def _check_separate(path: Path, signature: Path, record: _Record) -> None:
     """The signature of an archive as a whole."""
     if record.asked.signers is None:
         record.notes.append(f"{signature} is not checked: --check-signature does.")

@@ -111,8 +111,8 @@ class FileLogView(LogView):
         return self._read(self._index.choose(range(self._count), kinds))
 
     def branch(self, *kinds: str) -> Iterator[Entry]:
-        for stretch in self._stretches():
-            yield from self._read(self._index.choose(stretch, kinds))
+        for segment in self._ranges():
+            yield from self._read(self._index.choose(segment, kinds))
 
     def latest(self, *kinds: str) -> Iterator[Entry]:
         return self._read(self._index.choose(range(self._count - 1, -1, -1), kinds))
@@ -130,7 +130,7 @@ class FileLogView(LogView):
                 except ValueError as error:
                     raise damaged(self._file, number + 1, str(error)) from error
 
-    def _stretches(self) -> list[range]:
+    def _ranges(self) -> list[range]:
         """The numbers of the entries of the last branch."""
         found: list[range] = []
         stop = self._count

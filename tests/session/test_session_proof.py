@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import sagent.session.segment as stretch
+import sagent.session.segment as segment
 import sagent.session.verify as proof_module
 from sagent.codec import encode_message
 from sagent.context.compaction import compose
@@ -184,10 +184,10 @@ def test_a_whole_rewrite_shows_against_a_head_kept_elsewhere(session: Path, tmp_
     assert not any("rewritten whole" in note for note in verify(session, proof.heads["root"]).notes)
 
 
-def test_lines_are_checked_across_the_seams_of_stretches(large: Path, monkeypatch: pytest.MonkeyPatch):
+def test_lines_are_checked_across_the_seams_of_segments(large: Path, monkeypatch: pytest.MonkeyPatch):
     whole = verify(large)
     for size in (1, 700, 5000):
-        monkeypatch.setattr(proof_module, "split", partial(stretch.split, size=size))
+        monkeypatch.setattr(proof_module, "split", partial(segment.split, size=size))
         found = verify(large)
         assert (found.problems, found.heads, found.entries) == ((), whole.heads, whole.entries)
         file = large / "root.jsonl"

@@ -25,7 +25,7 @@ MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will r
 MOST_LINES = 60  # of a diff
 MOST_REASON = 600  # columns
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
-_BESIDE_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is shown by itself
+_WITH_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is shown by itself
 _PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 
 
@@ -140,8 +140,8 @@ def render_approval(
         lines += render_whole_diff(diff, width)
     elif command:
         lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
-    beside = _BESIDE_COMMAND if call.name == "Bash" else ("command",)
-    shown = _IN_DIFF if diff else beside if command else ()
+    known = _WITH_COMMAND if call.name == "Bash" else ("command",)
+    shown = _IN_DIFF if diff else known if command else ()
     for name, value in call.arguments.items():
         if name not in shown:
             text = value if isinstance(value, str) else json_dump(value)

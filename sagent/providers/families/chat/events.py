@@ -168,13 +168,13 @@ class ChatReplyReader(ReplyReader):
             elif content is not None:
                 self._content(content, out)
             if len(delta) > 1 or "content" not in delta:
-                self._beside(delta, out)
+                self._take_rest(delta, out)
         if "usage" in choice:  # Moonshot
             self._price({"usage": choice["usage"]}, out)
         if reason := choice.get("finish_reason"):
             self._finish(as_str(reason), choice)
 
-    def _beside(self, delta: Mapping[str, object], out: list[Delta]) -> None:
+    def _take_rest(self, delta: Mapping[str, object], out: list[Delta]) -> None:
         """What a chunk holds other than text."""
         self._reason(delta, out)
         if refusal := as_str(delta.get("refusal")):
