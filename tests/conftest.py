@@ -47,6 +47,19 @@ def _may_mount() -> bool:
         return not done.returncode and not subprocess.run(["umount", place], check=False).returncode
 
 
+def _may_make_machines() -> bool:
+    """Whether machines can be made for a test that reach each other by cables which can be pulled."""
+    import subprocess
+
+    if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"):
+        return False
+    name = f"sagent{os.getpid()}"
+    made = "ip netns add {0} && ip -n {0} link add v0 type veth peer name v1 && ip -n {0} link add b0 type bridge"
+    done = subprocess.run(["sh", "-c", made.format(name)], capture_output=True, check=False)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+    return not done.returncode
+
+
 def _has_bubblewrap() -> bool:
     import subprocess
 
@@ -96,6 +109,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "landlock": _has_landlock,
     "netns": _has_network_namespaces,
     "tmpfs": _may_mount,
+    "veth": _may_make_machines,
     "recordings": lambda: (RECORDINGS / "dev").is_dir(),
     "not-root": lambda: os.geteuid() != 0,
     "torch": lambda: bool(find_spec("torch") and find_spec("transformers")),
@@ -113,6 +127,7 @@ MAY_BE_MISSING = {
     "go",
     "netns",
     "tmpfs",
+    "veth",
     "bwrap",
     "landlock",
     "ip",

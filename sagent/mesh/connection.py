@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
@@ -32,6 +32,7 @@ PATIENCE = 10.0  # seconds a call waits for the bus by default
 INBOX_LIMIT = 1_000  # messages that wait for one address; then its senders wait
 _STARTING = 0.9  # seconds in which a server may begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
+_NO_PEERS = 10005
 _FULL_DISK = (
     "The bus has no room: its disk is full, and nothing is stored. Make room where it keeps its store (the `--dir` of "
     "`sagent bus`); it goes on by itself then."
@@ -57,11 +58,12 @@ class Request:
     respond: Callable[[bytes], Awaitable[None]]
 
 
-def options_of(url: str) -> tuple[str, dict[str, object]]:
-    """The server's address, and what a connection to it needs, from a bus's URL. Raises UsageError."""
+def options_of(url: str) -> tuple[list[str], dict[str, object]]:
+    """The addresses of its servers, and what a connection needs, from a bus's URL. Raises UsageError."""
     parts = urlsplit(url)
     known = dict(parse_qsl(parts.query))
-    if parts.scheme not in ("nats", "tls", "ws", "wss") or not parts.hostname:
+    each = [parts._replace(netloc=netloc, query="") for netloc in parts.netloc.split(",")]
+    if parts.scheme not in ("nats", "tls", "ws", "wss") or not all(_is_place(address) for address in each):
         raise UsageError(f"{url.partition('?')[0]} is not the URL of a bus: nats://HOST:PORT or tls://HOST:PORT.")
     if unknown := set(known) - {"key", "credentials", "ca", "cert", "cert_key"}:
         raise UsageError(f"{min(unknown)} in the URL of a bus: there are key, credentials, ca, cert and cert_key.")
@@ -78,7 +80,14 @@ def options_of(url: str) -> tuple[str, dict[str, object]]:
         if "cert" in known:
             context.load_cert_chain(known["cert"], known.get("cert_key"))
         options["tls"] = context
-    return parts._replace(query="").geturl(), options
+    return [address.geturl() for address in each], options
+
+
+def _is_place(address: SplitResult) -> bool:
+    try:
+        return bool(address.hostname) and (address.port is None or address.port > 0)
+    except ValueError:
+        return False
 
 
 def user_of(options: Mapping[str, object]) -> str:
@@ -106,10 +115,10 @@ class Connection:
         self.problem: Exception | None = None
         """The last one of the connection."""
 
-    async def connect(self, address: str, name: str, options: Mapping[str, object]) -> None:
+    async def connect(self, addresses: list[str], name: str, options: Mapping[str, object]) -> None:
         """Tries until it is cancelled. Raises what cannot get better: a refusal, or nobody who listens."""
         await self._client.connect(
-            address,
+            addresses,
             name=name,
             error_cb=self._on_error,
             disconnected_cb=self._on_lost,
@@ -152,11 +161,15 @@ class Connection:
         await self._link.wait()
 
     async def aclose(self) -> None:
-        with suppress(
-            Exception
-        ):  # of a connection that is lost there is nothing to end, though nats-py may wait for it
-            async with asyncio.timeout(1.0):
-                await self._client.close()
+        """Of a connection that is lost there is nothing to end, though nats-py may wait for it, or say that it was
+        cancelled."""
+        closing = asyncio.ensure_future(self._client.close())
+        if not (await asyncio.wait([closing], timeout=1.0))[0]:
+            closing.cancel()
+            await asyncio.wait([closing])
+        if not closing.cancelled():
+            closing.exception()
+        _abort(self._client)
 
     # What is not kept
 
@@ -354,11 +367,34 @@ def _is_an_answer(error: Exception) -> bool:
 
     if isinstance(error, ServiceUnavailableError) and error.err_code != _TOO_MANY:  # while it starts
         return False
+    if isinstance(error, APIError) and error.err_code == _NO_PEERS:  # while the servers of a cluster find each other
+        return False
     return isinstance(error, APIError | NoRespondersError)
 
 
 def refusal(error: Exception) -> Refused:
     return Refused(f"The bus has refused: {getattr(error, 'description', '') or error}.")
+
+
+def new_client() -> "Client":
+    from nats.aio.client import Client
+
+    class Abrupt(Client):
+        """nats-py waits until a connection is closed before it makes another: until what was written to it has left, or
+        for a farewell of TLS. From a server that cannot be reached any more neither comes."""
+
+        async def _attempt_reconnect(self) -> None:
+            _abort(self)
+            await super()._attempt_reconnect()
+
+    return Abrupt()
+
+
+def _abort(client: "Client") -> None:
+    """End a connection without a word."""
+    writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001 -- it has no other name
+    if isinstance(writer, asyncio.StreamWriter):
+        writer.transport.abort()
 
 
 async def _no_answer(_: bytes) -> None:

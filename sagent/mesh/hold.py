@@ -127,7 +127,7 @@ class Hold:
         after = await take_over(self._stream, f"{self._node} {self._lease.revision}")
         directory = self._place / "sessions" / self._session
         try:
-            rebuilt = await rebuild(self._stream, directory)
+            rebuilt = await rebuild(self._stream, directory, after)
         except SessionCorrupt as error:  # no node can work on it, and whoever waits learns why
             await self._give_up(str(error))
             result = Result("", (), "error", _failure_of(error), session_id=record.id)

@@ -4,12 +4,13 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
 from sagent.mesh import names
 from sagent.mesh.buckets import Bucket, Store
-from sagent.mesh.connection import PATIENCE, options_of, refusal, user_of
+from sagent.mesh.connection import PATIENCE, new_client, options_of, refusal, user_of
 from sagent.mesh.errors import Refused, Unavailable
 from sagent.mesh.layout import every_stream
 from sagent.mesh.streams import Streams
@@ -38,10 +39,11 @@ class JetStream(Streams):
         version = self._client.connected_server_version
         if (version.major, version.minor) < _OLDEST:
             raise Refused(f"The bus runs nats-server {version.major}.{version.minor}; sagent needs 2.11 or later.")
+        server = self._client._server_info  # noqa: SLF001 -- nats-py shows it nowhere else
+        copies = names.REPLICAS if server.get("cluster") == names.CLUSTER else 1
         for config in every_stream():
-            await self._ensure(config)
-        name = self._client._server_info.get("server_name", "")  # noqa: SLF001 -- nats-py shows it nowhere else
-        if str(name).startswith(names.SYNCED):
+            await self._ensure(replace(config, num_replicas=copies))
+        if str(server.get("server_name", "")).startswith(names.SYNCED):
             return []
         return [_UNSYNCED]
 
@@ -53,7 +55,7 @@ class JetStream(Streams):
         except NotFoundError:
             try:
                 add = self._context.add_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
-                await self.call(lambda: add(config), PATIENCE)
+                await self.call(lambda: add(config), 6 * PATIENCE)  # servers of a new cluster find each other first
             except APIError as error:
                 raise refusal(error) from error
             except Refused:
@@ -67,18 +69,17 @@ class JetStream(Streams):
 async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE) -> AsyncGenerator[JetStream]:
     """Connect to a bus, and disconnect with the block. Raises UsageError, Refused, and Unavailable after `timeout`."""
     try:
-        from nats.aio.client import Client
         from nats.errors import Error
     except ImportError:
         from sagent.lib.installed import install_command
 
         raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh')}") from None
-    address, options = options_of(url)
-    bus = JetStream(Client(), user_of(options))
-    where = address.rpartition("@")[2]
+    addresses, options = options_of(url)
+    bus = JetStream(new_client(), user_of(options))
+    where = ", ".join(address.rpartition("@")[2] for address in addresses)
     try:
         async with asyncio.timeout(timeout):
-            await bus.connect(address, name, options)
+            await bus.connect(addresses, name, options)
     except (TimeoutError, ConnectionRefusedError) as error:
         await bus.aclose()
         said = bus.problem or error

@@ -23,8 +23,8 @@ class SessionStream:
         found = await self._bus.last(names.LOG, self._subject)
         return None if found is None else _piece(found)
 
-    async def read(self) -> AsyncIterator[Piece]:
-        async for message in self._bus.read(names.LOG, self._subject):
+    async def read(self, after: int = 0) -> AsyncIterator[Piece]:
+        async for message in self._bus.read(names.LOG, self._subject, after):
             yield _piece(message)
 
     async def put_blob(self, sha256: str, data: bytes) -> None:

@@ -48,8 +48,8 @@ class LogStream(Protocol):
 
     async def last(self) -> Piece | None: ...
 
-    def read(self) -> AsyncIterator[Piece]:
-        """All that is there now, in order."""
+    def read(self, after: int = 0) -> AsyncIterator[Piece]:
+        """All that is there now after a message, in order, as some replica has it."""
         ...
 
     async def put_blob(self, sha256: str, data: bytes) -> None: ...

@@ -19,6 +19,9 @@ ANYBODY = "_"
 SYNCED = "sagent-synced"
 """With what the name of a server begins that syncs what it acknowledges."""
 
+CLUSTER, REPLICAS = "sagent-r3", 3
+"""What our servers call their cluster, and how many of them then have a copy of each stream."""
+
 LEASE_TTL, CARD_TTL = 4.0, 15.0
 """Seconds after which a lease, or a card, is gone that nobody has renewed."""
 

@@ -15,6 +15,7 @@ from sagent.session.log import make_directory, read_contents
 from sagent.session.names import log_file
 from sagent.session.store import log_files
 
+_LAGGING = 0.1  # seconds until a replica is looked at again
 _KEPT = 3  # directories of a session that were set aside
 
 
@@ -29,18 +30,25 @@ class Rebuilt:
     logs: dict[str, IO[bytes]] = field(default_factory=dict[str, IO[bytes]])
 
 
-async def rebuild(stream: LogStream, directory: Path) -> Rebuilt:
+async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt:
     """Make a session's directory, empty where there is no entry; one that is there already is set aside, for nobody
-    knows what it lacks. Raises SessionCorrupt, Unavailable and OSError."""
+    knows what it lacks. `until` is the number of a message that is there: a replica that lags is read until it has got
+    that one. Raises SessionCorrupt, Unavailable and OSError."""
     await asyncio.to_thread(set_aside, directory)
     make_directory(directory)
     blobs, found = BlobDirectory(directory / "blobs"), Rebuilt()
     try:
-        async for piece in stream.read():
-            for name in filter(None, piece.headers.get(BLOBS, "").split(",")):
-                if blobs.put(await stream.get_blob(name)).name != name:
-                    raise SessionCorrupt(f"blob {name} on the bus is not what was kept")
-            await _add(found, piece, stream, directory)
+        last = 0
+        while True:
+            async for piece in stream.read(last):
+                for name in filter(None, piece.headers.get(BLOBS, "").split(",")):
+                    if blobs.put(await stream.get_blob(name)).name != name:
+                        raise SessionCorrupt(f"blob {name} on the bus is not what was kept")
+                await _add(found, piece, stream, directory)
+                last = piece.sequence
+            if last >= until:
+                break
+            await asyncio.sleep(_LAGGING)
     finally:
         for file in found.logs.values():
             file.close()

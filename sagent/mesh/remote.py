@@ -351,7 +351,9 @@ class Mesh:
         """A session's log as the bus has it, as a directory in another; each line is verified. Raises SessionNotFound,
         SessionCorrupt and Unavailable."""
         record = await Records(self.bus).find(session)
-        await rebuild(SessionStream(self.bus, record.id), directory / record.id)
+        stream = SessionStream(self.bus, record.id)
+        last = await stream.last()
+        await rebuild(stream, directory / record.id, 0 if last is None else last.sequence)
         return directory / record.id
 
     async def sessions(self) -> list[SessionRecord]:

@@ -31,6 +31,7 @@ _LOOK = 0.05  # seconds between two looks at whether it does
 _LOG, _PORTS = "server.log", "ports"
 _ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
 """Variables that the configuration refers to."""
+_SHORTEST = 32  # characters of the key of a cluster
 _NOTHING = 1  # bytes that a store may have at most which is to take nothing; with 0 it takes what it wants
 _STOPS = (
     "the bus stores nothing, and sessions stop, until there is room. Make room there; nothing need be started again"
@@ -48,6 +49,16 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster:
+    """The servers that are one bus, each with a copy of everything: where this one is reached by the `peers`, which are
+    the others (HOST:PORT), and the file of a secret that all of them have. It is made where it is missing."""
+
+    address: str
+    peers: tuple[str, ...]
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
 class ServerOptions:
     """What a server is started with. `port` 0 is any free one. `users` is a file of accounts, as `sagent nodes
     permissions` writes it; without one there is a single user, whose key is made at the first start."""
@@ -57,6 +68,7 @@ class ServerOptions:
     port: int = PORT
     tls: Tls | None = None
     users: Path | None = None
+    cluster: Cluster | None = None
 
 
 class Server:
@@ -175,17 +187,17 @@ def _configuration(options: ServerOptions, ports: Path) -> str:
     lines = [
         f"host: {_quoted(options.host)}",
         f"port: ${_OWN_PORT}",
-        f"server_name: {names.SYNCED}-{os.urandom(4).hex()}",
+        f"server_name: {_own_name(options.directory)}",
         f"max_payload: {MAX_PAYLOAD}",
         f"ports_file_dir: {_quoted(str(ports))}",
         "ping_interval: 5s",  # a client whose host is gone is known to be after 15 s
         "ping_max: 2",
         f"jetstream {{ store_dir: {store}, sync_interval: always, max_file_store: ${_ROOM} }}",
     ]
-    if tls := options.tls:
-        files = f"cert_file: {_quoted(str(tls.cert))}, key_file: {_quoted(str(tls.key))}"
-        verify = f", ca_file: {_quoted(str(tls.ca))}, verify: true" if tls.ca else ""
-        lines.append(f"tls {{ {files}{verify}, timeout: 5 }}")
+    tls = _tls(options.tls) if options.tls else ""
+    lines.append(tls)
+    if options.cluster is not None:
+        lines.append(_cluster(options.cluster, tls))
     if options.users is not None:
         lines.append(f"include {_quoted(os.path.relpath(options.users, options.directory))}")
     else:
@@ -194,12 +206,47 @@ def _configuration(options: ServerOptions, ports: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _tls(tls: Tls) -> str:
+    files = f"cert_file: {_quoted(str(tls.cert))}, key_file: {_quoted(str(tls.key))}"
+    verify = f", ca_file: {_quoted(str(tls.ca))}, verify: true" if tls.ca else ""
+    return f"tls {{ {files}{verify}, timeout: 5 }}"
+
+
+def _cluster(cluster: Cluster, tls: str) -> str:
+    secret = _secret(cluster.key)
+    routes = ", ".join(_quoted(f"nats://sagent:{secret}@{peer}") for peer in cluster.peers)
+    known = f"authorization {{ user: sagent, password: {_quoted(secret)}, timeout: 5 }}"
+    return (
+        f"cluster {{\n  name: {names.CLUSTER}\n  listen: {_quoted(cluster.address)}\n  routes: [ {routes} ]\n"
+        f"  {known}\n  {tls}\n}}"
+    )
+
+
 def _quoted(text: str) -> str:
     """A text as the server reads it. Raises UsageError for a path that it cannot be given."""
     if not text.isprintable():
         raise UsageError(f"{text!r}: a bus cannot be given a path with line breaks or control characters.")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _own_name(folder: Path) -> str:
+    """By which the other servers of a cluster know it for good."""
+    path = folder / "name"
+    if not path.exists():
+        with atomic_write(path) as file:
+            file.write(f"{names.SYNCED}-{os.urandom(4).hex()}\n".encode())
+    return path.read_text().strip()
+
+
+def _secret(path: Path) -> str:
+    """What the servers of a cluster know each other by. Raises UsageError."""
+    if not path.exists():
+        with atomic_write(path) as file:
+            file.write(os.urandom(32).hex().encode() + b"\n")
+    if len(secret := path.read_text(errors="replace").strip()) < _SHORTEST or not secret.isalnum():
+        raise UsageError(f"{path} does not hold the key of a cluster: letters and digits, {_SHORTEST} of them or more.")
+    return secret
 
 
 def _own_key(folder: Path) -> str:

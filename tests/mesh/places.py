@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,8 @@ class Place:
     server: FakeProviderServer
     stack: contextlib.AsyncExitStack
     broker: Server | None = None
-    nodes: dict[str, Process] = field(default_factory=dict)
+    nodes: dict[str, Process] = field(default_factory=dict[str, Process])
+    provider: str = ""  # the model's URL, where it is not reached by the server's own
 
     async def restart_bus(self) -> None:
         """Kill the bus, and start it again on what it has on its disk."""
@@ -70,19 +71,22 @@ class Place:
             "HOME": str(home),
             "XDG_STATE_HOME": str(home / "state"),
             "XDG_CONFIG_HOME": str(home / "config"),
-            "ANTHROPIC_BASE_URL": self.server.url,
+            "ANTHROPIC_BASE_URL": self.provider or self.server.url,
             "ANTHROPIC_API_KEY": "k",
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
 
-    async def start(self, *argv: str, name: str, cwd: Path | None = None, **options: Any) -> Process:
+    async def start(
+        self, *argv: str, name: str, cwd: Path | None = None, within: Sequence[str] = (), **options: Any
+    ) -> Process:
+        """Start the program, `within` a command that starts others elsewhere."""
         given: dict[str, Any] = {
             "stdin": asyncio.subprocess.DEVNULL,
             "stdout": asyncio.subprocess.DEVNULL,
             **options,
         }
         process = await asyncio.create_subprocess_exec(
-            *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **given
+            *within, *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **given
         )
         started = Process(process, name)
 
@@ -96,11 +100,12 @@ class Place:
         self.stack.push_async_callback(end)
         return started
 
-    async def node(self, name: str, *argv: str, bus: str = "") -> Process:
+    async def node(self, name: str, *argv: str, bus: str = "", within: Sequence[str] = ()) -> Process:
         """A node that takes work, by another way to the bus where one is given."""
         pipe = asyncio.subprocess.PIPE
         flags = ("--permission-mode", "full", "--sandbox", "off", "--model", MODEL)
-        node = await self.start("node", "--bus", bus or self.url, "--name", name, *flags, *argv, name=name, stderr=pipe)
+        own = ("node", "--bus", bus or self.url, "--name", name, *flags, *argv)
+        node = await self.start(*own, name=name, within=within, stderr=pipe)
         assert node.process.stderr is not None
         lines: list[bytes] = []
         while b"takes work" not in (line := await node.process.stderr.readline()):
@@ -131,10 +136,10 @@ async def _drain(stream: asyncio.StreamReader, name: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def place(directory: Path, script: Script, **options: Any) -> AsyncIterator[Place]:
+async def place(directory: Path, script: Script, *, host: str = "127.0.0.1", **options: Any) -> AsyncGenerator[Place]:
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(FakeProviderServer(script, **options))
-        running = await stack.enter_async_context(serving(ServerOptions(directory / "bus", port=0)))
+        running = await stack.enter_async_context(serving(ServerOptions(directory / "bus", host, 0)))
         bus = await stack.enter_async_context(connected(running.url))
         await bus.ensure()
         yield Place(directory, running.url, bus, server, stack, running)

@@ -37,9 +37,12 @@ class SimulatedStream:
         await self._journey()
         return self.pieces[-1] if self.pieces else None
 
-    async def read(self) -> AsyncIterator[Piece]:
-        for piece in tuple(self.pieces):
-            yield piece
+    async def read(self, after: int = 0) -> AsyncIterator[Piece]:
+        """A replica may lag, by a message or two."""
+        lag = self._chance.choice((0, 0, 0, 0, 0, 0, 0, 1, 2)) if self._chance else 0
+        for piece in self.pieces[: len(self.pieces) - lag]:
+            if piece.sequence > after:
+                yield piece
 
     async def put_blob(self, sha256: str, data: bytes) -> None:
         await self._journey()

@@ -196,6 +196,11 @@ class Wire:
     def cut(self) -> None:
         self._whole = False
 
+    def stall(self) -> None:
+        """What is sent from then on is not even taken; by new connections it is."""
+        for task in self._tasks:
+            task.cancel()
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]

@@ -16,7 +16,8 @@ from sagent.mesh import names
 from sagent.mesh.errors import NoRoom
 from sagent.mesh.room import Room
 from sagent.testing.server import Call, Turn
-from tests.mesh.places import Place, Process, by_results, place, slow
+from tests.depth import slow
+from tests.mesh.places import Place, Process, by_results, place
 from tests.mesh.test_failover import rebuilt, until
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from sagent.mesh import names
 from sagent.mesh.errors import Fenced, NobodyThere, Refused, TooLarge, Unavailable
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.server import MAX_PAYLOAD, ServerOptions, serving
+from tests.depth import slow
+from tests.mesh.test_failover import Wire
 
 _numbers = count()
 
@@ -256,3 +258,17 @@ async def test_a_subscription_that_is_given_up_does_not_end_the_connection(tmp_p
             await asyncio.wait([task])
         async with asyncio.timeout(3):
             assert await bus.append(names.work_subject(), b"x") > 0
+
+
+@slow
+async def test_a_connection_that_takes_nothing_any_more_is_given_up(tmp_path: Path) -> None:
+    """What was written to it never leaves, and another one is made all the same."""
+    async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, Wire(server.port) as wire:
+        url = server.url.replace(str(server.port), str(wire.port))
+        async with connected(url) as bus, asyncio.timeout(60):
+            await bus.ensure()
+            wire.stall()
+            for _ in range(4):
+                with suppress(Unavailable):
+                    await bus.append(names.log_subject("s", "root"), b"x" * (4 << 20), timeout=0.2)
+            await bus.append(names.log_subject("s", "root"), b"there", timeout=40)

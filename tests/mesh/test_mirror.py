@@ -29,7 +29,7 @@ async def mirrored(stream: SimulatedStream, directory: Path, name: str) -> Async
         with suppress(Unavailable):
             after = await take_over(stream, name)
             break
-    await rebuild(stream, directory)
+    await rebuild(stream, directory, after)
     mirror = Mirror(stream, after)
     running = asyncio.create_task(mirror.run())
     with Session(directory) as session:
@@ -168,7 +168,7 @@ async def race(directory: Path, chance: random.Random, steps: list[str]) -> None
         begun.cancel()
     await asyncio.gather(*tasks)
 
-    await rebuild(stream, directory / "end" / "s")
+    await rebuild(stream, directory / "end" / "s", len(stream.pieces))
     logs = (directory / "end" / "s").rglob("*.jsonl")
     found = {entry.content.text for file in logs for entry in read_log(file) if isinstance(entry.content, Label)}
     assert found >= set(acknowledged)

@@ -2,19 +2,22 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
+from sagent.lib.json import as_array
 from sagent.lib.text import printable
 
 if TYPE_CHECKING:
-    from sagent.mesh.server import Server, ServerOptions
+    from sagent.mesh.server import Cluster, Server, ServerOptions
 
 DESCRIPTION = """Start a bus (NATS JetStream) for agents on several machines, print its URL, and run until interrupted.
 It listens on loopback, admits whoever has its key, and syncs what it acknowledges to its disk."""
@@ -33,6 +36,11 @@ def run_bus(argv: Sequence[str]) -> int:
     parser.add_argument("--tls-cert", metavar="FILE", help="its certificate, PEM; needed to listen beyond this machine")
     parser.add_argument("--tls-key", metavar="FILE", help="the certificate's key, PEM")
     parser.add_argument("--tls-ca", metavar="FILE", help="clients must show a certificate that this one has signed")
+    cluster = "be one of the servers of a cluster, which the others reach here; each keeps everything"
+    parser.add_argument("--cluster", metavar="HOST:PORT", help=cluster)
+    parser.add_argument("--peer", metavar="HOST:PORT", action="append", help="another one of them (repeatable)")
+    key = "a secret that all of them have; made where it is missing"
+    parser.add_argument("--cluster-key", metavar="FILE", help=key)
     parser.add_argument("--output-format", metavar="F", choices=("text", "json"), default="text", help="text or json")
     parser.add_config()
     given = vars(parser.parse_args(argv))
@@ -41,8 +49,6 @@ def run_bus(argv: Sequence[str]) -> int:
 
 
 def _options(given: dict[str, object]) -> "ServerOptions":
-    from ipaddress import ip_address
-
     from sagent.mesh.server import ServerOptions, Tls
 
     def file(name: str) -> Path | None:
@@ -58,16 +64,42 @@ def _options(given: dict[str, object]) -> "ServerOptions":
         raise UsageError("--tls-cert and --tls-key go together, and --tls-ca with them.")
     if not isinstance(port, int) or not 0 <= port < 1 << 16:
         raise UsageError(f"--port {port}: a number from 0 to 65535.")
-    try:
-        local = ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    if not local and cert is None:
+    if not _is_local(host) and cert is None:
         raise UsageError(f"--host {host} is reached from elsewhere: give --tls-cert and --tls-key, or use a tunnel.")
     named = given["dir"]
     folder = Path(str(named)).expanduser() if named else load_settings({"config": given["config"]}).state_dir / "bus"
     tls = Tls(cert, key, ca) if cert and key else None
-    return ServerOptions(folder.absolute(), host, port, tls, file("users"))
+    options = ServerOptions(folder.absolute(), host, port, tls, file("users"))
+    return replace(options, cluster=_cluster(given, options))
+
+
+def _cluster(given: dict[str, object], options: "ServerOptions") -> "Cluster | None":
+    from sagent.mesh.server import Cluster
+
+    peers = tuple(map(str, as_array(given["peer"])))
+    if given["cluster"] is None:
+        if peers or given["cluster_key"]:
+            raise UsageError("--peer and --cluster-key are for a server of a cluster: give --cluster HOST:PORT too.")
+        return None
+    if not given["cluster_key"] or len(peers) not in (2, 4):
+        raise UsageError("A cluster has 3 or 5 servers: give --peer for each of the others, and --cluster-key FILE.")
+    for place in (address := str(given["cluster"]), *peers):
+        if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", place):
+            raise UsageError(f"{place!r}: where a server of a cluster is reached by the others is HOST:PORT.")
+    if options.users is None:
+        raise UsageError("The servers of a cluster know the same users: give --users FILE, a copy on each.")
+    if not _is_local(address.rpartition(":")[0].strip("[]")) and (options.tls is None or options.tls.ca is None):
+        raise UsageError(f"--cluster {address} is reached from elsewhere: give --tls-cert, --tls-key and --tls-ca.")
+    return Cluster(address, peers, Path(str(given["cluster_key"])).expanduser().absolute())
+
+
+def _is_local(host: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
