@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sagent.errors import ModelError, UsageError
+from sagent.lib.inflate import encodings
 from sagent.providers import OpenAI
 from sagent.providers.access import Access
 from sagent.providers.clouds.sdk import SdkTransport
@@ -78,13 +79,36 @@ async def test_every_framing(raw_server, transport, pieces, body) -> None:
         assert server.requests[0].endswith(b"\r\n\r\n{}")
 
 
-@pytest.mark.parametrize("encode", [gzip.compress, zlib.compress])
-async def test_a_compressed_body_is_inflated(raw_server, transport, encode) -> None:
-    data = encode(b"hello " * 100)
-    name = b"gzip" if encode is gzip.compress else b"deflate"
+@pytest.mark.parametrize("name", [b"gzip", b"deflate", b"br"])
+async def test_a_compressed_body_is_inflated(raw_server, transport, name) -> None:
+    encode = {b"gzip": gzip.compress, b"deflate": zlib.compress}.get(name)
+    data = (encode or pytest.importorskip("brotli").compress)(b"hello " * 100)
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %s\r\ncontent-length: %d\r\n\r\n" % (name, len(data))
     async with raw_server([head, data[:10], data[10:]]) as server:
         assert await fetch(transport, server.url) == (200, b"hello " * 100)
+        assert b"\r\naccept-encoding: identity\r\n" in server.requests[0]
+
+
+async def test_without_the_package_brotli_is_named_and_not_guessed_at(raw_server, transport, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "brotli", None)
+    encodings.cache_clear()
+    try:
+        async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 2\r\n\r\nok"]) as server:
+            with pytest.raises(Disrupted, match=r"encoded as 'br'.*\[brotli\]") as caught:
+                await fetch(transport, server.url)
+        assert caught.value.final
+    finally:
+        encodings.cache_clear()
+
+
+@pytest.mark.parametrize(("body", "kind"), [(b"\x1b", "cut"), (b"\xff\xff\xff", "protocol")])
+async def test_brotli_that_breaks_is_named(raw_server, transport, body, kind) -> None:
+    pytest.importorskip("brotli")
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with raw_server([head, body]) as server:
+        with pytest.raises(Disrupted) as caught:
+            await fetch(transport, server.url)
+    assert caught.value.kind == kind
 
 
 @pytest.mark.parametrize(
@@ -94,7 +118,7 @@ async def test_a_compressed_body_is_inflated(raw_server, transport, encode) -> N
         ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nhalf", None], "cut"),
         ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", None], "cut"),
         ([b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\n\x1f\x8b\x08\x00"], "cut"),
-        ([b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 2\r\n\r\nok"], "protocol"),
+        ([b"HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\ncontent-length: 2\r\n\r\nok"], "protocol"),
         ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"], "protocol"),
         ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n"], "protocol"),
         ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nabc\r\n"], "protocol"),
@@ -588,9 +612,9 @@ async def test_deflate_with_a_header_and_without(raw_server, bits: int, step: in
 
 
 async def test_an_encoding_that_is_not_read_is_a_clear_no(raw_server) -> None:
-    async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 3\r\n\r\nabc"]) as server:
+    async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\ncontent-length: 3\r\n\r\nabc"]) as server:
         transport = DirectTransport()
-        with pytest.raises(Disrupted, match="'br', which was not asked for") as caught:
+        with pytest.raises(Disrupted, match="'zstd', which was not asked for") as caught:
             await fetch(transport, server.url)
         assert caught.value.final, "to ask again would not help"
         await transport.aclose()

@@ -324,10 +324,14 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerato
         return
     import zlib
 
-    from sagent.lib.inflate import ENCODINGS, Inflater
+    from sagent.lib.inflate import Inflater, encodings
 
-    if encoding not in ENCODINGS:
+    if encoding not in encodings():
         reason = f"the answer is encoded as {encoding!r}, which was not asked for: something on the way does that"
+        if encoding == "br":
+            from sagent.lib.installed import install_command
+
+            reason += f". The extra brotli reads it: {install_command('brotli')}"
         raise Disrupted("protocol", reason, final=True)
     inflater = Inflater(encoding)
     try:

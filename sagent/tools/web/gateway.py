@@ -15,7 +15,7 @@ import h11
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.inflate import ENCODINGS, Inflater
+from sagent.lib.inflate import Inflater, encodings
 from sagent.lib.tls import system_context
 from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
 from sagent.tools.web.address import WebAddress, follow
@@ -182,9 +182,9 @@ class Gateway:
     async def _body(self, http: h11.Connection, reader: asyncio.StreamReader, encoding: str) -> tuple[bytes, bool]:
         """The body as it is meant, and whether there would be more of it."""
         encoding = encoding.strip().lower()
-        if encoding not in ("", "identity", *ENCODINGS):
+        if encoding not in ("", "identity", *encodings()):
             raise ToolError(f"The page is encoded as {encoding!r}, which was not asked for.")
-        inflater = Inflater(encoding) if encoding in ENCODINGS else None
+        inflater = Inflater(encoding) if encoding in encodings() else None
         found = bytearray()
         async for chunk in _chunks(http, reader):
             for plain in inflater.feed(chunk) if inflater else (chunk,):
@@ -229,7 +229,7 @@ def _encode(http: h11.Connection, request: WebRequest) -> bytes:
     fields = {
         "host": request.address.host,
         "user-agent": USER_AGENT,
-        "accept-encoding": "gzip",
+        "accept-encoding": "gzip, br" if "br" in encodings() else "gzip",
         "connection": "close",
         **request.headers,
     }

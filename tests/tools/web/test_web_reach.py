@@ -220,10 +220,11 @@ async def test_compressed_pages_are_read_and_damaged_ones_are_named(call, access
     site.pages["/gzip"] = http(gzip.compress(page), content_encoding="gzip")
     site.pages["/deflate"] = http(zlib.compress(page), content_encoding="deflate")
     site.pages["/damaged"] = http(gzip.compress(page)[:5] + b"xxxxxxxxxxxx", content_encoding="gzip")
-    site.pages["/br"] = http(page, content_encoding="br")
-    for path in ("gzip", "deflate"):
+    site.pages["/br"] = http(pytest.importorskip("brotli").compress(page), content_encoding="br")
+    site.pages["/zstd"] = http(page, content_encoding="zstd")
+    for path in ("gzip", "deflate", "br"):
         assert "squeezed" in (await call(WebFetch(access), url=f"http://example.org/{path}")).content[0].text
-    for path, words in (("damaged", "could not be read"), ("br", "not asked for")):
+    for path, words in (("damaged", "could not be read"), ("zstd", "not asked for")):
         with pytest.raises(ToolError, match=words):
             await call(WebFetch(access), url=f"http://example.org/{path}")
 
