@@ -1,8 +1,6 @@
 """`python -m sagent`."""
 
-import sys
-
-from sagent.bin.cli import main
+from sagent.bin.cli import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    start()

@@ -1,17 +1,13 @@
 """The program as forks of a process that has its modules loaded, for a part of what the start of a Python costs.
 
-The server (`python -m tests.forks FD DEPTH`) imports, and does nothing else. For each run it forks a process that tells
-how the run ended, and this one forks the program: with the caller's streams, directory, arguments and environment it
-does what `python -m sagent.bin.cli` does. Nothing of a run is left for the next. Where a variable is set that is read
-when an interpreter starts (`AT_START`), `Forks.run` starts a new one.
-
-The interpreter of a run ends as any does, but for the deletion of what was loaded, which would first be copied, all of
-it, and takes as long as the run: that is done only where tests run at their whole depth.
+The server (`python -m tests.forks FD`) imports, and does nothing else. For each run it forks a process that tells how
+the run ended, and this one forks the program: with the caller's streams, directory, arguments and environment it does
+what `python -m sagent.bin.cli` does, to the end of its interpreter. Nothing of a run is left for the next. Where a
+variable is set that is read when an interpreter starts (`AT_START`), `Forks.run` starts a new one.
 
 Tests of a start itself (imports, signals, closed streams, terminals) start the program as a user does.
 """
 
-import atexit
 import gc
 import importlib
 import json
@@ -34,8 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
-# What most runs import.
-PACKAGES = ("app", "bridges.mcp", "cli", "context", "lib", "providers.families", "sandbox", "tools")
+PACKAGES = ("app", "cli", "context", "lib", "providers.families", "sandbox", "tools")  # what most runs import
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
 
@@ -47,7 +42,7 @@ class Forks:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.forks", str(theirs.fileno()), os.environ.get("DEPTH", "")],
+                [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
                 cwd=CHECKOUT, env={"PYTHONPATH": str(CHECKOUT)}, pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,  # streams find out what they are
             )  # fmt: skip
@@ -127,7 +122,7 @@ def requests(control: socket.socket) -> list[int]:
     return fds
 
 
-def answer(stdin: int, stdout: int, stderr: int, request: int, *, whole: bool) -> None:
+def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
     """Run the program as a request says, and tell its process id and then its exit code. Does not return."""
     with socket.socket(fileno=request) as caller:
         with caller.makefile("rb") as file:
@@ -144,35 +139,16 @@ def answer(stdin: int, stdout: int, stderr: int, request: int, *, whole: bool) -
     os.chdir(cwd)
     os.environ.update(environment)
     sys.path[0], sys.argv[1:] = os.path.dirname(program) if program else os.getcwd(), argv
-    code = 0
-    try:
-        if program is None:
-            runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
-        else:
-            warnings.simplefilter("error")
-            runpy.run_path(program, run_name="__main__")
-    except SystemExit as end:
-        if whole or not isinstance(end.code, int):
-            raise
-        code = end.code
-    if not whole:
-        leave(code)
-
-
-def leave(code: int) -> None:
-    """End as an interpreter does, but without its deletions. Returns where the streams cannot take what was said."""
-    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue] -- it waits for threads, and is the only way to
-    atexit._run_exitfuncs()
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code & 0xFF)
+    if program is None:
+        runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+    else:
+        warnings.simplefilter("error")
+        runpy.run_path(program, run_name="__main__")
 
 
 if __name__ == "__main__":
     asked: list[int] = []
-    whole = sys.argv[2] == "whole"
     with suppress(KeyboardInterrupt):
         asked = requests(socket.socket(fileno=int(sys.argv[1])))
     if asked:
-        answer(*asked, whole=whole)
+        answer(*asked)

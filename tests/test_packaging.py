@@ -7,6 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from sagent.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +22,7 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         scripts = next(name for name in names if name.endswith("entry_points.txt"))
-        assert b"sagent = sagent.bin.cli:main" in archive.read(scripts)
+        assert b"sagent = sagent.bin.cli:start" in archive.read(scripts)
         metadata = archive.read(scripts.replace("entry_points.txt", "METADATA")).decode()
     assert "Project-URL: Source, https://" in metadata
     links = re.findall(r"\]\(([^)]+)\)", metadata.partition("\n\n")[2])
@@ -75,6 +77,22 @@ def test_modules_before_the_first_request_stay_few() -> None:
         check=True,
     )
     assert int(done.stdout.split()[-1]) <= 60
+
+
+@pytest.mark.parametrize(("stdout", "code"), [("", 7), (">/dev/full", 120)])
+def test_the_end_of_a_run_is_whole(tmp_path: Path, stdout: str, code: int) -> None:
+    (tmp_path / "run.py").write_text(
+        "import atexit\n"
+        "from pathlib import Path\n"
+        "from sagent.bin import cli\n"
+        "cli.main = lambda: print('said') or atexit.register(Path('ended').touch) and 7\n"
+        "cli.start()\n"
+    )
+    argv = ["bash", "-c", f"exec '{sys.executable}' run.py {stdout}"]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (code, b"" if stdout else b"said\n")
+    assert (tmp_path / "ended").exists()
 
 
 def test_it_runs_as_a_module_and_as_a_file_by_its_path(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from sagent.messages import user
 from sagent.session.contents import MessageEntry, Spawned
 from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
+from tests.depth import deep
 
 AGENTS = ("root", "root/a", "root/b")
 
@@ -56,7 +57,7 @@ def texts(items: list[Item]) -> list[str]:
 steps = st.lists(st.tuples(st.sampled_from(("say", "stream", "read", "leave")), st.sampled_from(AGENTS)), max_size=30)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=deep(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, memory=st.sampled_from((1, 300, 1 << 20)), restarts=st.booleans())
 async def test_everything_is_heard_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], memory: int, restarts: bool

@@ -744,7 +744,7 @@ def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, ne
 def test_other_names_of_commands_may_be_misspelled_too() -> None:
     assert meant_command(["logot"]).startswith("sagent doctor")
     assert meant_command(["verison"]) == "sagent --version"
-    assert meant_command(["logn", "page"]) == ""
+    assert meant_command(["logot", "page"]) == ""
 
 
 def test_words_that_mean_no_command_are_prompts() -> None:

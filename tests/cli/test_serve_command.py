@@ -14,6 +14,7 @@ from sagent.cli import listening
 from sagent.cli.commands import serve
 from sagent.errors import UsageError
 from sagent.testing.script import Call, Turn
+from tests.waiting import wait_until
 
 Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
 
@@ -52,8 +53,7 @@ def test_a_signal_interrupts_what_runs_and_it_can_be_gone_on_with(shell: Shell, 
             lines = events.iter_lines()
             while '"tool_started"' not in next(lines):
                 pass
-            while not (shell.cwd / "began").exists():
-                next(lines, None)
+            wait_until((shell.cwd / "began").exists, "the command to begin", child=child)
             child.send_signal(number)
             for _ in lines:  # the stream ends too
                 pass
