@@ -24,7 +24,7 @@ def compile_tests() -> None:
 
 def main() -> int:
     """The exit code of pytest."""
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of four processes would compile every test, each time
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile every test, each time
     if not any(Path("tests").rglob(f"test_*.{sys.implementation.cache_tag}-pytest-*.pyc")):
         compile_tests()
     # A worker has neighbouring tests, which share servers, and takes those of others when it has no more of its own.

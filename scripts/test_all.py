@@ -6,6 +6,7 @@ a newer one. What a version's own library could break is run: processes, event l
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,8 +23,9 @@ def main() -> int:
     found = interpreters()
     if not found:
         sys.stdout.write("No other Python from 3.11 up is installed: what has a depth is tested at its whole here.\n")
-        deep = [str(path) for path in Path("tests").rglob("test_*.py") if "from tests.depth" in path.read_text()]
-        return suite(sys.executable, *deep, whole=True)
+        deep = re.compile(r"^from (tests\.depth|hypothesis)", re.MULTILINE)
+        files = [str(path) for path in Path("tests").rglob("test_*.py") if deep.search(path.read_text("utf-8"))]
+        return suite(sys.executable, *files, whole=True)
     with ThreadPoolExecutor() as pool:
         installed = pool.map(install, found.keys(), found.values())
     if code := max(map(abs, installed)):

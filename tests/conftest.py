@@ -14,9 +14,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.depth import deep
 from tests.forks import Forks
 
-hypothesis.settings.register_profile("sagent", deadline=None)  # no test asserts a time
+hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(40, 100))  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
 pytest.register_assert_rewrite(
     "sagent.testing.bus_suite", "sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite"
@@ -144,8 +145,9 @@ MAY_BE_MISSING = {
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Four for two cores: half of what the tests do is to wait for processes, terminals and time limits."""
-    return 2 * (os.cpu_count() or 1)
+    """Six for two cores: half of what the tests do is to wait for processes, terminals and time limits."""
+    cores = os.cpu_count() or 1
+    return min(3 * cores, cores + 8)
 
 
 @cache

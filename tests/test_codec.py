@@ -58,6 +58,7 @@ from sagent.session.contents import ChargeEntry
 from sagent.session.table import decode, encode
 from sagent.transcript.event_json import encode_event, encode_result
 from sagent.usage import Charge, Cost, Usage
+from tests.depth import deep
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=deep(60, 150), deadline=None)
 @given(messages)
 def test_a_message_survives_with_media_inline(message: Message):
     line = json.dumps(encode_message(message, None))
@@ -100,7 +101,7 @@ def test_a_message_survives_with_media_inline(message: Message):
     assert json.dumps(encode_message(again, None)) == line  # 1, 1.0 and True are equal, but not the same
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=deep(40, 100), deadline=None)
 @given(messages)
 def test_a_message_survives_with_media_in_blobs(message: Message):
     blobs: dict[str, bytes] = {}

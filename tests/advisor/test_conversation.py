@@ -8,6 +8,7 @@ from sagent.events import Advice
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.model import Request
 from tests.advisor.cast import act, ask, asking
+from tests.depth import deep
 
 
 def result(call_id: str, text: str, *, is_error: bool = False) -> Message:
@@ -214,7 +215,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return history
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=deep(60, 150), deadline=None)
 @given(histories(), histories(), st.integers(1_200, 40_000), TEXTS)
 def test_every_consultation_fits_begins_with_the_last_and_says_the_same_again(before, after, room, system) -> None:
     talk = Conversation("advisor")

@@ -34,6 +34,7 @@ from sagent.testing import ScriptedModel
 from sagent.tools import tool
 from sagent.transcript.event_json import encode_event, encode_result
 from sagent.usage import Usage
+from tests.depth import deep
 
 
 class City(BaseModel):
@@ -249,7 +250,7 @@ def test_nothing_an_answer_holds_breaks_the_search(text: str, form: object) -> N
     ),
     st.sampled_from(["{}", "```json\n{}\n```", "So:\n```\n{}\n```\n", "It is {} ."]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=deep(60, 150), deadline=None)
 def test_any_value_is_found_in_any_wrapping(value: object, around: str) -> None:
     output = output_of(json_freeze_object({"type": "object", "properties": {"it": {}}, "required": ["it"]}))
     text = around.replace("{}", json.dumps({"it": value}))

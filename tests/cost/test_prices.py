@@ -25,6 +25,7 @@ from sagent.cost.tariff import Ceiling, build_tariff, cost
 from sagent.errors import ConfigError
 from sagent.providers.rows import built_in
 from sagent.usage import Charge, Usage
+from tests.depth import deep
 
 ROOT = Path(__file__).parents[2]
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -358,7 +359,7 @@ def test_the_catalogue():
 counts = st.integers(0, 400_000) | st.sampled_from([0, 1, 32_000, 200_000, 200_001, 272_000, 272_001])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=deep(100, 250), deadline=None)
 @given(
     st.sampled_from(MOVING) | st.sampled_from(ALL),
     st.tuples(counts, counts, counts, counts, counts, counts),
@@ -392,7 +393,7 @@ tariffs = st.fixed_dictionaries(
 ).map(lambda rows: build_tariff({key: [(-1, base), *more] for key, (base, more) in rows.items()}))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=deep(80, 200), deadline=None)
 @given(st.lists(tariffs, min_size=1, max_size=3), st.tuples(*[st.integers(0, 120)] * 6), rates, st.data())
 def test_bound_and_affordable_output_for_any_tiers(made, spent, budget, data):
     """Also where a higher tier is cheaper, which no list has yet."""

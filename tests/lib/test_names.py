@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.lib.names import quote_path, unquote_path
+from tests.depth import deep
 
 pieces = st.lists(
     st.sampled_from([b"$'", b"'", b"\\", b"n", b"x41", b"\n", b"\xff", "é".encode(), b"/", b" ", b"\x1b"])
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=deep(120, 300))
 @given(st.binary(max_size=12) | pieces.map(b"".join))
 def test_any_name_is_shown_on_one_valid_line_and_read_back(raw):
     path = os.fsdecode(raw)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.lib.secrets import redact, redact_kinds
+from tests.depth import deep
 
 ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
@@ -37,7 +38,7 @@ AROUND = st.sampled_from(
 AFTER = st.sampled_from(["", " ", "\n", '"', "'", ")", ",", "\\n", "\x1b[0m", "`", "<", ";"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=deep(120, 300), deadline=None)
 @given(st.text(max_size=30), AROUND, KEYS, AFTER, st.text(max_size=30))
 def test_a_key_is_found_whatever_stands_around_it(before, around, key, after, rest) -> None:
     text = f"{before}{around if around or not before[-1:].isalnum() else ' '}{key}{after or ' '}{rest}"
@@ -48,7 +49,7 @@ def test_a_key_is_found_whatever_stands_around_it(before, around, key, after, re
     assert redact(text) == (clean, found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=deep(40, 100), deadline=None)
 @given(st.text(max_size=20), KEYS)
 def test_a_key_is_found_in_json_too(before, key) -> None:
     for value in (before + "\n" + key, {"env": f"\t{key}"}, [key]):
@@ -76,7 +77,7 @@ def test_a_key_is_found_behind_escapes_and_the_rest_of_the_text_keeps_its_own(be
     assert redact(text) == (text.replace(key, "[redacted: token]"), 1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=deep(80, 200), deadline=None)
 @given(st.lists(st.sampled_from([*r"\_-%&#;=:x ", "u00", "2d", "95;", "\u200b", "token", "key", "gh"]), max_size=40))
 def test_whatever_is_escaped_what_was_taken_out_once_is_left_alone(pieces: list[str]) -> None:
     clean, found = redact(text := "".join(pieces) + " ghp\\_k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P")

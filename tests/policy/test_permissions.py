@@ -15,6 +15,7 @@ from sagent.policy.permissions import MODES, Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox.places import known_places
 from sagent.tool import Effect, Workspace
+from tests.depth import deep
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ segments = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=deep(60, 150), deadline=None)
 @given(parts=segments, absolute=st.booleans())
 def test_in_edit_mode_no_spelling_of_a_path_outside_is_allowed(parts, absolute, tmp_path_factory):
     base = tmp_path_factory.getbasetemp() / "spelled"

@@ -43,6 +43,7 @@ from sagent.testing.script import Call as AskFor
 from sagent.testing.script import Cut, Listed, Raw, Received, Step, Turn, Wire
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
+from tests.depth import deep
 
 PDF = Document("application/pdf", b"%PDF", "a.pdf")
 PIXEL = Image("image/png", b"PNG")
@@ -242,7 +243,7 @@ def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> N
     assert unseen < 1_000
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=deep(32, 80), deadline=None)
 @given(data())
 def test_every_history_is_accepted(data: DataObject) -> None:
     texts = sampled_from(["", " ", "hello", "\ud800"])

@@ -26,6 +26,7 @@ from sagent.messages import (
 from sagent.model import Request, ToolSpec
 from sagent.providers import Anthropic, Moonshot, OpenAI, OpenAICompatible, provider_named
 from sagent.providers.handover import CONTINUE, EMPTY, INTERRUPTED, Handover, ModelTurn, Rules, UserTurn
+from tests.depth import deep
 
 SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))
 FOREIGN = Private("elsewhere", json_freeze_object({"id": "rs_1"}))
@@ -179,13 +180,13 @@ def check_chat(body: dict, longest: int = 40) -> None:
     assert turns[-1]["role"] in ("user", "tool")
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=deep(100, 250), deadline=None)
 @given(histories)
 def test_anthropic_accepts_every_history(history: list[Message]) -> None:
     check_anthropic(json.loads(body_of(Anthropic.from_key("k" * 8), history)))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=deep(100, 250), deadline=None)
 @given(histories)
 def test_chat_accepts_every_history(history: list[Message]) -> None:
     check_chat(json.loads(body_of(Moonshot.from_key("k" * 8), history)))
@@ -201,7 +202,7 @@ def closed_part(body: bytes) -> bytes:
     return plain[:at]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=deep(60, 150), deadline=None)
 @given(histories, messages)
 @pytest.mark.parametrize("kind", [Anthropic, Moonshot])
 def test_what_is_closed_never_changes(kind: type, history: list[Message], further: Message) -> None:
@@ -220,7 +221,7 @@ def test_what_is_closed_never_changes(kind: type, history: list[Message], furthe
         assert after.replace(MARKER, b"").startswith(closed_part(before))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=deep(40, 100), deadline=None)
 @given(histories)
 @pytest.mark.parametrize("kind", [Anthropic, Moonshot, OpenAI])
 def test_what_was_kept_is_what_would_be_written_anew(kind: type, history: list[Message]) -> None:

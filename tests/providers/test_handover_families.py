@@ -31,6 +31,7 @@ from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES
 from sagent.testing.script import Received
+from tests.depth import deep
 from tests.providers.converse_judge import judge
 
 READ = ToolSpec("read", "Read.", json_freeze_object({"type": "object"}))
@@ -327,7 +328,7 @@ def sent(provider: str, model: str, history: Sequence[Message]) -> tuple[dict, l
     return body, list(FAMILIES[family].complaints(received))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=deep(32, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(talks())
 def test_every_family_accepts_what_any_can_say(talk: tuple[list[Message], object]) -> None:
     history, _ = talk

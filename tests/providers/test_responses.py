@@ -24,6 +24,7 @@ from sagent.testing.families import FAMILIES
 from sagent.testing.script import Fail, Received, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
+from tests.depth import deep
 
 TOOLS = (ToolSpec("Read", "Read.", json_freeze_object({"type": "object"})),)
 MODEL = "gpt-5.6-terra"
@@ -605,7 +606,7 @@ def own_replies(draw: st.DrawFn) -> list[list[dict]]:
     return [[make(next(count)) for make in makes] for makes in draw(st.lists(outputs, max_size=4))]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=deep(60, 150), deadline=None)
 @given(own_replies(), histories, st.sampled_from(["end", "interrupted"]))
 def test_every_history_is_accepted_and_ours_by_the_others(
     replies: list[list[dict]], history: list[Message], stop: str
@@ -624,7 +625,7 @@ def test_every_history_is_accepted_and_ours_by_the_others(
         check_chat(json.loads(Moonshot.from_key("k" * 8).model("kimi-k2.6").prepare(request).body.data))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=deep(40, 100), deadline=None)
 @given(own_replies())
 def test_a_prefix_never_changes_and_nothing_of_our_own_is_lost(replies: list[list[dict]]) -> None:
     model = OpenAI.from_key("k" * 8).model(MODEL)

@@ -1,6 +1,6 @@
 """`kill -9` at random moments of a busy tree: what was told to somebody is in the logs, and the session goes on.
 
-A dozen kills in the ordinary suite, two hundred in `make test-all`.
+A few kills in the ordinary suite, two hundred in `make test-all`.
 """
 
 import json
@@ -29,7 +29,7 @@ from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 from tests.depth import deep
 
 CHECKOUT = Path(__file__).parents[2]
-KILLS = deep(8, 200)
+KILLS = deep(4, 200)
 EACH = 4 if KILLS < 50 else 10  # kills of one session, one run after the other
 WHO = re.compile(r"You are (root/[^ ,]+), an agent")
 LATE = 1.5  # seconds after a run's first line in which it is killed

@@ -22,6 +22,7 @@ from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
 from sagent.session.table import encode
 from sagent.session.view import LogView, MemoryLogView, branch
+from tests.depth import deep
 
 STEPS = st.lists(
     st.one_of(
@@ -75,7 +76,7 @@ def play(log: FileLog, steps: list[tuple[str, int]]) -> None:
                     ids.append(log.fork(ids[number % len(ids)]).id)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=deep(60, 150), deadline=None)
 @given(STEPS)
 def test_contents_tell_what_the_entries_do(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

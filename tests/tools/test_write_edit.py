@@ -15,6 +15,7 @@ from sagent.tool import RunContext
 from sagent.tools import Edit, Read, Write
 from sagent.tools.replacement import Replacement, replace
 from sagent.tools.textfile import Text, decode
+from tests.depth import deep
 
 
 def text_of(output):
@@ -242,7 +243,7 @@ async def test_an_edit_touches_nothing_else(call, root, workspace, before, after
     assert file.read_bytes() == (pieces[0] + new.replace("\n", end) + pieces[1]).encode(codec)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=deep(32, 80), deadline=None)
 @given(st.binary(max_size=60))
 def test_what_decodes_encodes_to_the_same_bytes(data: bytes) -> None:
     decoded = decode(data)
