@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import gzip
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -223,6 +225,54 @@ async def test_a_session_that_a_server_has_forgotten_is_begun_again_for_the_same
             assert await do(servers) == "call 1"
             Forgetful.sessions.clear()
             assert await do(servers) == "call 2"
+    finally:
+        await asyncio.to_thread(site.shutdown)
+        site.server_close()
+
+
+class Wordy(Forgetful):
+    """The same, whose answer to a call has a length, and comes as one of several kinds."""
+
+    how: ClassVar[str] = ""
+    length: ClassVar[int] = 0
+
+    def reply(self, status: int, message: dict[str, object] | None = None, **members: object) -> None:
+        if not self.calls or status != 200 or message is None or message.get("method") != "tools/call":
+            super().reply(status, message, **members)
+            return
+        result = {"content": [{"type": "text", "text": "x" * self.length}]}
+        data = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        kind = "text/event-stream" if self.how == "events" else "application/json"
+        data = b"event: message\ndata: %b\n\n" % data if self.how == "events" else data
+        data = gzip.compress(data, 1) if self.how == "gzip" else data
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        if self.how == "gzip":
+            self.send_header("content-encoding", "gzip")
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(data)
+
+
+@pytest.mark.parametrize("how", ["plain", "gzip", "events"])
+async def test_what_a_server_answers_over_http_has_a_bound_and_may_be_long(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.bridges.mcp.bodies.LONGEST_LINE", 4 << 20)
+    monkeypatch.setattr("sagent.bridges.mcp.link.LONGEST_LINE", 4 << 20)
+    Wordy.how, Wordy.length = how, 3 << 20
+    site = ThreadingHTTPServer(("127.0.0.1", 0), Wordy)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    odd = Odd(tmp_path)
+    try:
+        async with odd.opened(config=McpServer(url=f"http://127.0.0.1:{site.server_address[1]}/")) as servers:
+            assert len(await do(servers)) == 3 << 20
+            Wordy.length = 40 << 20
+            said = await do(servers)
+            assert ("4194304 byte limit" if how == "events" else "it answered with more than 4 MiB") in said
+            Wordy.length = 3
+            assert await do(servers) == "xxx"
     finally:
         await asyncio.to_thread(site.shutdown)
         site.server_close()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.bridges.test_mcp_conformance import suite
+from tests.depth import slow
 
 CHECKOUT = Path(__file__).parents[2]
 SERVE = [sys.executable, "-m", "sagent.bin.cli", "mcp", "serve", "--model", "anthropic/claude-sonnet-4-6"]
@@ -114,7 +115,7 @@ async def served(home: Path) -> AsyncGenerator[str]:
         await server.wait()
 
 
-@pytest.mark.parametrize("revision", CHECKS)
+@pytest.mark.parametrize("revision", ["2025-11-25", pytest.param("2026-07-28", marks=slow)])
 async def test_the_server_does_what_a_revision_of_the_protocol_requires_of_any_server(
     suite: list[Path], revision: str, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from sagent.bridges.mcp.elicitation import Elicitor
 from sagent.bridges.mcp.host import Host, client_info
-from sagent.bridges.mcp.pipes import Program
+from sagent.bridges.mcp.pipes import LONGEST_LINE, Program
 from sagent.bridges.mcp.sift import sifted
 from sagent.config import McpServer
 from sagent.lib.process import ProcessGroup
@@ -17,6 +17,7 @@ from sagent.lib.text import one_line, printable
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
+    import httpx2
     from mcp import Client
     from mcp.client import ClientRequestContext
     from mcp.client._transport import Transport
@@ -66,6 +67,7 @@ class Link:
         self._ready: asyncio.Future[Client] | None = None
         self._failures = 0  # in a row
         self._mode: Literal["auto", "legacy"] = "auto"
+        self._too_long = False  # a server with a URL: its answer was
         self._died = False  # its program, and not because it was stopped
         self._failed_at = 0.0
 
@@ -106,6 +108,13 @@ class Link:
         self._end(self._stop)
         if self._task is not None and self._ready is not None and not self._ready.done():
             self._task.cancel()
+
+    def _on_answer(self, response: "httpx2.Response") -> None:
+        if response.status_code == 401 or response.is_success:
+            self._refuses = response.status_code == 401
+
+    def _on_more(self) -> None:
+        self._too_long = True
 
     def _on_end(self, stop: asyncio.Event) -> None:
         """A program's output has ended, by itself where nothing has stopped the connection."""
@@ -162,22 +171,18 @@ class Link:
     async def _connect(self, stop: asyncio.Event) -> "AsyncGenerator[Client]":
         server = self.server
         if server.url:
-            import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
-            async def note(response: httpx2.Response) -> None:
-                if response.status_code == 401 or response.is_success:
-                    self._refuses = response.status_code == 401
+            from sagent.bridges.mcp.bodies import http_client
 
-            self._login = self._read_login()
+            self._login, self._too_long = self._read_login(), False
             auth = self._login if "issuer" not in server.oauth else _machine_login(server)
             async with (
-                httpx2.AsyncClient(
-                    headers=dict(server.headers), timeout=server.timeout, auth=auth,
-                    event_hooks={"response": [note]},
-                ) as http,
-                self._over(streamable_http_client(server.url, http_client=http)) as client,
-            ):  # fmt: skip
+                http_client(server, auth, self._on_answer, self._on_more) as http,
+                self._over(
+                    streamable_http_client(server.url, http_client=http, max_sse_event_size=LONGEST_LINE)
+                ) as client,
+            ):
                 yield client
         else:
             from mcp.client.stdio import get_default_environment
@@ -281,6 +286,8 @@ class Link:
             return str(error)
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_ENDING)
+        if self._too_long:
+            return f"it answered with more than {LONGEST_LINE >> 20} MiB"
         return self.login_wanted() or (self._program.fault if self._died or is_closed(error) else "") or failure(error)
 
     def login_wanted(self) -> str:

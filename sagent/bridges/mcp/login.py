@@ -21,6 +21,7 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, BaseModel
 
+from sagent.bridges.mcp.bodies import http_client
 from sagent.bridges.mcp.host import client_info
 from sagent.config import McpServer
 from sagent.lib.atomic import atomic_write
@@ -255,7 +256,7 @@ async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[
     async with listener:
         login = Login(name, server, made, redirect, arrival.wait, address, file.read().wanted)
         async with (
-            httpx2.AsyncClient(auth=login, headers=dict(server.headers), timeout=server.timeout) as http,
+            http_client(server, login) as http,
             Client(streamable_http_client(server.url, http_client=http), client_info=client_info()) as session,
         ):
             tools = len((await session.list_tools()).tools)
