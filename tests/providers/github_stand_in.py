@@ -1,6 +1,7 @@
 """GitHub on loopback, as its documentation has the device flow and as clients of Copilot describe the rest."""
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,11 @@ class GitHub:
         return f"tid=abcdef{len(self.exchanges):04};exp=1893456000;sku=plus;proxy-ep=proxy.example:5e4d3c2b1a"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._serve(reader, writer)
+        writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             lines = head.split("\r\n")
@@ -116,7 +122,12 @@ class GitHub:
                 }
             case "/copilot_internal/user":
                 quota = {"entitlement": 1_500, "remaining": 1_240.5, "unlimited": False}
-                about = {"login": "octocat", "copilot_plan": "individual", "quota_reset_date": "2026-12-01"}
+                about: dict[str, Any] = {
+                    "login": "octocat",
+                    "copilot_plan": "individual",
+                    "quota_reset_date": "2026-12-01",
+                }
+                about |= {"endpoints": {"api": self.api}}
                 return 200, {**about, "quota_snapshots": {"premium_interactions": quota}}
             case "/models":
                 return 200, {"data": self.models}

@@ -317,6 +317,17 @@ asyncio.run(main())
         assert "sagent login copilot" in str(failed)
         assert ACCOUNT not in str(failed)
 
+    async def test_where_there_is_no_exchange_the_account_s_token_is_used(
+        self, github: GitHub, listening: Serve, tmp_path: Path
+    ) -> None:
+        github.refusal = 404, {"message": "Not Found"}
+        async with FakeProviderServer([Turn("x")]) as server, listening(github.handle) as address:
+            github.api = server.url
+            keep(tmp_path, f"http://{address}")
+            async with opened(tmp_path) as provider:
+                await collect(provider.model(MODELS["chat"]), request())
+        assert calls(server)[0].headers["authorization"] == f"Bearer {ACCOUNT}"
+
     async def test_no_error_shows_a_token(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         refusal = Fail(400, message="tid=0ld0ld0ld;exp=1 is not liked")
         async with FakeProviderServer([refusal]) as server, listening(github.handle) as address:

@@ -42,6 +42,7 @@ _GITHUB_API = "2025-04-01"  # the version that the exchange is asked for
 _USUAL_API = "https://api.githubcopilot.com"
 _MOST = MOST // 2  # bytes of a list of models that is kept: the file must stay one that is read
 _EARLY = 60.0  # seconds before its end that a token is renewed, where it does not say when
+_UNCHANGED = {"refresh_in": 3_600}  # seconds after which it is asked again whether there is an exchange
 _KEPT = ("id", "name", "supported_endpoints", "capabilities", "billing", "policy", "model_picker_enabled")
 
 
@@ -97,7 +98,13 @@ class Account:
 async def exchange(login: CopilotLogin, transport: Transport, origin: Origin) -> CopilotLogin:
     """A new access token for an account's, with the models that it opens. Raises ModelError."""
     own = replace(origin, secret=login.github)
-    answer = await _ask(login, "/copilot_internal/v2/token", transport, own)
+    try:
+        answer = await _ask(login, "/copilot_internal/v2/token", transport, own)
+    except ModelError as error:
+        if error.status != 404:
+            raise
+        # some hosts have no exchange: the account's own token is taken then (opencode and litellm use it alone)
+        answer = {**await _ask(login, "/copilot_internal/user", transport, own), **_UNCHANGED, "token": login.github}
     access, lasts = as_str(answer.get("token")), as_int(answer.get("refresh_in"))
     if not access:
         raise own.error("auth", f"{urlsplit(login.host).netloc} gives no token for Copilot. {LOG_IN}")
