@@ -221,6 +221,9 @@ def _gaps(profile: Profile) -> Iterator[str]:
     for path in profile.protected:
         if can_write(path):
             yield f"{path} can be written"
+    for path in (os.path.realpath(place) for place in (sys.executable, os.__file__, str(Path(__file__).parent))):
+        if can_write(path):
+            yield f"{path}, which runs outside, can be written"
     if profile.domains:
         yield f"every host can be reached, not only {', '.join(profile.domains)}"
     if abi() < 3:

@@ -500,6 +500,8 @@ def test_what_cannot_be_held_is_said(tmp_path: Path) -> None:
         f"{work}/.git/hooks can be written",
         "every host can be reached, not only example.org",
     )
+    place = os.path.realpath(Path(landlock.__file__).parent)
+    assert landlock.gaps(Profile(writable=(place,))) == (f"{place}, which runs outside, can be written",)
 
 
 def test_older_kernels_hold_less(monkeypatch: pytest.MonkeyPatch) -> None:
