@@ -6,7 +6,8 @@ from sagent.cost.prices import CACHES, MAX_CALLS
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
+INNER = ("generationConfig", "inferenceConfig")  # members that hold others: of Google, and of Bedrock's Converse
 _OURS = {
     **dict.fromkeys(("model", "fallbacks", "models"), "set by model"),
     **dict.fromkeys(("messages", "input", "contents", "prompt"), "the conversation"),
@@ -20,7 +21,7 @@ SAMPLING = {
     *("stop", "stop_sequences", "stopSequences", "frequency_penalty", "presence_penalty", "frequencyPenalty"),
     *("presencePenalty", "repetition_penalty", "repeat_penalty", "no_repeat_ngram_size", "logit_bias"),
     *("user", "metadata", "safety_identifier", "safetySettings", "verbosity", "parallel_tool_calls"),
-    *("generationConfig", "chat_template_kwargs"),
+    *(*INNER, "chat_template_kwargs"),
 }
 """Members that leave a token's price and the bound of an answer as they are."""
 _SERVER_TOOLS = ("tools", MAX_CALLS)  # whose cost is held, where their number is bounded
@@ -92,12 +93,11 @@ def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> No
 
 def output_limit(parameters: Mapping[str, object]) -> int | None:
     """The most tokens that a request with these parameters asked for; None where it named no limit."""
-    inner = as_object(parameters.get("generationConfig"))
-    found = (as_int(place.get(name)) for place in (parameters, inner) for name in _LIMITS)
+    inner = (as_object(parameters.get(name)) for name in INNER)
+    found = (as_int(place.get(name)) for place in (parameters, *inner) for name in _LIMITS)
     return next((limit for limit in found if limit), None)
 
 
 def _names(members: Mapping[str, object]) -> list[str]:
-    """The names of members, and of those of `generationConfig`."""
-    inner = members.get("generationConfig")
-    return sorted({*map(str, members), *(map(str, as_object(inner)))})
+    """The names of members, and of those of inner ones."""
+    return sorted({*map(str, members), *(str(name) for inner in INNER for name in as_object(members.get(inner)))})

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from sagent import tools
-from sagent.agent.options import SAMPLING, output_limit
+from sagent.agent.options import INNER, SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
 from sagent.cost.prices import CACHES, MAX_CALLS
@@ -151,6 +151,7 @@ class Rebuilder:
     def effort_of(self, model: Preparing, request: Request, sent: contents.RequestSent) -> Effort | None:
         """The effort by which a request has the recorded parameters; None where that is no effort, or none fits."""
         self.compare(model, request, sent)
+        request = _capped(request, sent)
         wanted = canonical_bytes(sent.parameters)
         limit = output_limit(sent.parameters)
         for guess in self._guesses(request, sent):
@@ -164,7 +165,7 @@ class Rebuilder:
 
     def compare(self, model: Preparing, request: Request, sent: contents.RequestSent) -> RebuiltRequest:
         """Build it and compare. What fits is kept for the next one."""
-        wanted = canonical_bytes(sent.parameters)
+        request, wanted = _capped(request, sent), canonical_bytes(sent.parameters)
         nearest: RebuiltRequest | None = None
         for limit in dict.fromkeys((request.max_output, output_limit(sent.parameters))):
             taken = limit != request.max_output
@@ -212,14 +213,20 @@ class Rebuilder:
         )
 
 
+def _capped(request: Request, sent: contents.RequestSent) -> Request:
+    """The request under a cap, where the one that was sent shows that: it names the standard tier."""
+    return replace(request, capped=sent.parameters.get("service_tier") == "default")
+
+
 def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
     """The options that a request had, by the names that most providers give them."""
     found = {name: json_freeze(parameters[name]) for name in (CACHES, MAX_CALLS) if name in parameters}
     if isinstance(tools := parameters.get("tools"), str):
         found["tools"] = json_load(tools)
-    for name, value in {**parameters, **as_object(parameters.get("generationConfig"))}.items():
+    inner = {name: value for place in INNER for name, value in as_object(parameters.get(place)).items()}
+    for name, value in {**parameters, **inner}.items():
         plain = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
-        if name in SAMPLING and name != "generationConfig":
+        if name in SAMPLING and name not in INNER:
             found[plain if plain in SAMPLING else name] = json_freeze(value)
     return JsonObject(found)
 

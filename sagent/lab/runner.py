@@ -381,6 +381,10 @@ class _Run:
         advisors = [bill.usd for bill in made if bill.role.startswith("advisor:")]
         unknown = any(bill.usd is None for bill in made)
         budget = None if self.agent is None else self.agent.ledger.cap
+        # Under a cap each call was held in the log before it went out, and counts so where its bill never came.
+        most = sum((bill.at_most or bill.usd or Decimal(0) for bill in made), Decimal(0))
+        if unknown or budget is None:
+            most = None if budget is None else max(usd, budget)
         unsure = unknown or any(bill.estimated for bill in made) or outcome == "interrupted"
         tallies = () if result is None else tuple(result.advisors.values())
         return Trial(
@@ -394,7 +398,7 @@ class _Run:
             check=self.check,
             usd=None if unknown else usd,
             least=usd,
-            most=(None if budget is None else max(usd, budget)) if unsure and self.agent is not None else usd,
+            most=most if unsure and self.agent is not None else usd,
             advisor_usd=None if None in advisors else sum((each or Decimal(0) for each in advisors), Decimal(0)),
             turns=self.turns,
             read=sum(bill.usage.total_input for bill in made),

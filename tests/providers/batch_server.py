@@ -42,12 +42,14 @@ class BatchServer:
     trouble: list[int] = field(default_factory=list)
     state: str = ""  # of batches that end, where it is another than success
     url: str = ""
+    answers: threading.Event = field(default_factory=threading.Event)  # cleared, it takes requests and is silent
     headers: list[dict[str, str]] = field(default_factory=list)
 
     @contextmanager
     def running(self):
         """Serve in a thread."""
         outer = self
+        self.answers.set()
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -85,6 +87,7 @@ class BatchServer:
     def answer(self, method: str, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
         path = path.partition("?")[0]
         self.seen.append((method, path, body))
+        self.answers.wait(20)
         if self.trouble:
             status = self.trouble.pop(0)
             return status, json.dumps({"error": {"type": "api_error", "message": "trouble"}}).encode()

@@ -257,6 +257,20 @@ async def test_the_next_process_takes_the_answers_that_are_paid_for(
     assert len(server.batches) == 2
 
 
+async def test_what_is_being_sent_when_all_ends_is_written_down(server: BatchServer, tmp_path: Path) -> None:
+    journal = tmp_path / "batches.jsonl"
+    server.answers.clear()
+    async with collected(journal) as batches:
+        asked = asyncio.create_task(ask(model_of("anthropic", server, batches)))
+        while not server.seen:
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        asyncio.get_running_loop().call_later(0.1, server.answers.set)
+    async with collected(journal) as batches:
+        assert (await ask(model_of("anthropic", server, batches))).message.content == "ok"
+    assert len(server.batches) == 1
+
+
 async def test_a_batch_that_is_not_there_any_more_is_bought_again_by_a_second_try(
     server: BatchServer, tmp_path: Path
 ) -> None:

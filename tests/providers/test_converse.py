@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from sagent.agent import Agent
-from sagent.errors import ModelError
+from sagent.errors import ModelError, UsageError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Document, Image, Message, Private, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Model, Reply, Request, ToolSpec
@@ -460,3 +460,9 @@ async def test_an_agent_works_with_it_and_pays_its_price() -> None:
         result = await agent.run("hi")
         await agent.aclose()
     assert (result.content, str(result.cost.total.normalize())) == ("Hello", "4")
+
+
+@pytest.mark.parametrize("options", [{"inferenceConfig": {"maxTokens": 5}}, {"system": [{"text": "x"}]}])
+async def test_what_sagent_sets_itself_is_no_option(options: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="cannot be set"):
+        Agent(provider_named("bedrock", key="k").model(NOVA), options=options)
