@@ -75,7 +75,7 @@ class Repl(CommandContext):
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
         self.turn = session.turn
-        session.on_opened = lambda opened: tasks.spawn(self._add_prompts(opened))
+        session.on_opened = self._on_opened
         session.on_answered = lambda answer: tasks.spawn(self._settle(answer))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         session.on_unread = self.input.give_back
@@ -162,6 +162,10 @@ class Repl(CommandContext):
             return False
         self._session.use(replace(self.settings, session=path))
         return True
+
+    def _on_opened(self, opened: "Opened") -> None:
+        self._screen.tidy_up()
+        self._tasks.spawn(self._add_prompts(opened))
 
     async def _add_prompts(self, opened: "Opened") -> None:
         """Have the prompts of MCP servers among the commands, now and whenever they are others."""

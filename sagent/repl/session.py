@@ -1,7 +1,6 @@
 """The sessions of the REPL, one after another: opened as the settings say, prompts answered, closed for the next."""
 
 import asyncio
-import gc
 import re
 import shlex
 import time
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 UNHURRIED = 0.3  # seconds before work that nobody waits for
-YOUNG = 700  # objects after which garbage is looked for among them: 0.2 ms
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
 _STEPS = (
     ("/login", "a key: tested, kept for you alone, used"),
@@ -264,8 +262,6 @@ class SessionLoop(Current):
         self._resumable = agent if agent.messages else None
         if not self._greeted:
             self._greeted = True
-            gc.freeze()  # all that is loaded by now stays
-            gc.set_threshold(YOUNG)  # of the 50,000 that are right for loading, a look takes 12 ms, and keys wait
             kept = not self.settings.ephemeral
             news = await asyncio.to_thread(take_news, self.settings.state_dir) if kept else ()
             self._painter.write(greeting(self.settings, opened, news))

@@ -1,12 +1,14 @@
 """What is painted: in a prompt_toolkit application whose terminal is a file. Defects in the display end no session."""
 
 import asyncio
+import gc
 import io
 import os
 import pty
 import tty
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from weakref import ref
 
 import pytest
 from prompt_toolkit.input import create_pipe_input
@@ -15,7 +17,7 @@ from sagent.events import Notice, TextDelta
 from sagent.repl.terminal import painter as painter_module
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
-from sagent.repl.terminal.screen import Screen
+from sagent.repl.terminal.screen import YOUNG, Screen
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.blocks import Report
 
@@ -30,6 +32,13 @@ class Terminal(io.StringIO):
 @asynccontextmanager
 async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Painter, list[bytes]]]:
     """A painter on a screen of 80 by 24, and what was written."""
+    async with drawn(monkeypatch) as (screen, written):
+        yield Painter(screen.surface, screen.redraw), written
+
+
+@asynccontextmanager
+async def drawn(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Screen, list[bytes]]]:
+    """A screen of 80 by 24 that was drawn once, and what was written since."""
     written: list[bytes] = []
     monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
     with create_pipe_input() as keys:
@@ -38,7 +47,7 @@ async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Painte
         while screen.app.renderer.last_rendered_screen is None:
             await asyncio.sleep(0)
         written.clear()
-        yield Painter(screen.surface, screen.redraw), written
+        yield screen, written
         screen.leave()
         await task
 
@@ -53,6 +62,27 @@ async def test_what_was_painted_is_not_painted_again(monkeypatch: pytest.MonkeyP
             assert whole.count(word) == 1
         assert all(step.startswith(b"\x1b[?2026h") and step.endswith(b"\x1b[?2026l") for step in written)
         assert b"\x1b[J" not in whole
+
+
+async def test_garbage_is_looked_for_when_something_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ring:
+        def __init__(self) -> None:
+            self.own = self
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    async with drawn(monkeypatch) as (screen, _):
+        gc.disable()
+        try:
+            rings = [Ring() for _ in range(2 * YOUNG)]
+            last = ref(rings[-1])
+            del rings
+            screen.app._redraw()
+            assert last() is not None  # not before all is loaded
+            screen.tidy_up()
+            screen.app._redraw()
+            assert last() is None
+        finally:
+            gc.enable()
 
 
 async def test_a_renderer_that_fails_gives_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The prompt_toolkit application: panel, list, input, completions and status line. Surface draws what is above."""
 
 import asyncio
+import gc
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl
-from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.dimension import Dimension, sum_layout_dimensions
 from prompt_toolkit.layout.processors import (
     ConditionalProcessor,
     HighlightIncrementalSearchProcessor,
@@ -47,11 +48,12 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.layout import Container
-    from prompt_toolkit.layout.screen import Char
+    from prompt_toolkit.layout.screen import Char, WritePosition
 
 SETTLED = 0.35  # seconds without a change after which a size counts; tmux reports one up to 0.25 s after it was made
 MOST_UNSETTLED = 1.0  # seconds after which what is final is written all the same
 CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
+YOUNG, OLDER = 700, 10  # objects, and looks at them, after which garbage is looked for among them and among older ones
 LOW = 12  # rows of a terminal in which fewer of them are left empty
 MOST_COMPLETIONS = 8
 MOST_ANSWER = 30  # characters
@@ -87,7 +89,8 @@ class _Application(Application[None]):
 class _Rows(HSplit):
     """Windows one below the other with nothing between them. How high they would be is found out once a drawing."""
 
-    _found: tuple[object, Dimension] = None, Dimension()
+    _asked: object = None
+    _found: "list[Dimension]"
 
     @property
     def _all_children(self) -> "list[Container]":
@@ -96,9 +99,14 @@ class _Rows(HSplit):
     def preferred_height(self, width: int, max_available_height: int) -> Dimension:
         """The rows that all of them would have."""
         asked = get_app().render_counter, width, max_available_height
-        if self._found[0] != asked:
-            self._found = asked, super().preferred_height(width, max_available_height)
-        return self._found[1]
+        if self._asked != asked:
+            self._asked = asked
+            self._found = [child.preferred_height(width, max_available_height) for child in self.children]
+        return sum_layout_dimensions(self._found)
+
+    def _divide_heights(self, write_position: "WritePosition") -> list[int] | None:
+        wanted = [found.preferred for found in self._found]
+        return wanted if sum(wanted) == write_position.height else super()._divide_heights(write_position)
 
 
 class _Parser(Vt100Parser):
@@ -148,7 +156,7 @@ class Screen:
         self.secret = False  # what is typed is not shown
         self.focused: bool | None = None  # whether the terminal is in front; None where it has not said
         self.on_focus: Callable[[], None] = lambda: None  # it is in front, or is no longer
-        self._holding = False
+        self._holding = self._tidies = False
         self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
         self.on_resized: Callable[[], None] = lambda: None
         self.theme = "auto"
@@ -317,6 +325,13 @@ class Screen:
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
 
+    def tidy_up(self) -> None:
+        """Look for garbage whenever something was drawn, from now on, so that no key waits for that on its way to the
+        screen: what is loaded by now stays, and the 50,000 new objects that are right for loading take 12 ms."""
+        if not self._tidies:
+            self._tidies = True
+            gc.freeze()
+
     # -- keeping to what is ours
 
     def _drawn(self, app: "Application[None]") -> None:
@@ -326,6 +341,8 @@ class Screen:
             self.output.release()
         self.surface.flush_waiting()
         self._set_title()
+        if self._tidies and gc.get_count()[0] > YOUNG:
+            gc.collect(int(gc.get_count()[1] > OLDER))
         if not self._asked:
             self._asked = True
             self.output.write_raw(_QUESTION)
