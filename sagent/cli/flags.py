@@ -4,9 +4,12 @@ import argparse
 import os
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 COMMANDS = {
     "run": "one task without a terminal, with --executor and --advisor",
@@ -117,6 +120,11 @@ class Parser(argparse.ArgumentParser):
     @property
     def flags(self) -> list[argparse.Action]:
         return [action for action in self._actions if action.option_strings]
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Fail where the output cannot be written, as argparse's own does only up to the size of a buffer."""
+        if file is not None:
+            file.write(message)
 
     def error(self, message: str) -> NoReturn:
         near: list[str] = []

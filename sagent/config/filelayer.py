@@ -6,18 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sagent.config.advisors import (
-    EXECUTOR,
-    MEMBERS,
-    NONE,
-    STRANGER,
-    MemberError,
-    Placed,
-    named_apart,
-    read_address,
-    read_spec,
-    read_table,
-)
+from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
 from sagent.config.fields import ALIASES, FIELDS, RULES, TABLES, Field, is_stricter
 from sagent.config.files import File, Line, end_sentence, expand, read_file
@@ -31,6 +20,7 @@ if TYPE_CHECKING:
     from sagent.tools.code.lsp.rows import ServerRow
 
 _NEVER = "a project's file may not set it"
+_VARIABLES = "a project's file may not read the environment"
 _FIELDS = {field.name: field for field in FIELDS}
 _GROUPS: Mapping[str, Mapping[str, Field]] = {
     "permissions": {"allow": _FIELDS["allow"], "deny": _FIELDS["deny"]},
@@ -68,6 +58,9 @@ class FileLayer:
         self._base = PathBase(file.path.parent, into.home)
         self._origin = str(file.path)
 
+    def _ignore(self, keys: Line, name: str, why: str) -> None:
+        self._into.warnings.append(f"{self._file.where(*keys)}: {name} is ignored: {why}.")
+
     def take(self) -> None:
         """Take it into the settings. Raises ConfigError."""
         seen: dict[str, str] = {}
@@ -91,7 +84,7 @@ class FileLayer:
             elif key == "language_servers" and not self._trusted:
                 self._want_servers(self._file.table((key,), value))
             elif key in TABLES and not self._trusted:
-                self._into.warnings.append(f"{self._file.where(key)}: {key} is ignored: {_NEVER}.")
+                self._ignore((key,), key, _NEVER)
             elif key in TABLES:
                 self._into.values[key], self._into.origins[key] = self.table(key), self._origin
         if self._trusted and not isinstance(self._file.data.get("executor", ""), str):
@@ -115,9 +108,7 @@ class FileLayer:
 
         key = "language_servers"
         if "${" in repr(value):
-            self._into.warnings.append(
-                f"{self._file.where(key)}: {key} is ignored: a project's file may not read the environment."
-            )
+            self._ignore((key,), key, _VARIABLES)
             return
         known = cast("Mapping[str, ServerRow]", self._into.values.get(key, {}))
         tables = {name: self._file.table((key, name), row) for name, row in value.items()}
@@ -128,29 +119,31 @@ class FileLayer:
 
     def _take_advisors(self, keys: Line, value: object) -> None:
         items = cast("list[object]", value) if isinstance(value, list) else [value]
-        if len(items) == 1 and items[0] in NONE:
+        if len(items) == 1 and items[0] in advisors.NONE:
             items = []
-        found: list[Placed] = []
+        found: list[advisors.Placed] = []
         for number, item in enumerate(items):
             here = (*keys, str(number)) if isinstance(value, list) else keys
             found.append(self._advisor(here, item))
             try:
-                named_apart(found)
+                advisors.named_apart(found)
             except RefusedError as error:
                 raise self._file.error(here, f"{error}") from None
         self._into.set(_FIELDS["advisors"], tuple(found), self._origin)
 
-    def _advisor(self, keys: Line, item: object) -> Placed:
+    def _advisor(self, keys: Line, item: object) -> advisors.Placed:
         try:
             if isinstance(item, Mapping):
-                return read_table(self._filled(keys, cast("Mapping[str, object]", item), MEMBERS), self._base)
+                return advisors.read_table(
+                    self._filled(keys, cast("Mapping[str, object]", item), advisors.MEMBERS), self._base
+                )
             if isinstance(item, str):
-                return read_spec(str(self._expanded(keys, item)), self._base)
+                return advisors.read_spec(str(self._expanded(keys, item)), self._base)
         except RefusedError as error:
-            where = self._file.where(*keys, *((error.member,) if isinstance(error, MemberError) else ()))
+            where = self._file.where(*keys, *((error.member,) if isinstance(error, advisors.MemberError) else ()))
             raise ConfigError(end_sentence(f"{where}: {'.'.join(keys)}: {error}")) from None
         raise self._file.error(
-            keys, f"{'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(MEMBERS)}"
+            keys, f"{'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(advisors.MEMBERS)}"
         )
 
     def _filled(
@@ -164,13 +157,15 @@ class FileLayer:
 
     def _take_executor(self) -> None:
         """`executor = {model, api_base, api_key}`: the model, and an entry of [providers] for the model's provider."""
-        table = self._filled(("executor",), self._file.table(("executor",), self._file.data["executor"]), EXECUTOR)
+        table = self._filled(
+            ("executor",), self._file.table(("executor",), self._file.data["executor"]), advisors.EXECUTOR
+        )
         if "model" not in table:
             raise self._file.error(("executor",), "executor.model is missing: give PROVIDER/MODEL")
         model = str(self._read_in(("executor", "model"), _FIELDS["model"], table["model"]))
         try:
-            address = read_address(table, self._base)
-        except MemberError as error:
+            address = advisors.read_address(table, self._base)
+        except advisors.MemberError as error:
             raise self._file.error(("executor", error.member), f"executor.{error}") from None
         if address != Address():
             rows = self._into.rows
@@ -200,7 +195,7 @@ class FileLayer:
         if self._trusted:
             value = self._expanded(keys, value)
         elif (refusal := self._refusal(keys, field, value)) is not None:
-            self._into.warnings.append(f"{self._file.where(*keys)}: {field.name} is ignored: {refusal}.")
+            self._ignore(keys, field.name, refusal)
             return
         found = self._read_in(keys, field, value)
         self._into.check_rules(field, found, partial(self._file.where, *keys))
@@ -223,9 +218,7 @@ class FileLayer:
         """Keep what a project's file wants, for the person to see, and set it where they trust it."""
         wanted = Wanted(field.name, value, self._file.line(*keys))
         if len(wanted.text) > _MOST_WANTED:
-            self._into.warnings.append(
-                f"{self._file.where(*keys)}: {field.name} is ignored: it is too long to be asked about."
-            )
+            self._ignore(keys, field.name, "it is too long to be asked about")
             return
         self._into.wanted.append(wanted)
         if self._into.trusting:
@@ -237,11 +230,11 @@ class FileLayer:
     def _refusal(self, keys: Line, field: Field, value: object) -> str | None:
         """Why a project's file may not set this, or None."""
         if field.name == "advisors":
-            return STRANGER
+            return advisors.STRANGER
         if field.project == "no" or (keys == ("executor",) and not isinstance(value, str)):
             return _NEVER
         if "${" in repr(value):
-            return "a project's file may not read the environment"
+            return _VARIABLES
         if field.project == "lower":
             old = self._into.values.get(field.name, _default(field))
             if not is_stricter(field.name, self._read_in(keys, field, value), old):
