@@ -69,6 +69,8 @@ def _own_way(
         if key is not None:
             return SelfHosted.from_key(key, base_url=base_url)
         return SelfHosted.from_env(base_url=base_url, environ=environ)
+    if transport == "sdk":
+        raise UsageError(f"{name} is reached by a login, not by an SDK: leave --transport out.")
     if name == "copilot":
         from sagent.providers.plans.copilot import Copilot
 
@@ -78,8 +80,6 @@ def _own_way(
     from sagent.providers.plans.anthropic_cli import AnthropicCLI
     from sagent.providers.plans.openai_subscription import OpenAISubscription
 
-    if transport == "sdk":
-        raise UsageError(f"{name} is reached by the login of another program, not by an SDK: leave --transport out.")
     own = AnthropicCLI if name == "anthropic-cli" else OpenAISubscription
     if key is not None:
         return own.from_key(key)

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import json
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -73,15 +74,37 @@ class GitHub:
         self.pause = asyncio.Event()  # exchanges wait for it
         self.pause.set()
 
+    @contextlib.contextmanager
+    def in_thread(self) -> Generator[str]:
+        """Its address, while another loop serves it."""
+        loop = asyncio.new_event_loop()
+        server = loop.run_until_complete(asyncio.start_server(self.handle, "127.0.0.1", 0))
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            server.close()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    loop.run_until_complete(task)
+            loop.run_until_complete(asyncio.sleep(0.01))  # for the transports to be gone
+            loop.close()
+
     @property
     def token(self) -> str:
         """The last token that was given."""
         return f"tid=abcdef{len(self.exchanges):04};exp=1893456000;sku=plus;proxy-ep=proxy.example:5e4d3c2b1a"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await self._serve(reader, writer)
-        writer.close()
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                await self._serve(reader, writer)
+        finally:
+            writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

@@ -127,7 +127,7 @@ class TestLogin:
         async with listening(github.handle) as address:
             token, waited = await finished(github, address)
         assert token.startswith("gho_")
-        assert waited == [0, 0, 7, 7, 12, 12]
+        assert waited == [1, 1, 7, 7, 12, 12]
         asked, *polls = github.forms
         assert (asked["scope"], polls[0]["device_code"]) == ("read:user", "secret-device-code")
 
@@ -498,6 +498,8 @@ class TestNoLogin:
         assert not list(tmp_path.iterdir())
         with pytest.raises(UsageError, match="characters that no key has"):
             provider_named("copilot", key="a b")
+        with pytest.raises(UsageError, match="not by an SDK"):
+            provider_named("copilot", key=ACCOUNT, transport="sdk")
 
     def test_neither_token_leaves_in_an_export(self, github: GitHub) -> None:
         text, _ = redact(f"authorization: Bearer {github.token}\ntoken {github.token} and {ACCOUNT}")

@@ -25,6 +25,7 @@ _CLIENT = "Iv1.b507a08c87ecfe98"
 _SCOPE = "read:user"
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _USUAL_WAIT = 5  # seconds between two questions, where it names none
+_LEAST_WAIT = 1  # whatever it names
 _USUAL_LIFE = 900  # seconds that a code holds
 _PATIENCE = 30.0  # seconds for an answer
 _HEADERS = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
@@ -62,7 +63,8 @@ async def begin(host: str, transport: Transport, origin: Origin) -> DeviceCode:
     if not (page and code and shown):
         raise origin.error("server", f"{host} gives no code to log in with: {_reason(answer)}")
     life = as_int(answer.get("expires_in")) or _USUAL_LIFE
-    return DeviceCode(shown, page, code, as_int(answer.get("interval"), _USUAL_WAIT), time.monotonic() + life)
+    wait = max(_LEAST_WAIT, as_int(answer.get("interval"), _USUAL_WAIT))
+    return DeviceCode(shown, page, code, wait, time.monotonic() + life)
 
 
 async def finish(
