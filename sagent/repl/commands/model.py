@@ -211,7 +211,10 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
         from sagent.providers.plans.github_device import host_url
 
         await log_in(host_url(host or "github.com"), login_file(os.environ), context.say)
-        _reopen(context, context.settings)
+        try:
+            _ = context.opened  # it finds the login when it needs it
+        except UsageError:
+            context.reopen(context.settings)
         return
     key = (await context.line(f"Key for {row.name} (not shown): ", secret=True) or "").strip()
     if not key:
