@@ -74,8 +74,9 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         ("c-l", Always(), actions.clear_screen),
         ("c-z", Always(), actions.suspend),
     )
+    anytime = (actions.clear_screen, actions.suspend)  # eager, as are all keys of a question
     for names, condition, act in table:
-        keys.add(*names.split(), filter=condition)(_handler(act))
+        keys.add(*names.split(), filter=condition, eager=act in anytime)(_handler(act))
     _bind_input(keys, screen, actions, focused)
     _bind_picker(keys, actions, picking)
     for names, act in (("escape", leave_search), ("c-c", leave_search), ("enter", take_found)):
@@ -84,7 +85,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
     for action, _, key in (one.partition("=") for one in chosen):
         condition, act = known[action]
         try:
-            keys.add(*key_names(key), filter=condition)(_handler(act))
+            keys.add(*key_names(key), filter=condition, eager=act in anytime)(_handler(act))
         except ValueError:
             raise UsageError(
                 f'keys: {key!r} is no key: say "ctrl-t", "alt-x", "shift-tab", "f5" or "ctrl-x e".'

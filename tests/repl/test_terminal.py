@@ -420,6 +420,20 @@ def test_it_stops_in_the_middle_of_an_answer_and_comes_back_to_it(console: Conso
     assert all(f"Paragraph {number} has" in screen for number in range(60))
 
 
+@pytest.mark.needs("bash")
+def test_it_stops_while_a_question_is_open_and_comes_back_to_it(console: Console) -> None:
+    console.serve([Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "x"}),)), Turn(text="It is written.")])
+    console.start("--permission-mode", "ask", shell=True)
+    console.type("hello")
+    console.until("Yes, once")
+    console.keys("C-z")
+    console.until("Stopped", gone="Yes, once")
+    console.type("fg")
+    console.until("Yes, once")
+    console.keys("C-l", "y")
+    console.until("It is written.")
+
+
 def test_wrong_settings_end_it_with_the_reason(console: Console) -> None:
     console.environment["SAGENT_EFFORT"] = "enormous"
     console.start(ready="ended 2")
