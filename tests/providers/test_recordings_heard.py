@@ -106,6 +106,18 @@ async def test_who_takes_none_is_not_asked(provider: str, model: str) -> None:
         assert base64.b64encode(WAV[:300]).decode() not in body
 
 
+async def test_a_refusal_does_not_stay() -> None:
+    """Whoever asks something else next is answered; a job's word in between changes nothing."""
+    async with FakeProviderServer([Turn("x")]) as server:
+        opened: Any = provider_named("anthropic", key="k" * 8, base_url=server.url)
+        async with aclosing(opened):
+            model = opened.model("claude-sonnet-5-5")
+            _, failed = await failure(model, request(user("?", TALK), user("It is done.", sender="job:1")))
+            await collect(model, request(user("?", TALK), user("Never mind: hello.")))
+    assert failed.kind == "invalid_request"
+    assert "[talk.wav: audio/wav, " in json.dumps(server.requests[0].json)
+
+
 async def test_an_advisor_does_without(tmp_path: Path) -> None:
     async with FakeProviderServer([Turn("x")]) as server:
         opened: Any = provider_named("anthropic", key="k" * 8, base_url=server.url)

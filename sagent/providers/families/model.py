@@ -269,15 +269,16 @@ class WireModel(ABC, Generic[E_co]):
 
 
 def _to_hear(request: Request) -> str:
-    """The name of a recording among what the model has not answered yet, "" for none. Older ones may have been another
+    """The name of a recording in what a person has said last, unanswered; "" for none. Older ones may have been another
     model's, and advisors do without: they read in words that it was there."""
-    if request.conversation.count(":") < 2:
-        for message in reversed(request.messages):
-            if message.role == "assistant":
-                break
-            for part in message.parts:
-                if isinstance(part, Document) and part.media_type in AUDIO:
-                    return part.name or "the recording"
+    if request.conversation.count(":") > 1:
+        return ""
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            break
+        if not (message.sender or message.results):
+            heard = (part for part in message.parts if isinstance(part, Document) and part.media_type in AUDIO)
+            return next((part.name or "the recording" for part in heard), "")
     return ""
 
 
