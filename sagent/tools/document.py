@@ -31,21 +31,10 @@ async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str
 
     Raises ToolError for a damaged one, and for one that takes more memory or time than a document may.
     """
-    import asyncio  # here, since the other process does without, and starts in two thirds of the time
-
-    from sagent.lib.process import run
-
     question = json.dumps([form, name, pages]).encode() + b"\n"
     why = "needs a process of its own, which could not be started"
     try:
-        async with asyncio.timeout(_PATIENCE):
-            done = await run(
-                isolated.command(__name__, "answer"),
-                cwd="/",
-                env=isolated.environment(),
-                input=question + data,
-                most=_MOST,
-            )
+        done = await isolated.answered(__name__, question + data, seconds=_PATIENCE, most=_MOST)
     except TimeoutError:
         done, why = None, f"takes longer than {_PATIENCE} s"
     if done is None or done.code or len(done.output) > _MOST:

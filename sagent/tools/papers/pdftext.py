@@ -38,15 +38,10 @@ class PdfText:
 
 async def read_pdf(data: bytes, name: str) -> PdfText:
     """Raises ToolError for what is damaged, or takes more memory or time than a document may."""
-    import asyncio  # here, since the other process does without
-
-    from sagent.lib.process import run
 
     why = "needs a process of its own, which could not be started"
     try:
-        async with asyncio.timeout(_PATIENCE):
-            argv = isolated.command(__name__, "answer")
-            done = await run(argv, cwd="/", env=isolated.environment(), input=data, most=_MOST_ANSWER)
+        done = await isolated.answered(__name__, data, seconds=_PATIENCE, most=_MOST_ANSWER)
     except TimeoutError:
         done, why = None, f"takes longer than {_PATIENCE} s to read"
     if done is not None and (done.code or len(done.output) > _MOST_ANSWER):

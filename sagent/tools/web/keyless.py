@@ -17,9 +17,6 @@ _MOST_ANSWER = 2_000_000  # bytes
 
 async def search_keyless(query: str, seconds: float, address: str = "") -> list[Found]:
     """What DuckDuckGo finds, at another `address` where one is given. Raises ToolError."""
-    import asyncio  # here, since the other process does without
-
-    from sagent.lib.process import run
 
     if find_spec("ddgs") is None:
         from sagent.lib.installed import install_command
@@ -29,14 +26,8 @@ async def search_keyless(query: str, seconds: float, address: str = "") -> list[
             f"search without a key: {install_command('web')}"
         )
     try:
-        async with asyncio.timeout(seconds):
-            done = await run(
-                isolated.command(__name__, "answer"),
-                cwd="/",
-                env=isolated.environment(),
-                input=json.dumps([query, address, seconds]).encode(),
-                most=_MOST_ANSWER,
-            )
+        asked = json.dumps([query, address, seconds]).encode()
+        done = await isolated.answered(__name__, asked, seconds=seconds, most=_MOST_ANSWER)
     except TimeoutError:
         raise ToolError(f"ddgs did not answer within {seconds:g} s.") from None
     if done is None or done.code:

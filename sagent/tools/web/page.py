@@ -53,19 +53,9 @@ async def read_page(data: bytes, content_type: str, extractor: Extractor, base: 
 
 async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
     """What the other process answers, in time and well."""
-    import asyncio  # here, since the other process does without
-
-    from sagent.lib.process import run
-
+    asked = json.dumps(question).encode() + b"\n" + data
     try:
-        async with asyncio.timeout(_PATIENCE):
-            done = await run(
-                isolated.command(__name__, "answer"),
-                cwd="/",
-                env=isolated.environment(),
-                input=json.dumps(question).encode() + b"\n" + data,
-                most=_MOST_ANSWER,
-            )
+        done = await isolated.answered(__name__, asked, seconds=_PATIENCE, most=_MOST_ANSWER)
     except TimeoutError:
         return None
     if done is None:

@@ -85,15 +85,10 @@ async def parse(sources: Sequence[Source]) -> list[Dumped | None]:
 
 async def _parse(sources: Sequence[Source]) -> tuple[list[Dumped | None], bool]:
     """What one process has read before it ended, and whether that was everything."""
-    import asyncio  # here, since the other process does without
-
-    from sagent.lib.process import run
 
     head = json.dumps([[source.language, len(source.data)] for source in sources]).encode() + b"\n"
     question = head + b"".join(source.data for source in sources)
-    command = isolated.command(__name__, "answer")
-    async with asyncio.timeout(PATIENCE):
-        done = await run(command, cwd="/", env=isolated.environment(), input=question)
+    done = await isolated.answered(__name__, question, seconds=PATIENCE)
     if done is None:
         raise OSError("a process to read source files could not be started")
     lines = done.output.split(b"\n")[:-1]
