@@ -129,13 +129,14 @@ async def test_caches_are_asked_for_where_the_model_has_them(model_id: str, poin
 async def test_a_history_of_calls_goes_out_where_there_are_no_tools_any_more() -> None:
     history = [
         user("x"),
-        Message("assistant", (ToolCall("a", "Read"),)),
+        Message("assistant", (ToolCall("a", "Read ü"),)),
         Message("user", (ToolResult("a", (Text("y"),)),)),
     ]
     async with FakeProviderServer([Turn("ok")]) as server, asking(server.url) as model:
         await reply_of(model, *history, tools=())
-    (tool,) = judged(server.requests[0])["toolConfig"]["tools"]
-    assert tool["toolSpec"]["name"] == "Read"
+    body = judged(server.requests[0])
+    (tool,) = body["toolConfig"]["tools"]
+    assert tool["toolSpec"]["name"] == body["messages"][1]["content"][0]["toolUse"]["name"] == "Read__"
 
 
 async def test_only_reasoning_that_is_signed_goes_back_and_only_to_its_maker() -> None:
@@ -411,7 +412,8 @@ def test_a_row_says_what_an_arn_stands_for() -> None:
 
 
 def test_what_models_can_do_goes_by_their_names() -> None:
-    row = built_in_row("bedrock")
+    row, provider = built_in_row("bedrock"), provider_named("bedrock", key="k")
+    assert [provider.model(name).limits.window for name in (NOVA, PROFILE)] == [300_000, None]
     assert (sees(row, NOVA), sees(row, "qwen.qwen3-32b-v1:0"), sees(row, "anthropic.claude-opus-4-6")) == (
         True,
         None,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import ClassVar, TypeAlias, assert_never
 from urllib.parse import quote, urlencode
 
+from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str
@@ -17,7 +18,7 @@ from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, error_text, in_words, media_tokens
 from sagent.providers.families.model import WireModel
 from sagent.providers.families.openai_models import nearest
-from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened, sendable
 from sagent.providers.wire.exchange import Call, fetch
@@ -195,12 +196,15 @@ class ConverseModel(WireModel["Converse"]):
 
     def __init__(self, provider: "Converse", model_id: str) -> None:
         super().__init__(provider, model_id, known_as=plain_id(model_id))
+        if self._limits.window is None:  # the list of prices has the models of all makers
+            self._limits = replace(self._limits, window=PriceBook().window(provider.row_name, self._known))
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The service refuses calls in the history of a request that offers no tools: those that were called are."""
         request, notes = super()._fit(request)
         if not request.tools and not request.options.get("tools"):
-            called = dict.fromkeys(call.name for message in request.messages for call in message.calls)
+            calls = (call for message in request.messages for call in message.calls)
+            called = dict.fromkeys(safe_name(call.name, 64) or "unknown" for call in calls)
             gone = "It is not there any more: do not call it."
             tools = tuple(ToolSpec(name, gone, JsonObject({"type": "object"})) for name in called)
             request = replace(request, tools=tools) if tools else request
