@@ -109,6 +109,7 @@ class Ledger:
         self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
         self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
+        self._lent: set[str] = set()  # agents elsewhere
         self._agents: set[str] = set()  # that have asked for money
         self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
         self._listeners: list[Callable[[Charge], None]] = []
@@ -155,8 +156,13 @@ class Ledger:
             )
         self._budgets[agent] = Budget(agent, usd, outer)
 
+    def lend(self, agent: str) -> None:
+        """An agent's allowance is spent where this ledger does not see it: until it is taken back, all of it may be."""
+        self._lent.add(agent)
+
     def take_back(self, agent: str) -> None:
         """End an agent's allowance: what is left of it is anybody's again. Without one, nothing happens."""
+        self._lent.discard(agent)
         budget = self._budgets.pop(agent, None)
         if budget is not None and budget.outer is not None:
             budget.outer = budget.outer.living()
@@ -259,8 +265,12 @@ class Ledger:
         return self._totals.get(agent) or Totals()
 
     def cost(self, agent: str = "") -> Cost:
-        """USD so far, of the same agents."""
-        return self.totals(agent).cost()
+        """USD so far, of the same agents; what is lent is not billed, as far as is known."""
+        cost = self.totals(agent).cost()
+        lent = [path for path in self._lent if not agent or f"{path}/".startswith(f"{agent}/")]
+        if not lent:
+            return cost
+        return replace(cost, unbilled=total([cost.unbilled, *(self._budgets[path].cap or ZERO for path in lent)]))
 
     def usage(self) -> Mapping[tuple[str, str], Usage]:
         """Tokens so far by (agent, role)."""

@@ -105,6 +105,7 @@ class Lent:
             return
         with allowance(self._ledger, self._path, self.usd):
             self._entry = self._state.journal.record(Reserved(self._charge(self.usd)))
+            self._ledger.lend(self._path)
 
     def settle(self, result: Result) -> None:
         """Count what was spent, and give back the rest."""

@@ -5,6 +5,7 @@ import errno
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -194,7 +195,10 @@ class Hold:
                 result = await self._turns(agent, opening, before)
             finally:
                 await end(*tasks)
-        return result
+        if result is None:
+            return None
+        # what still ran in the background was ended with the agent, and is billed by now
+        return self._replies.restate(result, replace(result, cost=opened[0].ledger.cost()))
 
     def _hear(self, event: Event) -> None:
         self._replies.hear(event)

@@ -55,6 +55,11 @@ class Replies:
         self._found |= dict.fromkeys(self._read, result)
         self._read = []
 
+    def restate(self, result: Result, now: Result) -> Result:
+        """A result in place of another one, which says less."""
+        self._found = {number: now if found is result else found for number, found in self._found.items()}
+        return now
+
     def changes(self, before: SessionRecord, taken: set[int], result: Result) -> dict[str, object]:
         """What a record says from now on: `result` is the last one, and that of all messages for which there is no
         other. At most so many are remembered."""

@@ -2,6 +2,7 @@
 
 import random
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -66,3 +67,18 @@ def test_the_children_of_all_lives_stay_below_the_cap(
                     lent.settle(children[path].result)
                 assert sum(child.spent + child.unbilled for child in children.values()) <= CAP
                 assert ledger.cost().total <= CAP
+
+
+def test_what_is_lent_may_be_spent_until_it_is_back(tmp_path: Path) -> None:
+    """A result that is given while an allowance is out, or lost, does not say that it cost nothing."""
+    with Session.create_at(tmp_path / "s") as session:
+        ledger, log = Ledger(CAP, PriceBook()), session.log()
+        agent = SimpleNamespace(state=SimpleNamespace(journal=Journal("root", log), log=log), ledger=ledger)
+        lent = [Lent(agent, f"root/{name}", Decimal("0.2")) for name in ("a", "ab")]  # pyright: ignore[reportArgumentType]
+        for each in lent:
+            each.set_aside()
+        assert ledger.cost().unbilled == Decimal("0.4")
+        assert ledger.cost("root/a").unbilled == Decimal("0.2")
+        lent[0].settle(Result("x", (), "end", cost=Cost(Decimal("0.05"))))
+        assert (ledger.cost().total, ledger.cost().unbilled) == (Decimal("0.05"), Decimal("0.2"))
+        assert ledger.room("root") == Decimal("0.75")
