@@ -22,11 +22,12 @@ from sagent.lib.secrets import redact
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, user
 from sagent.model import Model, Request
 from sagent.providers.plans.copilot import Copilot
-from sagent.providers.plans.copilot_login import NAME, log_in, login_file
+from sagent.providers.plans.copilot_login import NAME, Account, log_in, login_file
 from sagent.providers.plans.github_device import begin, finish, host_url
 from sagent.providers.registry import provider_named
+from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.transport import DirectTransport
+from sagent.providers.wire.transport import Answer, DirectTransport
 from sagent.testing.model_suite import OpenModel, ServedModelSuite, collect, failure
 from sagent.testing.script import Call, Fail, Received, Turn
 from sagent.testing.server import FakeProviderServer
@@ -357,6 +358,21 @@ asyncio.run(main())
                 await provider.renewal.fresh("")
         assert json.loads(path.read_text())["api"].startswith("https://copilot-api.")
 
+    async def test_a_company_s_host_is_asked_at_its_own_addresses(self, tmp_path: Path) -> None:
+        """Nothing can be asked there from here: what would go out is caught."""
+        asked: list[str] = []
+
+        class Caught(DirectTransport):
+            async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+                asked.append(url)
+                raise Disrupted("network", "caught", final=True)
+
+        keep(tmp_path, "https://company.ghe.com")
+        account = Account.find({"HOME": str(tmp_path)})
+        provider = Copilot(account, transport=Caught())
+        await failure(provider.model(MODELS["chat"]), request())
+        assert asked == ["https://api.company.ghe.com/copilot_internal/v2/token"]
+
     @pytest.mark.needs("not-root")
     async def test_a_login_that_cannot_be_kept_is_used_all_the_same(
         self, github: GitHub, listening: Serve, tmp_path: Path
@@ -412,6 +428,19 @@ class TestRequest:
         assert seen.headers["copilot-vision-request"] == "true"
         assert "copilot-vision-request" not in blind.headers
         assert "cannot be shown images" in reply.notes[0]
+
+    async def test_beta_features_that_the_proxy_does_not_know_are_left_out(self, tmp_path: Path) -> None:
+        script = [Fail(400, message="unsupported beta header(s): thinking-binding-controls"), Turn("x"), Turn("y")]
+        async with FakeProviderServer(script) as server:
+            keep(tmp_path, "https://github.com", api=server.url, until=time.time() + 1_000)
+            async with opened(tmp_path) as provider:
+                model = provider.model("claude-sonnet-5.5")
+                for _ in range(2):
+                    await collect(model, request(effort="high"))
+        assert ["anthropic-beta" in asked.headers for asked in server.requests] == [True, False, False]
+        assert "block_binding" in json.dumps(server.requests[0].json)
+        assert "block_binding" not in json.dumps(server.requests[1].json)
+        assert as_object(server.requests[1].json["thinking"])["type"] == "adaptive"
 
     async def test_signed_reasoning_goes_back(self, tmp_path: Path, raw_server: Callable[..., Any]) -> None:
         """reasoning_opaque, which only Copilot has."""

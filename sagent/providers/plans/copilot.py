@@ -1,18 +1,19 @@
 """GitHub Copilot: the models of a plan, each through that of three APIs which it is served by."""
 
 import os
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Self, TypeAlias
 
-from sagent.errors import UsageError
+from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str
 from sagent.messages import Image
 from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import access_from_key, check_url
-from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel
+from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Way
 from sagent.providers.families.model import E_co, WireModel
@@ -65,7 +66,26 @@ class _ChatModel(_PlanModel["ChatProvider"], ChatModel): ...
 class _ResponsesModel(_PlanModel["ResponsesProvider"], ResponsesModel): ...
 
 
-class _MessagesModel(_PlanModel["Anthropic"], AnthropicModel): ...
+class _MessagesModel(_PlanModel["Anthropic"], AnthropicModel):
+    """Claude. Its proxy passes on the beta features that it knows: others are left out once they were refused."""
+
+    _bare = False
+
+    def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
+        thought, betas = super()._thought(request, max_tokens)
+        if not self._bare:
+            return thought, betas
+        thinking = as_object(thought.members.get("thinking"))
+        kept = {name: value for name, value in thinking.items() if name != "block_binding"}
+        members = {**thought.members, **({"thinking": kept} if kept else {})}
+        return replace(thought, members=members, betas=()), ()
+
+    def _learn(self, error: ModelError, request: Request) -> bool:
+        refused = error.kind == "invalid_request" and re.search("beta|block_binding", str(error.args[0]))
+        if not refused or self._bare or not super()._thought(request, 1_024)[1]:
+            return False
+        self._bare = True
+        return True
 
 
 CopilotModel: TypeAlias = _ChatModel | _ResponsesModel | _MessagesModel
