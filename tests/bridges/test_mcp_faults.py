@@ -344,6 +344,18 @@ ODD = [
 ]
 
 
+@pytest.mark.parametrize("levels", [40, 150, 400])
+async def test_a_definition_that_is_nested_deeply_takes_no_other_with_it(tmp_path: Path, levels: int) -> None:
+    schema: dict[str, object] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"x": schema}}
+    odd = Odd(tmp_path, tools=[tool("do"), {"name": "deep", "inputSchema": schema}])
+    async with odd.opened() as servers:
+        assert [one.own for one in servers.tools] == (["deep", "do"] if levels < 50 else ["do"])
+        assert await do(servers, f"result = {{'content': [], 'structuredContent': {{'x': {'[' * 90}{']' * 90}}}}}")
+    assert ["deep (inputSchema: nested too deeply)" in notice for notice in odd.notices] == [True] * (levels > 50)
+
+
 @pytest.mark.parametrize("discover", ["", "modern"])
 async def test_one_tool_that_cannot_be_read_takes_no_other_with_it_and_is_named(tmp_path: Path, discover: str) -> None:
     forgiven = [

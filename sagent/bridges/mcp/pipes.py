@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
+    from mcp.types import JSONRPCMessage
 
 LONGEST_LINE = 1 << 26  # bytes of one message
 _GRACE = 2.0  # seconds to end by itself, once its standard input has
@@ -99,12 +100,11 @@ class Program:
         """Pass its messages on; what is no message is skipped. The end of the stream ends the client's."""
         import anyio
         from mcp.shared.message import SessionMessage
-        from mcp.types import jsonrpc_message_adapter
 
         with arriving, contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async for line in self._lines(reader):
                 try:
-                    message = jsonrpc_message_adapter.validate_json(_as_json(line), by_name=False)
+                    message = _message(_as_json(line))
                 except (ValueError, RecursionError):
                     continue
                 self._heard = True
@@ -145,6 +145,17 @@ class Program:
                 await self._process.ended()
         await self._process.kill()
         await asyncio.wait([listening], timeout=_GRACE)
+
+
+def _message(line: bytes) -> "JSONRPCMessage":
+    """The message of a line. The SDK's reader refuses what is nested more than some 200 deep, so that whoever waits for
+    it would wait for ever."""
+    from mcp.types import jsonrpc_message_adapter
+
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return jsonrpc_message_adapter.validate_python(json.loads(line), by_name=False)
 
 
 def _as_json(line: bytes) -> bytes:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("tools", "prompts", "resources")
 _NEEDED = {"", "name", "inputSchema", "uri", "arguments"}  # what these say cannot be guessed
+MOST_DEEP = 100  # objects and arrays within each other, in a schema
 _NEWEST = "2026-07-28"
 _PAGE: Mapping[str, object] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
@@ -73,7 +74,9 @@ class _Sifted:
         fields, wrong = dict(as_object(item)), dict[str, str]()
         if kind == "tools" and (schema := as_object(fields.get("inputSchema"))) is fields.get("inputSchema"):
             fields["inputSchema"] = {"type": "object", **schema}
-        for _ in range(3):  # the revision, and then the SDK, say what is wrong
+            if _depth(schema) > MOST_DEEP:
+                wrong = {"inputSchema": "nested too deeply"}
+        for _ in range(0 if wrong else 3):  # the revision, and then the SDK, say what is wrong
             wrong = _wrong(kind, fields, self._version)
             if not wrong:
                 return [fields]
@@ -83,6 +86,14 @@ class _Sifted:
         name = printable(str(fields.get("name", f"one of its {kind}")))
         self._unread[one_line(name, 100)] = one_line("; ".join(f"{at}: {why}" for at, why in wrong.items()), 200)
         return []
+
+
+def _depth(value: object) -> int:
+    """How many objects and arrays are within each other, at most."""
+    deepest, level = 0, [value]
+    while level := [inner for each in level for inner in (*as_object(each).values(), *as_array(each))]:
+        deepest += 1
+    return deepest
 
 
 def _wrong(kind: str, fields: Mapping[str, object], version: str) -> dict[str, str]:
