@@ -1,7 +1,7 @@
 """Streams of a bus: messages read in order, and messages to be worked on."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import TYPE_CHECKING
 
 from sagent.lib.dataclass import dataclass
@@ -53,14 +53,25 @@ def _stored(message: "Msg") -> Message:
     )
 
 
-class Reader:
+class _Consumer:
+    """What the bus keeps of somebody who reads a stream."""
+
+    _pull: "JetStreamContext.PullSubscription | None" = None
+
+    async def aclose(self) -> None:
+        pull, self._pull = self._pull, None
+        if pull is not None:
+            with suppress(Exception):
+                await pull.unsubscribe()
+
+
+class Reader(_Consumer):
     """Messages of a stream in order, each once, over reconnects and restarts of the bus."""
 
     def __init__(self, bus: Connection, stream: str, subject: str, after: int, *, latest: bool, idle: float) -> None:
         self._bus, self._stream, self._subject = bus, stream, subject
         self._latest, self._idle = latest, idle
         self._after = after
-        self._pull: JetStreamContext.PullSubscription | None = None
         self._place = 0  # in the consumer's own count, which has no gaps
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -120,14 +131,8 @@ class Reader:
         )
         self._pull, self._place = await self._bus.pull(self._stream, self._subject, None, config), 0
 
-    async def aclose(self) -> None:
-        pull, self._pull = self._pull, None
-        if pull is not None:
-            with suppress(Exception):
-                await pull.unsubscribe()
 
-
-class Intake:
+class Intake(_Consumer):
     """Messages to be worked on: each is ours until it is acknowledged, or for `ack_wait` seconds without a sign."""
 
     def __init__(
@@ -135,7 +140,6 @@ class Intake:
     ) -> None:
         self._bus, self._stream, self._subject, self._name = bus, stream, subject, name
         self._ack_wait, self._most, self._idle = ack_wait, most, max(idle, ack_wait, 2 * _ROUND)
-        self._pull: JetStreamContext.PullSubscription | None = None
 
     async def next(self, timeout: float = _ROUND) -> Taken | None:
         """The next message; None where none has come in time. Raises Unavailable, Refused."""
@@ -155,12 +159,6 @@ class Intake:
             return None
         return Taken(_stored(found[0]), found[0].metadata.num_delivered, found[0])
 
-    async def aclose(self) -> None:
-        pull, self._pull = self._pull, None
-        if pull is not None:
-            with suppress(Exception):
-                await pull.unsubscribe()
-
 
 class Streams(Connection):
     """A connection by which streams are read."""
@@ -173,27 +171,17 @@ class Streams(Connection):
                 if not left:
                     return
 
-    @asynccontextmanager
-    async def following(
+    def following(
         self, stream: str, subject: str, after: int = 0, *, latest: bool = False, idle: float = 6 * _ROUND
-    ) -> AsyncGenerator[Reader]:
+    ) -> AbstractAsyncContextManager[Reader]:
         """What is stored on a subject after a sequence, in order, and what comes. With `latest` only the last of each
         subject at first, and after a lost connection the last of each once more. The bus forgets a reader that has
         asked for nothing for `idle` seconds."""
-        reader = Reader(self, stream, subject, after, latest=latest, idle=idle)
-        try:
-            yield reader
-        finally:
-            await reader.aclose()
+        return aclosing(Reader(self, stream, subject, after, latest=latest, idle=idle))
 
-    @asynccontextmanager
-    async def taking(
+    def taking(
         self, stream: str, subject: str, name: str, *, ack_wait: float, most: int = 1, idle: float = 3_600.0
-    ) -> AsyncGenerator[Intake]:
+    ) -> AbstractAsyncContextManager[Intake]:
         """Messages to be worked on and acknowledged, at most so many at a time over all who take under this name. The
         bus forgets that there was such a name when nobody has taken under it for `idle` seconds."""
-        intake = Intake(self, stream, subject, names.token(name), ack_wait, most, idle)
-        try:
-            yield intake
-        finally:
-            await intake.aclose()
+        return aclosing(Intake(self, stream, subject, names.token(name), ack_wait, most, idle))
