@@ -143,7 +143,10 @@ class Records:
         return decode_record(found.value), found.revision
 
     async def find(self, name: str) -> SessionRecord:
-        """A session by its id or the beginning of one. Raises SessionNotFound and WrongVersion."""
+        """A session by its id, at once, or by the beginning of one, for which all are read. Raises SessionNotFound and
+        WrongVersion."""
+        with suppress(SessionNotFound):
+            return (await self.get(name))[0]
         found = [entry for entry in await self._bucket.entries() if entry.key.startswith(names.token(name))]
         if len(found) != 1:
             many = "Several sessions of this bus begin" if found else "No session of this bus begins"

@@ -188,13 +188,18 @@ def port_of(url: str) -> int:
 
 
 class Wire:
-    """A way to the bus that can be cut: what is sent from then on arrives nowhere, and nobody is told."""
+    """A way to the bus that can be cut: what is sent from then on arrives nowhere, and nobody is told. When it is
+    healed that arrives after all, as what TCP sends again."""
 
     def __init__(self, port: int) -> None:
-        self._to, self.port, self._whole = port, 0, True
+        self._to, self.port, self._whole = port, 0, asyncio.Event()
+        self._whole.set()
 
     def cut(self) -> None:
-        self._whole = False
+        self._whole.clear()
+
+    def heal(self) -> None:
+        self._whole.set()
 
     def stall(self) -> None:
         """What is sent from then on is not even taken; by new connections it is."""
@@ -225,7 +230,8 @@ class Wire:
 
     async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while data := await source.read(1 << 16):
-            if self._whole:
+            await self._whole.wait()
+            with suppress(ConnectionError):
                 target.write(data)
                 await target.drain()
         target.close()

@@ -1,5 +1,5 @@
-"""Nodes are killed and stopped at random while sessions work: each one ends, its log verifies, nothing is lost or done
-twice unsaid, and what the provider bills stays below the caps."""
+"""Nodes are killed, stopped and cut off at random while sessions work: each one ends, its log verifies, nothing is lost
+or done twice unsaid, and what the provider bills stays below the caps."""
 
 import asyncio
 import contextlib
@@ -20,9 +20,10 @@ from sagent.session.log import read_log
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import deep, slow
-from tests.mesh.places import Place, place
+from tests.mesh.places import Place, Process, place
+from tests.mesh.test_failover import Wire, port_of
 
-SESSIONS, BLOWS, NODES, STEPS = deep(3, 100), deep(2, 30), 3, 3
+SESSIONS, BLOWS, NODES, STEPS = deep(3, 100), deep(3, 30), 3, 3
 CAP = Decimal("0.50")
 
 
@@ -45,10 +46,10 @@ def steps(directory: Path) -> Callable[[Received], Step]:
 async def test_sessions_end_whatever_becomes_of_nodes(tmp_path: Path) -> None:
     chance = random.Random(7)
     async with place(tmp_path, steps(tmp_path), bill="worst") as here, asyncio.timeout(deep(60, 900)):
-        mesh = Mesh(here.bus)
+        mesh, wires = Mesh(here.bus), dict[str, Wire]()
         for number in range(NODES):
-            await here.node(f"n{number}", "--slots", str(max(2, SESSIONS // NODES)))
-        blows = asyncio.create_task(strike(here, chance))
+            await begin(here, f"n{number}", wires)
+        blows = asyncio.create_task(strike(here, chance, wires))
         results = await asyncio.gather(*(work(mesh, number) for number in range(SESSIONS)))
         blows.cancel()
         await asyncio.gather(blows, return_exceptions=True)
@@ -66,24 +67,36 @@ async def work(mesh: Mesh, number: int) -> Result:
         return await peer.wait()
 
 
-async def strike(here: Place, chance: random.Random) -> None:
-    """Kill or stop one node after the other; a new one comes for each that was killed."""
+async def strike(here: Place, chance: random.Random, wires: dict[str, Wire]) -> None:
+    """Kill, stop or cut off one node after the other; a new one comes for each that was killed."""
+    later = asyncio.get_running_loop().call_later
     for blow in range(BLOWS):
         await asyncio.sleep(chance.uniform(0.2, 0.8))
         name = chance.choice(sorted(here.nodes))
         node = here.nodes[name]
-        if blow % 2:
-            node.kill(signal.SIGSTOP)
-            asyncio.get_running_loop().call_later(6.0, _wake, node)
-        else:
-            node.kill(signal.SIGKILL)
-            del here.nodes[name]
-            await here.node(f"m{blow}", "--slots", str(max(2, SESSIONS // NODES)))
+        match ("kill", "stop", "cut")[blow % 3]:
+            case "stop":
+                node.kill(signal.SIGSTOP)
+                later(6.0, _wake, node)
+            case "cut":
+                wires[name].cut()
+                later(chance.uniform(1.0, 8.0), wires[name].heal)
+            case _:
+                node.kill(signal.SIGKILL)
+                del here.nodes[name]
+                await begin(here, f"m{blow}", wires)
 
 
-def _wake(node: object) -> None:
+async def begin(here: Place, name: str, wires: dict[str, Wire]) -> None:
+    """A node with a way to the bus of its own."""
+    wire = wires[name] = await here.stack.enter_async_context(Wire(port_of(here.url)))
+    url = here.url.replace(str(port_of(here.url)), str(wire.port))
+    await here.node(name, "--slots", str(max(2, SESSIONS // NODES)), bus=url)
+
+
+def _wake(node: Process) -> None:
     with contextlib.suppress(ProcessLookupError):
-        node.kill(signal.SIGCONT)  # pyright: ignore[reportAttributeAccessIssue]
+        node.kill(signal.SIGCONT)
 
 
 async def check(here: Place, result: Result, number: int, marks: list[str], directory: Path) -> None:

@@ -78,6 +78,8 @@ async def test_a_session_of_another_version_is_in_nobodys_way(tmp_path: Path) ->
         await records.create(SessionRecord("s9"))
         assert [record.id for record in await records.all()] == ["s9"]
         assert (await records.find("s9")).id == "s9"
+        await records.create(SessionRecord("s9-ab"))  # an agent of that one, elsewhere
+        assert [(await records.find(name)).id for name in ("s9", "s9-")] == ["s9", "s9-ab"]
         with pytest.raises(WrongVersion, match="version 99"):
             await records.find("s8")
         for name in ("s", ""):
