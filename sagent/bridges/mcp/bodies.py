@@ -7,7 +7,7 @@ import httpx2
 
 from sagent.bridges.mcp.pipes import LONGEST_LINE
 from sagent.config import McpServer
-from sagent.lib.inflate import ENCODINGS, Inflater
+from sagent.lib.inflate import Inflater, encodings
 
 
 def http_client(
@@ -22,7 +22,7 @@ def http_client(
         _bound(response, on_more)
         on_answer(response)
 
-    headers = {"accept-encoding": "gzip, deflate", **server.headers}
+    headers = {"accept-encoding": ", ".join(encodings()), **server.headers}
     return httpx2.AsyncClient(headers=headers, timeout=server.timeout, auth=auth, event_hooks={"response": [attend]})
 
 
@@ -31,7 +31,7 @@ def _bound(response: httpx2.Response, on_more: Callable[[], object]) -> None:
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         return
     encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding in ENCODINGS:
+    if encoding in encodings():
         del response.headers["content-encoding"]
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     response.stream = _Bounded(response.stream, encoding, on_more)
@@ -40,7 +40,7 @@ def _bound(response: httpx2.Response, on_more: Callable[[], object]) -> None:
 class _Bounded(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream, encoding: str, on_more: Callable[[], object]) -> None:
         self._stream, self._on_more = stream, on_more
-        self._inflater = Inflater(encoding) if encoding in ENCODINGS else None
+        self._inflater = Inflater(encoding) if encoding in encodings() else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = LONGEST_LINE
