@@ -49,6 +49,7 @@ class Wall:
 
     def __init__(self, program: bytes) -> None:
         """Raises OSError."""
+        self._file = -1
         try:
             self._file = os.memfd_create("sagent-wall", os.MFD_CLOEXEC | 0x10)  # MFD_EXEC, where a system wants it
         except OSError:  # before Linux 6.3
@@ -61,6 +62,9 @@ class Wall:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def make_wall(
