@@ -60,7 +60,8 @@ class Confined:
             return [*self.argv], {**environment, **self.environment}
         outside = {name: value for name, value in environment.items() if not name.startswith(_STEERING)}
         inside = [f"{name}={value}" for name, value in environment.items() if name not in outside]
-        by_name = "/" not in self.argv[0] or not os.access(self.argv[0], os.X_OK)  # looked for, or missed, inside
+        # A program without a path is looked for inside, and env reports one that is missing.
+        by_name = "/" not in self.argv[0] or not os.access(self.argv[0], os.X_OK)
         env = ["/usr/bin/env", *inside] if inside or by_name else []
         return [*self.wall, *env, *self.argv], {**outside, **self.environment}
 
@@ -165,7 +166,7 @@ class Sandbox:
             case "none":
                 return
         self._sweep_once()
-        if self._guard is None:
+        if self._guard is None:  # what it looks at for the first time takes longer
             self._finish(self._watch(profile.protected, held))
 
     async def confine(

@@ -48,7 +48,7 @@ class Guard:
 
     def __init__(self, aside: Path) -> None:
         self._aside = aside
-        self._over: set[str] = set()  # other sessions
+        self._over: set[str] = set()  # sessions that have ended
         self._shared: dict[str, Before] = {}  # what was there, as other sessions know it
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
