@@ -174,7 +174,7 @@ def test_a_class_names_its_provider() -> None:
         "OpenAISubscription": "openai-subscription",
         "VertexAnthropic": "vertex-anthropic",
     }
-    homes = {"ChatProvider", "ResponsesProvider", "Row", "Timeouts"}  # of no one provider
+    homes = {"Batches", "ChatProvider", "ResponsesProvider", "Row", "Timeouts"}  # of no one provider
     for name in providers.__all__:
         if isinstance(getattr(providers, name), type) and name not in homes:
             assert row_named(name).name == by_class.get(name, name.lower())
