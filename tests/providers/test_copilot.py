@@ -373,6 +373,21 @@ asyncio.run(main())
         await failure(provider.model(MODELS["chat"]), request())
         assert asked == ["https://api.company.ghe.com/copilot_internal/v2/token"]
 
+    async def test_a_full_disk_keeps_no_call_from_being_made(
+        self, github: GitHub, listening: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(_: Path) -> None:
+            raise OSError(28, "No space left on device")
+
+        async with FakeProviderServer([Turn("x")]) as server, listening(github.handle) as address:
+            github.api = server.url
+            path = keep(tmp_path, f"http://{address}")
+            before = path.read_text()
+            monkeypatch.setattr("sagent.providers.plans.copilot_login.atomic_write", full)
+            async with opened(tmp_path) as provider:
+                await collect(provider.model(MODELS["chat"]), request())
+        assert path.read_text() == before
+
     @pytest.mark.needs("not-root")
     async def test_a_login_that_cannot_be_kept_is_used_all_the_same(
         self, github: GitHub, listening: Serve, tmp_path: Path

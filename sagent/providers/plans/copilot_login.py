@@ -91,7 +91,8 @@ class Account:
             if current.access != stale.access and current.is_fresh:
                 return current
             fresh = await exchange(current, transport, origin)
-            _write(self.path, fresh)
+            with suppress(OSError):  # as above
+                _write(self.path, fresh)
             return fresh
 
 
