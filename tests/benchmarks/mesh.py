@@ -11,8 +11,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+from sagent.mesh.bus import Address, message, request
+from sagent.mesh.buses.nats import nats_bus
 from sagent.mesh.jetstream import connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.mirror import Mirror, take_over
@@ -20,6 +23,7 @@ from sagent.mesh.rebuild import rebuild
 from sagent.mesh.server import ServerOptions, serving
 from sagent.session.contents import Label
 from sagent.session.store import Session
+from sagent.testing.bus_suite import answering
 from sagent.testing.server import Call, Turn
 from tests.mesh.places import Place, by_results, place
 
@@ -48,6 +52,32 @@ async def cost_of_a_turn(directory: Path) -> list[float]:
             print(f"a session of {TURNS * 4:,} entries rebuilt: {time.perf_counter() - began:.2f} s")
         running.cancel()
     return seconds
+
+
+async def requests(directory: Path, times: int = 300) -> tuple[list[float], list[float]]:
+    """Seconds of a request and its reply: by NATS alone, which keeps nothing, and by the bus, which keeps both."""
+    plain, kept = list[float](), list[float]()
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(ServerOptions(directory / "bus", port=0)))
+        mine, other = [await stack.enter_async_context(nats_bus(server.url)) for _ in range(2)]
+        handler = answering(other, Address("bench.echo"), lambda each: each.reply("pong"))
+        await stack.enter_async_context(handler)
+        questions = await stack.enter_async_context(other.jetstream.listening("sagent.control.bench"))
+
+        async def echo() -> None:
+            async for question in questions:
+                await question.respond(b"pong")
+
+        task = asyncio.create_task(echo())
+        stack.callback(task.cancel)
+        for _ in range(times):
+            began = time.perf_counter()
+            await mine.jetstream.request("sagent.control.bench", b"ping")
+            plain.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            await request(mine, message("bench.echo", "ping"))
+            kept.append(time.perf_counter() - began)
+    return plain, kept
 
 
 async def take_over_times(directory: Path, times: int) -> list[float]:
@@ -97,6 +127,10 @@ def show(what: str, seconds: Sequence[float], unit: float = 1e3, name: str = "ms
 async def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         show("a turn's acknowledgement", await cost_of_a_turn(Path(directory)))
+    with tempfile.TemporaryDirectory() as directory:
+        plain, kept = await requests(Path(directory))
+        show("request and reply by NATS alone", plain)
+        show("request and reply by the bus", kept)
     with tempfile.TemporaryDirectory() as directory:
         show("a prompt on the bus, program start included", await overhead(Path(directory), 5))
     with tempfile.TemporaryDirectory() as directory:
