@@ -78,7 +78,7 @@ def test_all_runs_go_turn_by_turn_at_half_the_price(shell: Shell, server: BatchS
     found = result(shell)
     assert found["spent_usd"] == pytest.approx(USD)
     assert [cell["passed"] for cell in found["cells"]] == [2, 2]
-    assert "batch msgbatch_0: 2 requests were sent" in done.err
+    assert "batch msgbatch_0: 2 requests sent" in done.err
     again = shell.run("sweep", "spec.toml", "--output", "out", model="")
     assert again.code == 2
     assert "batch" in again.err
@@ -96,6 +96,7 @@ def test_after_a_kill_nothing_is_bought_again(shell: Shell, server: BatchServer,
     if end == signal.SIGINT:
         assert child.returncode == 130, said
         assert b"sweep spec.toml --output out --batch" in said
+        assert b"2 batches in progress: the provider goes on" in said
         assert USD / 2 <= result(shell)["spent_at_most_usd"] < 4  # not the whole budgets, which are 8
         lines = (shell.cwd / "out" / "runs.jsonl").read_text().splitlines()
         assert [json.loads(line)["outcome"] for line in lines] == ["interrupted"] * 4

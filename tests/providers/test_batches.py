@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import anthropic
@@ -12,12 +14,16 @@ import openai
 import pytest
 from google import genai
 from google.genai import types
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
 from sagent.messages import user
 from sagent.model import Counting, Model, Reply, Request
 from sagent.providers import Batches, provider_named
+from sagent.providers.batches.transport import _answer
+from sagent.providers.wire.transport import Answer
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage
 from tests.providers.batch_server import BatchServer, Step
@@ -293,6 +299,75 @@ async def test_the_day_and_the_session_are_not_what_is_asked(server: BatchServer
             request = Request(session, [user("hi")], f"Working directory: /w\nDate: {day}", max_output=500)
             assert [item async for item in model_of("openai", server, batches).stream(request)]
     assert len(server.batches) == 1
+
+
+# -- whatever comes ----------------------------------------------------------------------------------------------------
+
+
+class Memory:
+    """A provider without a network: it answers each text with itself, in the order that `order` gives."""
+
+    def __init__(self, order: Callable[[list[bytes]], list[bytes]]) -> None:
+        self.batches: list[list[dict[str, Any]]] = []
+        self._order = order
+
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        self.batches.append(json.loads(b"".join(body))["requests"])
+        return _answer(200, {}, json.dumps({"id": str(len(self.batches) - 1)}).encode())
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        await asyncio.sleep(0)
+        if not url.endswith("/results"):
+            return _answer(200, {}, b'{"processing_status": "ended"}')
+        return _answer(200, {}, b"\n".join(self._order([*map(self._line, self.batches[int(url.split("/")[-2])])])))
+
+    def _line(self, row: dict[str, Any]) -> bytes:
+        text = row["params"]["messages"][0]["content"][0]["text"]
+        message = {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": {"input_tokens": 9}}
+        result = {"type": "expired"} if text.startswith("late") else {"type": "succeeded", "message": message}
+        return json.dumps({"custom_id": row["custom_id"], "result": result}).encode()
+
+    async def aclose(self) -> None:
+        pass
+
+
+FATES = st.tuples(st.sampled_from(["ok", "late", "given up"]), st.integers(0, 4), st.sampled_from("ab"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(FATES, max_size=12), st.randoms(use_true_random=False))
+def test_each_has_its_own_answer_whatever_fails_and_whoever_leaves(
+    asked: list[tuple[str, int, str]], chance: Random
+) -> None:
+    """Each asks after so many rounds of the loop, at one of two models; some leave, and some come to nothing."""
+    memory = Memory(lambda lines: chance.sample(lines, len(lines)))
+
+    async def one(batches: Batches, number: int, fate: str, rounds: int, model_id: str) -> None:
+        provider = provider_named("anthropic", key="k" * 8, transport=batches, timeouts=batches.timeouts)
+        model = provider.model(f"claude-haiku-4-5-{model_id}")
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        task = asyncio.create_task(ask(model, f"{fate} {number}"))
+        if fate == "given up":
+            for _ in range(chance.randint(0, 40)):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        elif fate == "late":
+            await asyncio.wait([task])
+            error = task.exception()
+            assert isinstance(error, ModelError)
+            assert (error.kind, error.sent) == ("overloaded", False)
+        else:
+            assert (await task).message.content == f"{fate} {number}"
+
+    async def every() -> None:
+        async with collected(quiet=0.002, through=memory) as batches, asyncio.timeout(60):
+            await asyncio.gather(*(one(batches, number, *each) for number, each in enumerate(asked)))
+
+    asyncio.run(every())
+    texts = [says(row["params"]) for batch in memory.batches for row in batch]
+    assert len(texts) == len(set(texts)), "nothing is bought twice"
 
 
 # -- the official SDKs as judges ---------------------------------------------------------------------------------------

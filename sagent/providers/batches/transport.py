@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str, sha256_hex, wire_bytes
+from sagent.lib.text import count
 from sagent.providers.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
 from sagent.providers.batches.journal import Journal, Sent
 from sagent.providers.wire.disruption import Disrupted
@@ -107,6 +108,8 @@ class Batches:
                 group.timer.cancel()
         if self._sends:
             await asyncio.wait(self._sends, timeout=_LAST)
+        if left := len(self._waits):
+            self.report(f"{count(left, 'batch', 'batches')} in progress: the provider goes on with what was sent")
         for task in (*self._sends, *self._waits):
             task.cancel()
         await asyncio.gather(*self._sends, *self._waits, return_exceptions=True)
@@ -229,7 +232,7 @@ class Batches:
         digests = {name: item.digest for name, item in named.items()}
         sent = Sent(batch, urlsplit(group.url).path, int(time.time()), digests)
         self._journal.sent(sent)
-        self.report(f"batch {batch}: {len(named)} requests were sent")
+        self.report(f"batch {batch}: {count(len(named), 'request')} sent")
         return sent
 
     def wait(self, outcomes: Coroutine[None, None, Outcomes]) -> asyncio.Task[Outcomes]:
