@@ -120,7 +120,7 @@ async def without_a_person(url: str, context: Mapping[str, object], key: Path) -
 
 async def play(url: str, oauth: Mapping[str, str], scenario: str, context: Mapping[str, object], state: Path) -> int:
     """Use the server, and log in where it wants that."""
-    server = McpServer(url=url, timeout=20, start_timeout=20, oauth=oauth)
+    server = McpServer(url=url, timeout=50, start_timeout=50, oauth=oauth)  # forty scenarios at once
     for attempt in range(LOGINS + 1):
         async with opened(server, state) as (servers, notices):
             said = [*notices, *(await use(servers, scenario, context))]

@@ -64,7 +64,7 @@ async def test_a_node_with_one_slot_and_many_labels_lets_no_work_wait(tmp_path: 
 async def test_the_node_at_work_is_killed_and_the_answer_arrives(tmp_path: Path) -> None:
     turns = [
         Turn("One.", calls=(Call("Write", {"file_path": "a.txt", "content": "one\n"}),)),
-        Turn("Two.", calls=(Call("Bash", {"command": f"echo run >>{tmp_path}/runs; sleep 5"}),)),
+        Turn("Two.", calls=(Call("Bash", {"command": f"echo run >>{tmp_path}/runs; sleep 60"}),)),
         Turn("Done."),
     ]
     async with place(tmp_path, by_results(turns)) as here:
