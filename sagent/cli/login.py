@@ -61,5 +61,5 @@ class _LoginContext(CommandContext):
         except EOFError:
             return None
 
-    def reopen(self, settings: "Settings", choices: "Choices | None" = None) -> None:
+    def reopen(self, settings: "Settings", choices: "Choices | None" = None, said: str = "") -> None:
         self.kept = True

@@ -227,8 +227,10 @@ class Teletype(CommandContext):
         if text:
             self._write(f"{text}\n")
 
-    def reopen(self, settings: "Settings", choices: Choices | None = None) -> None:
+    def reopen(self, settings: "Settings", choices: Choices | None = None, said: str = "") -> None:
         self._next, self._choices = settings, choices
+        if said:
+            self.say(said)
 
     def set_display(self, what: "DisplaySetting", value: str) -> None:
         raise UsageError(f"This terminal has no {what}.")

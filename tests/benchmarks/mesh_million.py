@@ -34,7 +34,7 @@ async def fill(bus: JetStream, first: int, last: int) -> None:
             record = SessionRecord(f"s{number:09}", "What is it?", flags={"model": "anthropic/x"}, state="idle")
             subject = names.log_subject(record.id, "root")
             writes = [(f"$KV.{names.SESSIONS}.{record.id}", encode(record)), *((subject, LINE) for _ in range(3))]
-            waiting += [await context.publish_async(*write) for write in writes]  # pyright: ignore[reportUnknownMemberType] -- its headers
+            waiting += [await context.publish_async(*write) for write in writes]
         await asyncio.gather(*waiting)
 
 
