@@ -137,7 +137,7 @@ async def open_agent(
         stack.enter_context(_reporting(builder))
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
-        builder.tools = [*choose_tools(settings, sandbox), *more]
+        builder.tools = [*choose_tools(settings, sandbox, answer), *more]
         await _open_session(builder, keeper, batches)
         aside.add(builder)
         for part in OFFERING:
@@ -292,9 +292,11 @@ def servers_of(settings: Settings) -> "Servers | None":
     return Servers()
 
 
-def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[Tool, ...]:
+def choose_tools(
+    settings: Settings, sandbox: Sandbox | None = None, answer: "Answerer | None" = None
+) -> tuple[Tool, ...]:
     """The tools asked for, by name or group; by default the built-in ones. Raises UsageError with the nearest names."""
-    by_name = {name.lower(): (name,) for name in tools.EVERY} | dict(tools.GROUPS)
+    by_name = {name.lower(): (name,) for name in (*tools.EVERY, "AskUser")} | dict(tools.GROUPS)
     chosen: dict[str, None] = {}
     for name in ("default",) if settings.tools is None else settings.tools:
         if not (known := by_name.get(name.lower(), ())):
@@ -306,7 +308,13 @@ def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[To
         chosen |= dict.fromkeys(known)
     online = (*tools.WEB, *tools.PAPERS)
     web = None if set(chosen).isdisjoint(online) else tools.WebAccess((), settings.state_dir / "web", settings.web)
-    return tuple(_make_tool(name, settings, sandbox, web) for name in chosen)
+    return tuple(_asking(answer) if name == "AskUser" else _make_tool(name, settings, sandbox, web) for name in chosen)
+
+
+def _asking(answer: "Answerer | None") -> Tool:
+    from sagent.tools.ask import AskUser
+
+    return AskUser(answer)
 
 
 def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None, web: "tools.WebAccess | None") -> Tool:

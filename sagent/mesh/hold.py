@@ -18,7 +18,7 @@ from sagent.mesh import names
 from sagent.mesh.barrier import Barrier
 from sagent.mesh.broadcast import Broadcast, end_line
 from sagent.mesh.child import NodeAgent
-from sagent.mesh.control import Approvals, answer_request
+from sagent.mesh.control import Answer, Asking, answer_request
 from sagent.mesh.errors import Failed, Fenced, MeshError, NoRoom, Unavailable, WrongVersion
 from sagent.mesh.jetstream import JetStream
 from sagent.mesh.lease import Lease
@@ -68,8 +68,10 @@ class Opening:
     flags: Mapping[str, str]
 
 
-OpenAgent: TypeAlias = Callable[[Opening, Callable[[Event], None], Asker, Barrier], AbstractAsyncContextManager[Agent]]
-"""Opens the agent of a session. Raises SagentError."""
+OpenAgent: TypeAlias = Callable[
+    [Opening, Callable[[Event], None], Asker, Answer, Barrier], AbstractAsyncContextManager[Agent]
+]
+"""Opens the agent of a session, whoever is asked being those who are attached to it. Raises SagentError."""
 
 
 class Hold:
@@ -80,7 +82,7 @@ class Hold:
         self._bus, self._own, self._session, self._lease = bus, node, session, lease
         self._node, self._place = node.name, node.directory
         self._records, self._stream = Records(bus), SessionStream(bus, session)
-        self._broadcast, self._approvals = Broadcast(bus, session), Approvals(bus, session)
+        self._broadcast, self._asking = Broadcast(bus, session), Asking(bus, session)
         self._moving, self._lost = asyncio.Event(), asyncio.Event()
         self._mirror: Mirror | None = None
         self._done = False
@@ -183,7 +185,7 @@ class Hold:
         opened: list[Agent] = []
         child = NodeAgent(self._session, Mesh(self._bus).child, lambda: opened[0], mirror.settled)
         barrier = Barrier(mirror, self._lease, partial(self._keep_files, mirror, files), (child,))
-        async with open_agent(opening, self._hear, self._approvals.ask, barrier) as agent:
+        async with open_agent(opening, self._hear, self._asking.ask, self._asking.answer, barrier) as agent:
             opened.append(agent)
             barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
             tasks = [

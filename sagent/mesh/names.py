@@ -71,8 +71,14 @@ def control_subject(target: str) -> str:
 
 
 def asking_subject(session: str) -> str:
-    """Where those listen who answer questions of a session."""
+    """Where those listen who approve calls of a session."""
     return f"sagent.asking.{token(session)}"
+
+
+def inquiry_subject(session: str) -> str:
+    """Where those listen who answer what its agents want to know: another subject, so that whoever only approves calls
+    is not waited for."""
+    return f"{asking_subject(session)}.inquiry"
 
 
 def cancel_subject(name: str) -> str:

@@ -11,7 +11,8 @@ UNKNOWN = (
     "The outcome is unknown: this call was running on {node} when that stopped. It may have been carried out, in part "
     "or not at all. Look before you repeat it."
 )
-_SAFE = ("WebSearch", "NodeAgent")  # a search touches nothing; an agent elsewhere is there, and is not begun twice
+_SAFE = ("WebSearch", "NodeAgent", "AskUser", "ExitPlan")
+"""A search touches nothing; an agent elsewhere is there, and is not begun twice; a person is asked again."""
 
 
 def is_unfinished(agent: Agent) -> bool:

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -16,7 +17,7 @@ from sagent.mesh import names
 from sagent.mesh.broadcast import END, read_lines
 from sagent.mesh.cards import decode_card
 from sagent.mesh.connection import Request
-from sagent.mesh.control import ACTIONS, Question, Reply, read_question
+from sagent.mesh.control import ACTIONS, Answer, Question, Reply, encode_answer, read_question
 from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable, WrongVersion
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.logstream import SessionStream
@@ -26,6 +27,7 @@ from sagent.mesh.tasks import end
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.session.names import new_session_id
+from sagent.tools.plan import Settled
 
 _AGAIN = 0.5  # seconds until somebody is asked again
 _REACHED = 4.0  # seconds in which the bus answers who wants to stop
@@ -51,14 +53,17 @@ class RemotePeer:
 
     @classmethod
     @asynccontextmanager
-    async def attached(cls, bus: JetStream, record: SessionRecord, reply: Reply | None = None) -> AsyncGenerator[Self]:
-        """Follow a session. With `reply` its questions are put to a person here; the first answer from anywhere
-        counts."""
+    async def attached(
+        cls, bus: JetStream, record: SessionRecord, reply: Reply | None = None, answer: Answer | None = None
+    ) -> AsyncGenerator[Self]:
+        """Follow a session. With `reply` calls are put to a person here, with `answer` what its agents want to know;
+        the first answer from anywhere counts."""
         peer = cls(bus, record)
         async with (
             bus.listening(names.events_subject(record.id)) as events,
             bus.bucket(names.SESSIONS).watching(names.token(record.id)) as changes,
-            bus.listening(names.asking_subject(record.id if reply else "")) as asked,
+            bus.listening(names.asking_subject(record.id if reply else "")) as calls,
+            bus.listening(names.inquiry_subject(record.id if answer else "")) as inquiries,
         ):
 
             async def follow() -> None:
@@ -75,12 +80,12 @@ class RemotePeer:
                 async for request in events:
                     peer._hear(request.message.data)
 
-            async def answer() -> None:
-                async for request in asked:
-                    if reply is not None:
-                        peer._put(request, reply)
+            async def respond(requests: AsyncIterator[Request]) -> None:
+                async for request in requests:
+                    peer._put(request, reply, answer)
 
-            tasks = [asyncio.create_task(work) for work in (follow(), hear(), answer())]
+            work = (follow(), hear(), respond(calls), respond(inquiries))
+            tasks = [asyncio.create_task(each) for each in work]
             try:
                 yield peer
             finally:
@@ -241,7 +246,7 @@ class RemotePeer:
                 for listener in tuple(self._listeners):
                     listener(event)
 
-    def _put(self, request: Request, reply: Reply) -> None:
+    def _put(self, request: Request, reply: Reply | None, answer: Answer | None) -> None:
         """Have a person answer a question, unless it is put again, or over."""
         try:
             question = read_question(request.message.data)
@@ -251,13 +256,20 @@ class RemotePeer:
             if (asked := self._asked.get(question.id)) is not None:
                 asked.cancel()
         elif question.id not in self._asked:
-            self._asked[question.id] = self.start(self._answer(request, question, reply))
+            say: Callable[[], Awaitable[str | Settled | None]]
+            if question.inquiry is not None and answer is not None:
+                say = partial(answer, question.inquiry)
+            elif question.inquiry is None and reply is not None:
+                say = partial(reply, question)
+            else:
+                return
+            self._asked[question.id] = self.start(_respond(request, question, say))
 
-    async def _answer(self, request: Request, question: Question, reply: Reply) -> None:
-        refusal = await reply(question)
-        answer = {"id": question.id, "allow": refusal is None, "reason": refusal or ""}
-        with suppress(MeshError):
-            await request.respond(json.dumps(answer).encode())
+
+async def _respond(request: Request, question: Question, say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+    said = await say()
+    with suppress(MeshError):
+        await request.respond(encode_answer(question, said))
 
 
 class Mesh:
@@ -284,14 +296,15 @@ class Mesh:
         base: str = "",
         flags: Mapping[str, object] = EMPTY,
         reply: Reply | None = None,
+        answer: Answer | None = None,
     ) -> AsyncGenerator[RemotePeer]:
         """A new session at work on a prompt, on a node with this label, or on any; `wait()` gives its answer. `flags`
         are some of `records.FLAGS`, such as model and max_budget_usd; what the node allows is its own affair. The
-        session goes on when the block ends."""
+        session goes on when the block ends. `reply` judges its calls, `answer` its agents' questions and plans."""
         record, said = new_record(prompt, label, files, base, flags)
         records = Records(self.bus)
         letter = await records.pack(said)  # first: what is too large leaves no record
-        async with RemotePeer.attached(self.bus, record, reply) as peer:
+        async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
             await peer.begin(letter)
             yield peer
 
@@ -361,10 +374,13 @@ class Mesh:
         return sorted(await Records(self.bus).all(), key=lambda record: record.id)
 
     @asynccontextmanager
-    async def agent(self, address: str, reply: Reply | None = None) -> AsyncGenerator[RemotePeer]:
-        """A session on the bus, by its id or the beginning of one. Raises SessionNotFound."""
+    async def agent(
+        self, address: str, reply: Reply | None = None, answer: Answer | None = None
+    ) -> AsyncGenerator[RemotePeer]:
+        """A session on the bus, by its id or the beginning of one; `reply` and `answer` are those of `spawn`. Raises
+        SessionNotFound."""
         record = await Records(self.bus).find(address)
-        async with RemotePeer.attached(self.bus, record, reply) as peer:
+        async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
             yield peer
 
 

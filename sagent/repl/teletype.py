@@ -187,10 +187,7 @@ class Teletype(CommandContext):
             return await self._decide(question.plan)
         rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
         self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
-        said = (await self._read("answer: ") or "").strip()
-        numbers = [int(word) for word in said.replace(",", " ").split() if word.isdecimal()]
-        chosen = [question.options[number - 1] for number in numbers if 0 < number <= len(question.options)]
-        return "\n".join(chosen) if chosen and len(chosen) == len(said.replace(",", " ").split()) else said or None
+        return question.read(await self._read("answer: ") or "")
 
     async def _decide(self, plan: str) -> str | None:
         """What the person says to a plan."""

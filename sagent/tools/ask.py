@@ -22,6 +22,13 @@ class Question:
     multiple: bool = False
     plan: str = ""
 
+    def read(self, said: str) -> str | None:
+        """The answer that a typed line is: the options whose numbers it has, else its words; None for an empty one."""
+        words = said.replace(",", " ").split()
+        numbers = [int(word) for word in words if word.isdecimal()]
+        chosen = [self.options[number - 1] for number in numbers if 0 < number <= len(self.options)]
+        return "\n".join(chosen) if chosen and len(chosen) == len(words) else said.strip() or None
+
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]
 """Puts a question to a person and waits for what they say; None when they leave it unanswered."""

@@ -2,14 +2,20 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
+
+import pytest
 
 from sagent.events import ToolStarted
 from sagent.mesh.control import Question
 from sagent.mesh.remote import Mesh
 from sagent.peer import Peer
 from sagent.testing.server import Call, Turn
-from tests.mesh.places import by_results, place
+from sagent.tools.ask import Question as Inquiry
+from sagent.tools.plan import Settled
+from tests.depth import slow
+from tests.mesh.places import Place, by_results, place
 
 
 async def test_a_question_goes_to_whoever_is_attached_and_the_first_answer_counts(tmp_path: Path) -> None:
@@ -107,3 +113,135 @@ async def test_a_detached_session_is_found_again(tmp_path: Path) -> None:
         (node,) = json.loads(listed)
         assert {"name", "host", "pid", "slots", "labels", "sessions"} <= node.keys()
         assert (node["name"], node["slots"]) == ("n1", 8)
+
+
+ASK = Call("AskUser", {"question": "Which flag?", "options": ["white", "black"]})
+
+
+async def test_what_an_agent_wants_to_know_is_put_to_everybody_and_the_first_answer_counts(tmp_path: Path) -> None:
+    put, taken_back = asyncio.Event(), asyncio.Event()
+    asked: list[Inquiry] = []
+
+    async def say(inquiry: Inquiry) -> str:
+        asked.append(inquiry)
+        await put.wait()
+        return "black ☂"
+
+    async def think(_: Inquiry) -> str:
+        put.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            taken_back.set()
+        raise AssertionError
+
+    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(30):
+        await here.node("n1", "--tools", "default,AskUser")
+        mesh = Mesh(here.bus)
+        async with mesh.spawn("work", answer=say) as peer, mesh.agent(peer.path, answer=think):
+            assert (await peer.wait()).content == "Done."
+            await taken_back.wait()
+        assert asked == [Inquiry("root", "Which flag?", ("white", "black"))]
+        assert "black ☂" in said_last(here)
+
+
+async def test_a_question_to_nobody_is_left_unanswered(tmp_path: Path) -> None:
+    approved: list[Question] = []
+
+    async def allow(question: Question) -> str | None:
+        approved.append(question)
+        return None
+
+    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(30):
+        await here.node("n1", "--tools", "default,AskUser")
+        async with Mesh(here.bus).spawn("work", reply=allow) as peer:  # approves calls, and answers nothing else
+            assert (await peer.wait()).content == "Done."
+        assert "left the question unanswered" in said_last(here)
+        assert approved == []
+
+
+async def test_who_is_not_asked_for_is_not_offered(tmp_path: Path) -> None:
+    async with place(tmp_path, by_results([Turn("Done.")])) as here:
+        await here.node("n1", "--permission-mode", "plan")  # this one only looks, whatever somebody elsewhere says
+        assert (await here.ask("work"))[0] == 0
+        offered = [tool["name"] for tool in json.loads(here.server.requests[-1].body)["tools"]]
+        assert not {"AskUser", "ExitPlan"} & set(offered)
+
+
+@pytest.mark.parametrize("settled", [Settled("edit"), Settled(None, reason="too long"), None])
+async def test_a_plan_is_decided_on_by_who_is_attached(tmp_path: Path, settled: Settled | None) -> None:
+    async def decide(inquiry: Inquiry) -> Settled | None:
+        assert inquiry.plan == "1. Write it."
+        return settled
+
+    write = Call("Write", {"file_path": "a.txt", "content": "one\n"})
+    turns = [Turn("", calls=(Call("ExitPlan", {"plan": "1. Write it."}),)), Turn("", calls=(write,)), Turn("Done.")]
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(30):
+        await here.node("n1", "--permission-mode", "ask", "--plan")
+        async with Mesh(here.bus).spawn("work", answer=decide) as peer:
+            result = await peer.wait()
+        accepted = settled is not None and settled.mode is not None
+        assert (result.content, not result.denials) == ("Done.", accepted)  # it may write its own files, too
+        heard = here.server.requests[1].body.decode()
+        assert ("too long" if settled and settled.reason else "accepts the plan" if accepted else "not decide") in heard
+
+
+@slow
+async def test_a_question_that_was_open_when_its_node_died_is_put_again(tmp_path: Path) -> None:
+    first, again = asyncio.Event(), asyncio.Event()
+
+    async def say(_: Inquiry) -> str:
+        if not first.is_set():
+            first.set()
+            await asyncio.Event().wait()
+        again.set()
+        return "white"
+
+    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(40):
+        node = await here.node("n1", "--tools", "default,AskUser")
+        async with Mesh(here.bus).spawn("work", answer=say) as peer:
+            await first.wait()
+            await here.node("n2", "--tools", "default,AskUser")
+            node.kill()
+            assert (await peer.wait()).content == "Done."
+        assert again.is_set()
+        assert "white" in said_last(here)
+        assert "unknown" not in said_last(here)
+
+
+async def test_a_line_answers_what_is_shown(tmp_path: Path) -> None:
+    plan = Call("ExitPlan", {"plan": "1. Look ☂\n2. Write."})
+    turns = [Turn("", calls=(ASK,)), Turn("", calls=(plan,)), Turn("Done.")]
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(40):
+        code, out, _ = await here.ask("--detach", "work")
+        main, side = os.openpty()
+        attached = await here.start("attach", out.strip(), "--bus", here.url, name="me", stdin=side, stdout=side)
+        os.close(side)
+        shown = ""
+
+        async def until(text: str) -> None:
+            nonlocal shown
+            while text not in shown:
+                shown += (await asyncio.to_thread(os.read, main, 65_536)).decode()
+
+        await until(out.strip())
+        await here.node("n1", "--tools", "default,AskUser", "--plan")
+        await until("a number, or words: ")
+        assert "  1 white\r\n  2 black\r\n" in shown
+        os.write(main, b"2\n")
+        await until("n and why: ")
+        assert "1. Look ☂\r\n2. Write.\r\n" in shown
+        os.write(main, b"maybe\nn shorter\n")
+        await until("Done.")
+        assert shown.count("n and why: ") == 2
+        os.write(main, b"/quit\n")
+        assert (code, await attached.process.wait()) == (0, 0)
+        os.close(main)
+        assert "black" in here.server.requests[1].body.decode()
+        assert "does not accept the plan: shorter" in said_last(here)
+
+
+def said_last(here: Place) -> str:
+    """What the model was shown last."""
+    last = json.loads(here.server.requests[-1].body)["messages"][-1]
+    return json.dumps(last, ensure_ascii=False)

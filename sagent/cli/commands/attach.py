@@ -4,9 +4,9 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
@@ -19,6 +19,10 @@ from sagent.policy.asking import wants_text
 if TYPE_CHECKING:
     from sagent.mesh.control import Question
     from sagent.mesh.remote import RemotePeer
+    from sagent.tools.ask import Question as Inquiry
+    from sagent.tools.plan import Settled
+
+T = TypeVar("T")
 
 DESCRIPTION = """Follow a session that runs on a bus. A line that you type is a message to it; /stop interrupts it,
 /quit or the end of input leaves it to itself. It asks everybody who is attached; the first answer counts. Without a
@@ -40,10 +44,8 @@ async def _attach(url: str, session: str, *, watch: bool) -> int:
 
     talk, out = sys.stdin.isatty(), binary_safe(sys.stdout)
     lines = Lines()
-    async with (
-        Mesh.connect(url) as mesh,
-        mesh.agent(session, lines.answer if talk and not watch else None) as peer,
-    ):
+    reply, answer = (lines.approve, lines.answer) if talk and not watch else (None, None)
+    async with Mesh.connect(url) as mesh, mesh.agent(session, reply, answer) as peer:
         record = peer.record
         out.write(
             printable(f"{record.id}  {record.title}  ({record.state}{f', on {record.node}' * bool(record.node)})\n")
@@ -67,32 +69,47 @@ class Lines:
     def __init__(self) -> None:
         self._typed: asyncio.Queue[str | None] = asyncio.Queue()
         self._asking = asyncio.Lock()
-        self._answers: asyncio.Future[str] | None = None
+        self._take: Callable[[str], None] | None = None  # a line that answers the question
 
-    async def answer(self, question: "Question") -> str | None:
-        """Put a question, and wait for y or n; words after the n are the reason."""
+    async def approve(self, question: "Question") -> str | None:
+        """Put a call, and wait for y or n; words after the n are the reason."""
+        head = f"{question.agent} wants to call {question.tool}:"
+        lines = filter(None, (head, question.what, wants_text(question.wants), question.reason))
+        return await self._put("\n".join(lines), "y, or n and why: ", _read_verdict)
+
+    async def answer(self, inquiry: "Inquiry") -> "str | Settled | None":
+        """Put what an agent wants to know, and wait for an answer; an empty line leaves it unanswered."""
+        if inquiry.plan:
+            how = "y to carry it out and be asked before every change, e to have it edit freely, or n and why: "
+            return await self._put(f"{inquiry.text}\n\n{inquiry.plan}\n", how, _settle)
+        options = (f"{number:3} {option}" for number, option in enumerate(inquiry.options, 1))
+        choose = "numbers, or words: " if inquiry.multiple else "a number, or words: "
+        text = "\n".join((f"{inquiry.agent} asks:", inquiry.text, *options))
+        return await self._put(text, choose if inquiry.options else "your answer: ", inquiry.read)
+
+    async def _put(self, text: str, prompt: str, read: Callable[[str], T]) -> T:
+        """Show a question, after those that came before it, and wait for an answer. `read` raises ValueError for a line
+        that is none."""
         async with self._asking:
-            head = f"{question.agent} wants to call {question.tool}:"
-            lines = filter(None, (head, question.what, wants_text(question.wants), question.reason))
-            sys.stdout.write(printable("\n? {}\n".format("\n".join(lines))) + "  y, or n and why: ")
-            sys.stdout.flush()
-            try:
-                return await self._typed_answer()
-            except asyncio.CancelledError:
-                sys.stdout.write("\n  (no answer is waited for any more)\n")
-                sys.stdout.flush()
-                raise
+            said: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    async def _typed_answer(self) -> str | None:
-        while True:
-            self._answers = asyncio.get_running_loop().create_future()
-            word, _, rest = (await self._answers).partition(" ")
-            if word.lower() in ("y", "yes"):
-                return None
-            if word.lower() in ("n", "no"):
-                return rest.strip() or "The person said no."
-            sys.stdout.write("  y, or n and why: ")
-            sys.stdout.flush()
+            def take(line: str) -> None:
+                try:
+                    said.set_result(read(line))
+                except ValueError:
+                    _show(f"  {prompt}")
+                else:
+                    self._take = None  # the next line, which may be there already, is a message
+
+            _show(f"\n? {text}\n  {prompt}")
+            self._take = take
+            try:
+                return await said
+            except asyncio.CancelledError:
+                _show("\n  (no answer is waited for any more)\n")
+                raise
+            finally:
+                self._take = None
 
     async def talk(self, peer: "RemotePeer") -> None:
         """Send what is typed until the end of input."""
@@ -104,10 +121,44 @@ class Lines:
                 return
             if line.strip() == "/stop":
                 peer.interrupt()
-            elif self._answers is not None and not self._answers.done():
-                self._answers.set_result(line.strip())
+            elif self._take is not None:
+                self._take(line.strip())
             elif line.strip():
                 peer.send(line)
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(printable(text))
+    sys.stdout.flush()
+
+
+def _read_verdict(line: str) -> str | None:
+    word, _, rest = line.partition(" ")
+    match word.lower():
+        case "y" | "yes":
+            return None
+        case "n" | "no":
+            return rest.strip() or "The person said no."
+        case _:
+            raise ValueError(line)
+
+
+def _settle(line: str) -> "Settled | None":
+    """What a line says of a plan; an empty one leaves it open."""
+    from sagent.tools.plan import Settled
+
+    word, _, rest = line.partition(" ")
+    match word.lower():
+        case "":
+            return None
+        case "y" | "yes":
+            return Settled("ask")
+        case "e" | "edit":
+            return Settled("edit")
+        case "n" | "no":
+            return Settled(None, reason=rest.strip())
+        case _:
+            raise ValueError(line)
 
 
 def _read(loop: asyncio.AbstractEventLoop, typed: "asyncio.Queue[str | None]") -> None:

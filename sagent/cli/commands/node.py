@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.events import Event
     from sagent.mesh.barrier import Barrier
+    from sagent.mesh.control import Answer
     from sagent.mesh.hold import NodeOptions, OpenAgent, Opening
+    from sagent.policy.permissions import PermissionPolicy
+    from sagent.tools.ask import Answerer, Question
 
 BUS = "SAGENT_BUS"
 DESCRIPTION = """Take sessions from a bus and work on them, with this machine's keys and under this node's policy.
@@ -69,7 +72,12 @@ def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
     texts = [str(label) for label in as_array(own["label"])]
     for text in (name, *texts):
         check_label(text)
-    place = Path(str(own["dir"])).expanduser().absolute() if own["dir"] else settings.state_dir / "nodes" / name
+    # outside of the state directory, which is private: agents are to work in what lies there
+    place = (
+        Path(str(own["dir"])).expanduser().absolute()
+        if own["dir"]
+        else settings.state_dir.with_name("sagent-nodes") / name
+    )
     shared = tuple(Path(str(each)).expanduser().absolute() for each in as_array(own["shared"]))
     return NodeOptions(name, slots, tuple(texts), place, shared)
 
@@ -97,18 +105,37 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
 
     @asynccontextmanager
     async def opened(
-        opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", barrier: "Barrier"
+        opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
     ) -> "AsyncGenerator[Agent]":
-        from sagent.app import open_agent
+        from sagent.app import open_agent, policy_of
 
-        async with open_agent(_settings_of(flags, opening), listener, ask, keeper=barrier) as agent:
+        settings = _settings_of(flags, opening)
+        policy = policy_of(settings, (opening.session.parent,))
+        only_looks = settings.permission_mode == "plan" and not settings.plan  # whatever anybody elsewhere says
+        answerer = None if only_looks else _answerer(answer, policy)
+        async with open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier) as agent:
             yield agent
 
     return opened
+
+
+def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
+    """Has those who are attached answer; a plan that they accept ends plan mode."""
+    from sagent.tools.plan import Settled
+
+    async def answered(question: "Question") -> str | None:
+        said = await answer(question)
+        if not isinstance(said, Settled):
+            return said
+        policy.mode = said.mode or policy.mode
+        return said.answer()
+
+    return answered
 
 
 def _settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
     chosen = load_settings({**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)})
     own = load_settings(flags).max_budget_usd
     caps = [cap for cap in (own, chosen.max_budget_usd) if cap is not None]
-    return replace(chosen, max_budget_usd=min(caps, default=None))
+    diagnostics = "off" if chosen.diagnostics == "auto" else chosen.diagnostics  # as without a terminal
+    return replace(chosen, max_budget_usd=min(caps, default=None), diagnostics=diagnostics)
