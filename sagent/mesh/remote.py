@@ -48,7 +48,7 @@ class RemotePeer:
         self._problem: MeshError | None = None  # for which it cannot be followed any more
         self._last = 0  # the number of the last message that was sent
         self._model, self._turns = "", 0
-        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[str, _Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -240,36 +240,53 @@ class RemotePeer:
                 if isinstance(event, SessionOpened) and event.agent == "root":
                     self._model = event.model
                     for asked in self._asked.values():  # by a node that is gone
-                        asked.cancel()
+                        asked.task.cancel()
+                    self._asked.clear()
                 if isinstance(event, ReplyFinished) and event.agent == "root":
                     self._turns += 1
                 for listener in tuple(self._listeners):
                     listener(event)
 
     def _put(self, request: Request, reply: Reply | None, answer: Answer | None) -> None:
-        """Have a person answer a question, unless it is put again, or over."""
+        """Have a person answer a question, unless they are at it, or it is over."""
         try:
             question = read_question(request.message.data)
         except ValueError:
             return
         if question.over:
-            if (asked := self._asked.get(question.id)) is not None:
-                asked.cancel()
-        elif question.id not in self._asked:
-            say: Callable[[], Awaitable[str | Settled | None]]
-            if question.inquiry is not None and answer is not None:
-                say = partial(answer, question.inquiry)
-            elif question.inquiry is None and reply is not None:
-                say = partial(reply, question)
-            else:
-                return
-            self._asked[question.id] = self.start(_respond(request, question, say))
+            if (asked := self._asked.pop(question.id, None)) is not None:
+                asked.task.cancel()
+        elif (asked := self._asked.get(question.id)) is not None:
+            asked.request = request
+            self.start(asked.respond())  # where there is an answer already, which was not heard
+        elif question.inquiry is not None and answer is not None:
+            self._begin(_Asked(request, question), partial(answer, question.inquiry))
+        elif question.inquiry is None and reply is not None:
+            self._begin(_Asked(request, question), partial(reply, question))
+
+    def _begin(self, asked: "_Asked", say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+        self._asked[asked.question.id] = asked
+        asked.task = self.start(asked.have(say))
 
 
-async def _respond(request: Request, question: Question, say: Callable[[], Awaitable[str | Settled | None]]) -> None:
-    said = await say()
-    with suppress(MeshError):
-        await request.respond(encode_answer(question, said))
+class _Asked:
+    """A question that a person is asked here, and the last request by which it was put: an answer to an earlier one is
+    waited for no more."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, request: Request, question: Question) -> None:
+        self.request, self.question = request, question
+        self._answer: bytes | None = None
+
+    async def have(self, say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+        self._answer = encode_answer(self.question, await say())
+        await self.respond()
+
+    async def respond(self) -> None:
+        if self._answer is not None:
+            with suppress(MeshError):
+                await self.request.respond(self._answer)
 
 
 class Mesh:

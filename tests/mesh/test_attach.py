@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from sagent.events import ToolStarted
+from sagent.lib.json import json_freeze_object
+from sagent.mesh import control, names
 from sagent.mesh.control import Question
+from sagent.mesh.records import Records, SessionRecord
 from sagent.mesh.remote import Mesh
+from sagent.messages import ToolCall
 from sagent.peer import Peer
+from sagent.policy import Ask
 from sagent.testing.server import Call, Turn
 from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import Settled
@@ -184,6 +189,33 @@ async def test_a_plan_is_decided_on_by_who_is_attached(tmp_path: Path, settled: 
         assert (result.content, not result.denials) == ("Done.", accepted)  # it may write its own files, too
         heard = here.server.requests[1].body.decode()
         assert ("too long" if settled and settled.reason else "accepts the plan" if accepted else "not decide") in heard
+
+
+async def test_who_thinks_for_long_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question is put again and again, for those who come later; an answer to any of them is one."""
+    monkeypatch.setattr(control, "_AGAIN", 0.1)
+    asked, late = 0, asyncio.Event()
+
+    async def allow(_: Question) -> None:
+        nonlocal asked
+        asked += 1
+        await late.wait()
+
+    async def say(_: Inquiry) -> str:
+        await late.wait()
+        return "red"
+
+    async with place(tmp_path, by_results([])) as here, asyncio.timeout(30):
+        await Records(here.bus).create(SessionRecord("s"))
+        asking = control.Asking(here.bus, "s")
+        async with Mesh(here.bus).agent("s", allow, say), here.bus.listening(names.asking_subject("s")) as puts:
+            call = ToolCall("c", "Bash", json_freeze_object({"command": "true"}))
+            both = asyncio.gather(asking.ask(call, Ask("It asks.")), asking.answer(Inquiry("root", "Which?")))
+            for _ in range(3):
+                await anext(puts)
+            late.set()
+            assert await both == [None, "red"]
+        assert asked == 1
 
 
 @slow
