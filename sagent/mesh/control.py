@@ -10,7 +10,7 @@ from typing import Literal
 from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.json import as_array, as_object, as_str, valid_text
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError, NobodyThere, Unavailable
 from sagent.mesh.jetstream import JetStream
@@ -65,7 +65,7 @@ class Asking:
         answer = await self._put(names.asking_subject(self._session), "approval", question)
         if answer is None:
             return f"{ask.reason} Nobody is attached to this session who could be asked. {ask.remedy}".rstrip()
-        return None if answer.get("allow") is True else as_str(answer.get("reason")) or "The person said no."
+        return None if answer.get("allow") is True else _words(answer, "reason") or "The person said no."
 
     async def answer(self, inquiry: Inquiry) -> str | Settled | None:
         """What a person says; None where nobody is there, or leaves it unanswered."""
@@ -75,8 +75,8 @@ class Asking:
         if inquiry.plan and "mode" in answer:
             modes: Mapping[str, Literal["ask", "edit"]] = {"ask": "ask", "edit": "edit"}
             mode = modes.get(as_str(answer["mode"]))
-            return Settled(mode, as_str(answer.get("changed")), as_str(answer.get("reason")))
-        return as_str(answer.get("said")) or None
+            return Settled(mode, _words(answer, "changed"), _words(answer, "reason"))
+        return _words(answer, "said") or None
 
     async def _put(self, subject: str, kind: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
         """The first answer; None where nobody is there."""
@@ -97,6 +97,10 @@ class Asking:
                 continue  # nobody has decided yet, or the bus is away
             if answer.get("id") == question["id"]:
                 return answer
+
+
+def _words(answer: Mapping[str, object], name: str) -> str:
+    return valid_text(as_str(answer.get(name)))  # for it comes from outside
 
 
 def _encode(question: Mapping[str, object]) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import Settled
 from tests.depth import slow
 from tests.mesh.places import Place, by_results, place
+
+ODD = Path(__file__).parents[1] / "bridges" / "odd_server.py"
 
 
 async def test_a_question_goes_to_whoever_is_attached_and_the_first_answer_counts(tmp_path: Path) -> None:
@@ -203,7 +206,7 @@ async def test_who_thinks_for_long_is_heard(tmp_path: Path, monkeypatch: pytest.
 
     async def say(_: Inquiry) -> str:
         await late.wait()
-        return "red"
+        return "red \ud800"
 
     async with place(tmp_path, by_results([])) as here, asyncio.timeout(30):
         await Records(here.bus).create(SessionRecord("s"))
@@ -214,8 +217,29 @@ async def test_who_thinks_for_long_is_heard(tmp_path: Path, monkeypatch: pytest.
             for _ in range(3):
                 await anext(puts)
             late.set()
-            assert await both == [None, "red"]
+            assert await both == [None, "red \ufffd"]
         assert asked == 1
+
+
+async def test_what_a_server_of_tools_asks_reaches_who_is_attached(tmp_path: Path) -> None:
+    form = "{'type': 'object', 'required': ['who'], 'properties': {'who': {'type': 'string', 'title': 'Your name'}}}"
+    code = f"text = json.dumps(ask('elicitation/create', message='Who?', requestedSchema={form})['result']['content'])"
+    home, offer = tmp_path / "home-n1" / "config" / "sagent", tmp_path / "offer.json"
+    home.mkdir(parents=True)
+    offer.write_text(json.dumps({"tools": [{"name": "do", "inputSchema": {"type": "object"}}]}))
+    command = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps([str(ODD), str(offer)])}\n"
+    (home / "config.toml").write_text(f'[mcp.odd]\n{command}start_timeout = 30\nneeds = ["all"]\n')
+
+    async def say(inquiry: Inquiry) -> str:
+        assert inquiry.agent == "The MCP server odd"
+        return "Zoë"
+
+    turns = [Turn("", calls=(Call("mcp__odd__do", {"code": code}),)), Turn("Done.")]
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(40):
+        await here.node("n1")
+        async with Mesh(here.bus).spawn("work", answer=say) as peer:
+            assert (await peer.wait()).content == "Done."
+        assert "Zo" in said_last(here)
 
 
 @slow
