@@ -113,7 +113,7 @@ def rig() -> tuple[type, type]:
         def forward(self, input_ids=None, past_key_values=None, **more):
             self.steps += 1
             self.thread = threading.current_thread().name
-            before = past_key_values.get_seq_length() if past_key_values is not None else 0
+            before = int(past_key_values.get_seq_length()) if past_key_values is not None else 0
             out = super().forward(input_ids=input_ids, past_key_values=past_key_values, **more)
             config = self.config
             if config.script is None:

@@ -12,6 +12,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object
 from sagent.messages import Part, StopReason, ToolCall
 from sagent.model import Billed, Delta, Effort, ToolSpec
+from sagent.providers.local.slots import CHUNK, Slots, UnfitError, capture
 from sagent.providers.local.template import Chat, dress, learn_habits
 from sagent.providers.local.text import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.providers.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
@@ -19,7 +20,6 @@ from sagent.providers.local.weights import Loaded, StoppedError, limits_in
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 
-_CHUNK = 512  # tokens of a prompt read at once: how soon a call can be stopped before its first token
 _CHARACTER = 4  # bytes, and so tokens, that make up one at most
 _USUAL_OUTPUT = 32_000  # tokens written where no limit was set
 
@@ -64,6 +64,9 @@ class LoadedModel:
         self._tokenizer = tokenizer
         self._origin = origin
         self._kept: list[tuple[Cache, list[int]]] = []
+        self._known: list[int] = []  # what is in slots
+        self._slots: Slots | None = None
+        self._why_slow = ""  # until it was said
         self._described = bool(getattr(tokenizer, "response_template", None))
         self._habits = learn_habits(self._render, described=self._described)
         self._levels = "reasoning_effort" in str(tokenizer.chat_template)
@@ -71,31 +74,47 @@ class LoadedModel:
         special = () if self._described else tokenizer.all_special_ids
         self._hidden = {one for one in special if self._decode([one]).strip() not in MARKS}
         self.limits = limits_in(network.config.to_dict())
+        if loaded.captured:
+            try:
+                self._slots = Slots(loaded, capture if str(network.device).startswith("cuda") else None)
+            except (UnfitError, AttributeError, TypeError, ValueError, KeyError) as error:
+                self._why_slow = shorten(str(error))
+
+    def close(self) -> None:
+        """Let go of what was kept."""
+        self._kept.clear()
+        if self._slots is not None:
+            self._slots.close()
 
     def answer(self, job: Job, is_over: Callable[[], bool]) -> Answer:
         """Do a job. Raises ModelError, and StoppedError before a step once the job is stopped or all is over."""
         prompt = self._prompt(job)
         ids = self._tokenizer(prompt, add_special_tokens=False)["input_ids"]
         room = self._room(job, len(ids))
-        cache, reused = self._resume(ids)
+        cache, reused = self._resume(ids) if self._slots is None else (None, self._resume_slots(self._slots, ids))
         begun = Charge(self._origin.model, Usage(input=len(ids) - reused, cache_read=reused))
         generated = _Generated(self._decode, self._reader(job, prompt), self._ends, self._hidden, job.emit, begun)
 
         saved: list[tuple[Cache, list[int]]] = []
 
-        def before_step(_module: object, _inputs: object) -> None:
+        def check() -> None:
             if job.stop.is_set() or is_over():
                 raise StoppedError
-            if cache is not None and not saved and int(cache.get_seq_length()) + _CHUNK >= len(ids):
+
+        def before_step(_module: object, _inputs: object) -> None:
+            check()
+            if cache is not None and not saved and int(cache.get_seq_length()) + CHUNK >= len(ids):
                 saved.append(_save(cache, ids))
 
+        loop = self._slots and self._slots.writer(generated, check)
         hook = self._network.register_forward_pre_hook(before_step)
         try:
-            self._generate(job, ids, cache, room, generated)
+            self._generate(job, ids, cache, room, generated, loop)
         except StoppedError:
             self._keep(cache, [*ids, *generated.ids], saved)
             raise
         except Exception as error:
+            self._keep_slots([])
             raise self._failure(error, len(ids)) from error
         finally:
             hook.remove()
@@ -158,13 +177,31 @@ class LoadedModel:
             return None, 0
         return self._library.DynamicCache(config=self._network.config), 0
 
+    def _resume_slots(self, slots: Slots, ids: Sequence[int]) -> int:
+        """How many of these tokens are in the slots already; at least one is left to read."""
+        same, self._known = _common(self._known, ids[:-1]), []
+        slots.resume(ids, same)
+        return same
+
+    def _keep_slots(self, ids: list[int]) -> Cache | None:
+        """Note what the slots hold; where they failed, they are never used again, and their successor is returned."""
+        if (slots := self._slots) is None:
+            return None
+        self._known = slots.kept(ids)
+        if slots.reason:
+            self._slots, self._why_slow = None, slots.reason
+        return slots.loose
+
     def _keep(self, cache: Cache | None, ids: list[int], saved: list[tuple[Cache, list[int]]]) -> None:
+        cache = self._keep_slots(ids) or cache
         if cache is not None and 0 < (size := int(cache.get_seq_length())) <= len(ids):
             self._kept = [(cache, ids[:size]), *(each for each in saved if each[1])]
 
     # Writing
 
-    def _generate(self, job: Job, ids: Sequence[int], cache: Cache | None, room: int, generated: "_Generated") -> None:
+    def _generate(
+        self, job: Job, ids: Sequence[int], cache: Cache | None, room: int, generated: "_Generated", loop: object = None
+    ) -> None:
         given = self.torch.tensor([list(ids)], device=self._network.device)
         settings = copy.deepcopy(self._network.generation_config)
         fixed = {
@@ -176,7 +213,7 @@ class LoadedModel:
             "use_cache": True,
             "cache_implementation": None,
             "return_dict_in_generate": False,
-            "prefill_chunk_size": None if cache is None else _CHUNK,
+            "prefill_chunk_size": None if cache is None else CHUNK,
             "eos_token_id": sorted(self._ends) or None,
             "pad_token_id": min(self._ends, default=0),  # never used, but warned about where it is missing
         }
@@ -192,6 +229,7 @@ class LoadedModel:
                 past_key_values=cache,
                 streamer=generated,
                 generation_config=settings,
+                custom_generate=loop,
                 tokenizer=self._tokenizer,  # for a model's own stop strings
             )
 
@@ -202,7 +240,12 @@ class LoadedModel:
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end"
         if len(generated.ids) >= room and not generated.ended:
             stop = "max_tokens" if room == (job.max_output or _USUAL_OUTPUT) else "context_overflow"
-        return Answer(parts, usage, stop, self._notes(job, usage))
+        return Answer(parts, usage, stop, (*self._notes(job, usage), *self._slowness()))
+
+    def _slowness(self) -> tuple[str, ...]:
+        """Why no CUDA graph decodes, once."""
+        reason, self._why_slow = self._why_slow, ""
+        return (f"{self._origin.model} writes more slowly, without a CUDA graph: {reason}",) if reason else ()
 
     def _notes(self, job: Job, usage: Usage) -> tuple[str, ...]:
         model = self._origin.model

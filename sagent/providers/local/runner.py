@@ -47,7 +47,9 @@ class Runner:
                 job.emit(self._do(job))
             del job  # what it holds must not live on until the next one comes
         if self._model is not None:
-            torch, self._model = self._model.torch, None
+            torch = self._model.torch
+            self._model.close()
+            self._model = None
             torch.cuda.empty_cache()
 
     def _next(self) -> Job | None:

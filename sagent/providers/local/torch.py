@@ -1,7 +1,7 @@
 """torch and transformers, as far as they are used: what their types are to us, and what their errors say."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -12,7 +12,26 @@ from sagent.providers.local.text import Regions
 class Tensor(Protocol):
     """A torch tensor."""
 
+    @property
+    def shape(self) -> Sequence[int]: ...
     def tolist(self) -> list[int]: ...
+    def to(self, *, dtype: object, copy: bool) -> "Tensor": ...
+    def abs(self) -> "Tensor": ...
+    def max(self) -> "Tensor": ...
+    def all(self) -> "Tensor": ...
+    def clone(self) -> "Tensor": ...
+    def argmax(self, dim: int, *, keepdim: bool) -> "Tensor": ...
+    def select(self, dim: int, index: int) -> "Tensor": ...
+    def narrow(self, dim: int, start: int, length: int) -> "Tensor": ...
+    def unsqueeze(self, dim: int) -> "Tensor": ...
+    def new_zeros(self, size: Sequence[int]) -> "Tensor": ...
+    def copy_(self, source: "Tensor") -> "Tensor": ...
+    def fill_(self, value: int) -> "Tensor": ...
+    def __sub__(self, other: "Tensor") -> "Tensor": ...
+    def __le__(self, other: "Tensor") -> "Tensor": ...
+    def __bool__(self) -> bool: ...
+    def __float__(self) -> float: ...
+    def __getitem__(self, index: int) -> "Tensor": ...
 
 
 class Cache(Protocol):
@@ -20,6 +39,23 @@ class Cache(Protocol):
 
     def get_seq_length(self) -> int: ...
     def crop(self, tokens: int) -> None: ...
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> object: ...
+
+
+class StaticLayer(Protocol):
+    """One layer's slots. `cumulative_length` is where the next token goes; `update` moves it."""
+
+    is_initialized: bool
+    max_cache_len: int
+    cumulative_length: Tensor
+    keys: Tensor
+    values: Tensor
+
+
+class StaticCache(Protocol):
+    """transformers' cache whose tensors stay where they are."""
+
+    layers: list[StaticLayer]
 
 
 class Handle(Protocol):
@@ -38,6 +74,19 @@ class Generation(Protocol):
     """A generation configuration; its other members are set by name."""
 
     eos_token_id: int | list[int] | None
+    do_sample: bool
+
+
+class Streamer(Protocol):
+    """What takes the tokens of an answer."""
+
+    def put(self, value: Tensor) -> None: ...
+
+
+class Output(Protocol):
+    """What a model says."""
+
+    logits: Tensor
 
 
 class Network(Protocol):
@@ -46,7 +95,7 @@ class Network(Protocol):
     config: Config
     generation_config: Generation
     device: object
-    forward: object
+    forward: Callable[..., Output]
 
     def eval(self) -> "Network": ...
     def to(self, device: str) -> "Network": ...
@@ -75,15 +124,54 @@ class Devices(Protocol):
     def empty_cache(self) -> None: ...
 
 
+class Stream(Protocol):
+    """A queue of a card."""
+
+    def wait_stream(self, stream: "Stream") -> None: ...
+
+
+class Graph(Protocol):
+    """What was captured of a stream."""
+
+    def replay(self) -> None: ...
+
+
+class RandomNumbers(Protocol):
+    """Where random numbers come from."""
+
+    def clone_state(self) -> "RandomNumbers": ...
+    def graphsafe_set_state(self, state: "RandomNumbers") -> object: ...
+
+
+class Cuda(Devices, Protocol):
+    """torch.cuda."""
+
+    default_generators: Sequence[RandomNumbers]
+
+    def current_device(self) -> int: ...
+
+    def device(self, device: object) -> AbstractContextManager[object]: ...
+    def stream(self, stream: Stream) -> AbstractContextManager[object]: ...
+    def current_stream(self) -> Stream: ...
+    def graph(self, graph: Graph, *, stream: Stream, capture_error_mode: str) -> AbstractContextManager[object]: ...
+    def Stream(self) -> Stream: ...  # noqa: N802 -- its name
+    def CUDAGraph(self) -> Graph: ...  # noqa: N802 -- its name
+
+
 class Torch(Protocol):
     """The module torch."""
 
-    cuda: Devices
+    cuda: Cuda
     mps: Devices
+    float32: object
 
     def tensor(self, data: object, *, device: object) -> Tensor: ...
     def ones_like(self, tensor: Tensor) -> Tensor: ...
-    def compile(self, function: object, *, dynamic: bool) -> object: ...
+    def arange(self, end: int, *, device: object) -> Tensor: ...
+    def cat(self, tensors: Sequence[Tensor], dim: int) -> Tensor: ...
+    def softmax(self, tensor: Tensor, dim: int) -> Tensor: ...
+    def multinomial(self, weights: Tensor, count: int) -> Tensor: ...
+    def compile(self, function: Callable[..., Output], *, dynamic: bool) -> Callable[..., Output]: ...
     def manual_seed(self, seed: int) -> object: ...
 
 
@@ -100,6 +188,7 @@ class Transformers(Protocol):
     AutoModelForCausalLM: Auto
 
     def DynamicCache(self, *, config: Config) -> Cache: ...  # noqa: N802 -- its name
+    def StaticCache(self, *, config: Config, max_cache_len: int) -> StaticCache: ...  # noqa: N802 -- its name
 
 
 class Loud(Protocol):

@@ -41,12 +41,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Weights in memory, and the libraries that run them."""
+    """Weights in memory, and the libraries that run them. `captured`: a CUDA graph does a step of the decoding."""
 
     torch: Torch
     library: Transformers
     network: Network
     tokenizer: Tokenizer
+    captured: bool = False
 
 
 class StoppedError(Exception):
@@ -86,9 +87,10 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
         raise
     except Exception as error:
         raise _load_error(weights, device, source.origin, error) from error
-    if weights.compiled:
+    captured = device.startswith("cuda")
+    if weights.compiled and not captured:
         network.forward = torch.compile(network.forward, dynamic=True)
-    return Loaded(torch, library, network, tokenizer)
+    return Loaded(torch, library, network, tokenizer, captured)
 
 
 class _UntaughtError(OSError):
