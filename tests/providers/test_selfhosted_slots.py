@@ -7,7 +7,7 @@ What a trace freezes (Python values, branches, addresses) is what a graph freeze
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -79,7 +79,12 @@ def said(replies: list[Reply]) -> list[object]:
 @pytest.mark.parametrize("recorder", [None, record], ids=["called", "recorded"])
 @pytest.mark.parametrize("least", [2_048, 256], ids=["at once", "in more and more slots"])
 async def test_the_answers_are_those_of_the_usual_way(
-    home: Home, over_slots: Begin, monkeypatch: pytest.MonkeyPatch, recorder: object, least: int, options: object
+    home: Home,
+    over_slots: Begin,
+    monkeypatch: pytest.MonkeyPatch,
+    recorder: object,
+    least: int,
+    options: Mapping[str, object],
 ) -> None:
     """Over several turns, with what was read before kept; where the slots were too few, too."""
     path = home.make(initializer_range=0.6)

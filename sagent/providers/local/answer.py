@@ -66,7 +66,7 @@ class LoadedModel:
         self._kept: list[tuple[Cache, list[int]]] = []
         self._known: list[int] = []  # what is in slots
         self._slots: Slots | None = None
-        self._why_slow = ""  # until it was said
+        self._notice = loaded.notice  # until it was said
         self._described = bool(getattr(tokenizer, "response_template", None))
         self._habits = learn_habits(self._render, described=self._described)
         self._levels = "reasoning_effort" in str(tokenizer.chat_template)
@@ -78,7 +78,7 @@ class LoadedModel:
             try:
                 self._slots = Slots(loaded, capture if str(network.device).startswith("cuda") else None)
             except (UnfitError, AttributeError, TypeError, ValueError, KeyError) as error:
-                self._why_slow = shorten(str(error))
+                self._notice = self._slowness(shorten(str(error)))
 
     def close(self) -> None:
         """Let go of what was kept."""
@@ -189,7 +189,7 @@ class LoadedModel:
             return None
         self._known = slots.kept(ids)
         if slots.reason:
-            self._slots, self._why_slow = None, slots.reason
+            self._slots, self._notice = None, self._slowness(slots.reason)
         return slots.loose
 
     def _keep(self, cache: Cache | None, ids: list[int], saved: list[tuple[Cache, list[int]]]) -> None:
@@ -240,12 +240,12 @@ class LoadedModel:
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end"
         if len(generated.ids) >= room and not generated.ended:
             stop = "max_tokens" if room == (job.max_output or _USUAL_OUTPUT) else "context_overflow"
-        return Answer(parts, usage, stop, (*self._notes(job, usage), *self._slowness()))
+        notice, self._notice = self._notice, ""
+        notes = self._notes(job, usage)
+        return Answer(parts, usage, stop, (*notes, notice) if notice else notes)
 
-    def _slowness(self) -> tuple[str, ...]:
-        """Why no CUDA graph decodes, once."""
-        reason, self._why_slow = self._why_slow, ""
-        return (f"{self._origin.model} writes more slowly, without a CUDA graph: {reason}",) if reason else ()
+    def _slowness(self, reason: str) -> str:
+        return f"{self._origin.model} writes more slowly, without a CUDA graph: {reason}"
 
     def _notes(self, job: Job, usage: Usage) -> tuple[str, ...]:
         model = self._origin.model

@@ -48,6 +48,7 @@ class Loaded:
     network: Network
     tokenizer: Tokenizer
     captured: bool = False
+    notice: str = ""  # what the first answer says of how they are run
 
 
 class StoppedError(Exception):
@@ -90,7 +91,8 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
     captured = device.startswith("cuda")
     if weights.compiled and not captured:
         network.forward = torch.compile(network.forward, dynamic=True)
-    return Loaded(torch, library, network, tokenizer, captured)
+    notice = "+compile has no effect on CUDA: a captured step is faster there" if weights.compiled and captured else ""
+    return Loaded(torch, library, network, tokenizer, captured, notice)
 
 
 class _UntaughtError(OSError):
