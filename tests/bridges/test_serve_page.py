@@ -177,6 +177,7 @@ def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story:
 def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(
     page: Callable[[str], Browser], story: Story
 ) -> None:
+    story.http.post("/v1/sessions", json={})  # another one to go to
     browser = page("Good morning")
     until(browser, f"{SHOWN}.includes('Good.')")
     browser.run("words.focus(); 0")
@@ -231,6 +232,7 @@ def test_everybody_can_use_it(page: Callable[[str], Browser], scheme: str) -> No
 
 
 def test_without_a_token_it_asks_for_one_and_takes_no_wrong_one(chrome: Browser, story: Story) -> None:
+    story.http.post("/v1/sessions", json={})  # there is one to be shown
     chrome.call("Network.clearBrowserCookies")
     chrome.open(f"{story.url}/#token=wrong")
     until(chrome, "at('login').open && at('refused').innerText.includes('not a token')")
