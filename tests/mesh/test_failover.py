@@ -324,7 +324,7 @@ async def test_a_node_takes_a_session_again_when_it_has_ended_what_it_did_for_it
     most = 0
 
     @asynccontextmanager
-    async def opened(opening: Opening, _hear: object, _ask: object, _barrier: object) -> AsyncGenerator[Agent]:
+    async def opened(opening: Opening, *_: object) -> AsyncGenerator[Agent]:
         nonlocal most
         at_work.append(str(opening.session))
         most = max(most, len(at_work))
