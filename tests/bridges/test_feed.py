@@ -102,3 +102,17 @@ async def test_everything_is_heard_once_and_in_order(
     finally:
         feed.MOST = kept
         stage.session.close()
+
+
+async def test_whoever_begins_to_follow_hears_what_is_reported_from_then_on(tmp_path: Path) -> None:
+    """A server reports how a session stands when somebody follows it: a question that came just before is in that."""
+    followed: list[bool] = []
+    (tmp_path / "root.jsonl").touch()
+    feed = Feed(lambda: tmp_path, lambda: followed.append(feed.followed))
+    follower = feed.follow()
+    assert (await anext(follower)).name == "reset"
+    assert followed == [True]
+    feed.report("status", {"questions": ["Which?"]})
+    async with asyncio.timeout(10):
+        assert [(await anext(follower)).name for _ in range(2)] == ["live", "status"]
+    await follower.aclose()

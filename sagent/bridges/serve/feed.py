@@ -48,11 +48,11 @@ class Feed:
     """Keeps the latest events, in so many bytes; an earlier one is read from the logs of the session at `path`.
 
     Nobody is waited for: a follower that is slow falls back to the logs, where pieces of texts are not, but what they
-    came to is.
+    came to is. `on_follow` is called when somebody begins to follow, and sees what is taken from then on.
     """
 
-    def __init__(self, path: Callable[[], Path]) -> None:
-        self._path = path
+    def __init__(self, path: Callable[[], Path], on_follow: Callable[[], None] = lambda: None) -> None:
+        self._path, self._on_follow = path, on_follow
         self._life = secrets.token_hex(4)  # ids of another process's events are none of ours
         self._items: deque[Item] = deque()
         self._size, self._next = 0, 1  # bytes, and the number of the event to come
@@ -117,6 +117,7 @@ class Feed:
         entry, place = after.partition(".")[0], self._place(after)
         wake = asyncio.Event()
         self._waiting.add(wake)
+        self._on_follow()
         try:
             while not self.closed:
                 if place is None:

@@ -60,7 +60,7 @@ class Hosted:
     def __init__(self, path: Path | None = None, keep: Keep | None = None) -> None:
         self.path, self.keep = path or Path(), keep
         self.live: LiveSession | None = None
-        self.feed = Feed(lambda: self.path)
+        self.feed = Feed(lambda: self.path, self.touch)  # what came after a client's first status is reported again
         self.opening = asyncio.Lock()
         self.used = 0.0  # when it last did something, by the loop's clock
         self._title = self._cwd = ""
