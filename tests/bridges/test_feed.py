@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sagent.bridges.serve import feed
@@ -57,6 +57,9 @@ def texts(items: list[Item]) -> list[str]:
 steps = st.lists(st.tuples(st.sampled_from(("say", "stream", "read", "leave")), st.sampled_from(AGENTS)), max_size=30)
 
 
+@example(
+    steps=[("say", "root/a"), ("stream", "root"), ("read", "root"), *[("say", "root")] * 3], memory=300, restarts=False
+)
 @settings(max_examples=deep(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, memory=st.sampled_from((1, 300, 1 << 20)), restarts=st.booleans())
 async def test_everything_is_heard_once_and_in_order(

@@ -82,7 +82,8 @@ class Feed:
 
     def publish(self, event: Event, entry: str) -> None:
         """Take an event; `entry` is the last one in its agent's log, "" where that is not known."""
-        if entry and self._heads.get(event.agent) != entry:  # else it is older than what others have written since
+        # A piece of a text has no entry of its own: the last one of its log may be older than what others have written.
+        if entry and self._heads.get(event.agent) != entry and not isinstance(event, TextDelta | ThinkingDelta):
             self._heads[event.agent], self._last = entry, entry[:_DIGITS]
         match event:
             case TextDelta() | ThinkingDelta():
