@@ -34,10 +34,13 @@ class Barrier:
         more = self._more if any(tool.name == "AgentSpawn" for tool in tools) else ()
         return [KeptTool(tool, self) for tool in (*tools, *more)]
 
-    async def passed(self) -> None:
-        """Return when it may happen; never where the session is lost: the wait is cancelled with its agent."""
+    async def passed(self, begun: RunContext | None = None) -> None:
+        """Return when it may happen; never where the session is lost: the wait is cancelled with its agent. `begun` is
+        the call that is then made, for the bus to know."""
         if self.is_lost():  # what happens from here on would be in no log: the session is another node's
             self._mirror.fence()
+        if begun is not None:
+            self._mirror.begin(begun.agent, begun.call_id)
         if self._lease.holds:
             await self._mirror.settled()
         if not self._lease.holds:
@@ -88,7 +91,7 @@ class KeptTool(WrappedTool):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
         if run.effect is not None and run.effect.kind in ("none", "read"):
             return await self.tool(arguments, run)
-        await self._barrier.passed()
+        await self._barrier.passed(run)
         try:
             return await self.tool(arguments, run)
         finally:

@@ -194,7 +194,7 @@ class Hold:
                 asyncio.create_task(self._stop_to_move(agent)),
             ]
             try:
-                result = await self._turns(agent, opening, before)
+                result = await self._turns(agent, opening, before, rebuilt)
             finally:
                 await end(*tasks)
         if result is None:
@@ -218,11 +218,11 @@ class Hold:
             else:
                 return
 
-    async def _turns(self, agent: Agent, opening: Opening, before: SessionRecord) -> Result | None:
+    async def _turns(self, agent: Agent, opening: Opening, before: SessionRecord, rebuilt: Rebuilt) -> Result | None:
         result: Result | None = None
         if is_unfinished(agent):
             _say_where(agent, opening)
-            await answer_open_calls(agent, before.node)
+            await answer_open_calls(agent, before.node, rebuilt.may_have_run)
             result = await agent.go_on()
             self._replies.settle(result)
         while True:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TAKEN, FILES, BLOBS, HOLDER = "Sagent-Taken", "Sagent-Files", "Sagent-Blobs", "Sagent-Holder"
+BEGUN, MARKS = "Sagent-Begun", "Sagent-Marks"
 """Headers: which messages of the session's inbox are among the entries, the name of the files as they are then, blobs
-that are new, and who holds the session from here on."""
+that are new, who holds the session from here on, calls that are about to run, and that this holder says so of each."""
 MOST = 1 << 20  # bytes of lines in a message; a longer line goes to the object store
 _WAIT, _LONGEST_WAIT = 0.1, 1.0  # seconds between two tries to reach the bus
 
@@ -59,10 +60,17 @@ class LogStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Line:
+    """An entry, or only the mark of a call that is about to run."""
+
     agent: str
-    entry: Entry
+    entry: Entry | None
     taken: int
     files: str
+    begun: str = ""
+
+    @property
+    def text(self) -> bytes:
+        return b"" if self.entry is None else self.entry.line
 
 
 class Mirror:
@@ -90,7 +98,14 @@ class Mirror:
 
     def hear(self, agent: str, entry: Entry) -> None:
         """An entry was appended to an agent's log."""
-        self._lines.append(_Line(agent, entry, self.taking, self.files))
+        self._add(_Line(agent, entry, self.taking, self.files))
+
+    def begin(self, agent: str, call: str) -> None:
+        """A call is about to run, once this is acknowledged."""
+        self._add(_Line(agent, None, self.taking, self.files, mark_of(agent, call)))
+
+    def _add(self, line: _Line) -> None:
+        self._lines.append(line)
         self._heard += 1
         self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -117,7 +132,7 @@ class Mirror:
 
     def _next(self) -> list[_Line]:
         group, size = [self._lines.popleft()], 0
-        while self._lines and (size := size + len(self._lines[0].entry.line)) <= MOST:
+        while self._lines and (size := size + len(self._lines[0].text)) <= MOST:
             group.append(self._lines.popleft())
         return group
 
@@ -128,11 +143,14 @@ class Mirror:
             path = self._blobs.popleft()
             await self._put(path.name, await asyncio.to_thread(path.read_bytes))
             names.append(path.name)
-        body = b"".join([f"{line.agent}\t".encode() + await self._short(line.entry.line) for line in group])
+        parts = [f"{line.agent}\t".encode() + await self._short(line.text) for line in group if line.text]
         last, taken = group[-1], dict.fromkeys(str(line.taken) for line in group if line.taken)
-        said = {TAKEN: ",".join(taken), FILES: last.files, BLOBS: ",".join(names)}
+        begun = ",".join(line.begun for line in group if line.begun)
+        said = {TAKEN: ",".join(taken), FILES: last.files, BLOBS: ",".join(names), BEGUN: begun}
         headers = {name: text for name, text in said.items() if text}
-        if (sequence := await self._append(body, headers, last.entry.id)) is None:
+        # servers use the ids of calls again, so a mark alone is no name: this message would be taken for an earlier one
+        name = f"{last.begun} after {self._after}" if last.entry is None else last.entry.id
+        if (sequence := await self._append(b"".join(parts), headers, name)) is None:
             self.fence()
             return
         self._after = sequence
@@ -189,4 +207,10 @@ async def take_over(stream: LogStream, holder: str) -> int:
         last = await stream.last()
         with suppress(Fenced):
             after = 0 if last is None else last.sequence
-            return await stream.append(b"", {HOLDER: holder}, name=f"holder:{holder}", after=after)
+            said = {HOLDER: holder, MARKS: "begun"}
+            return await stream.append(b"", said, name=f"holder:{holder}", after=after)
+
+
+def mark_of(agent: str, call: str) -> str:
+    """What stands for a call in a header: ids come from servers, and may be any text."""
+    return sha256(f"{agent} {call}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,4 +1,6 @@
-"""Calls that were running when the node that made them stopped."""
+"""Calls that were open when the node that made them stopped."""
+
+from collections.abc import Callable
 
 from sagent.agent import Agent
 from sagent.engine.dispatch import close_calls, run_calls
@@ -26,9 +28,9 @@ def _is_open(message: Message) -> bool:
     return message.role == "user" or bool(message.calls)
 
 
-async def answer_open_calls(agent: Agent, node: str) -> None:
-    """Give every call of the last reply a result: those that only read are made again, of others it is said that their
-    outcome is not known. `node` is where they ran."""
+async def answer_open_calls(agent: Agent, node: str, may_have_run: Callable[[str, str], bool]) -> None:
+    """Give every call of the last reply a result: those that only read, and those that had not begun, as while a person
+    was asked, are made again; of others it is said that their outcome is not known. `node` is where they ran."""
     state, history = agent.state, agent.state.context.history
     known = {part.call_id: part for part in history[-1].parts if isinstance(part, ToolResult)} if history else {}
     reply = history[-2] if known and len(history) > 1 else history[-1] if history else Message("user", ())
@@ -37,7 +39,7 @@ async def answer_open_calls(agent: Agent, node: str) -> None:
         return
     if known:
         history.pop()
-    again = tuple(call for call in left if _is_harmless(state, call))
+    again = tuple(call for call in left if _is_harmless(state, call) or not may_have_run(agent.path, call.id))
     rest = tuple(call for call in left if call not in again)
     if rest:
         known |= _taken(state, close_calls(state, Message("assistant", rest), UNKNOWN.format(node=node or "a node")))

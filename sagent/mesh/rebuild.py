@@ -9,7 +9,7 @@ from typing import IO
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
-from sagent.mesh.mirror import BLOBS, FILES, TAKEN, LogStream, Piece
+from sagent.mesh.mirror import BEGUN, BLOBS, FILES, HOLDER, MARKS, TAKEN, LogStream, Piece, mark_of
 from sagent.session.blobs import BlobDirectory
 from sagent.session.log import make_directory, read_contents
 from sagent.session.names import log_file
@@ -21,13 +21,20 @@ _KEPT = 3  # directories of a session that were set aside
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a log on the bus says besides its entries: which messages of the inbox are in it, and the session's files.
-    `lines` is how many entries there are."""
+    """What a log on the bus says besides its entries: which messages of the inbox are in it, the session's files, and
+    the calls that have `begun`, which is known where each holder has `marked` them. `lines` is how many entries there
+    are."""
 
     lines: int = 0
     taken: set[int] = field(default_factory=set[int])
     files: str = ""
+    begun: set[str] = field(default_factory=set[str])
+    marked: bool = True
     logs: dict[str, IO[bytes]] = field(default_factory=dict[str, IO[bytes]])
+
+    def may_have_run(self, agent: str, call: str) -> bool:
+        """Whether a call without a result may have been carried out, in part or whole, if it changes something."""
+        return not self.marked or mark_of(agent, call) in self.begun
 
 
 async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt:
@@ -68,6 +75,8 @@ async def _add(found: Rebuilt, piece: Piece, stream: LogStream, directory: Path)
         found.lines += 1
     found.taken |= {int(text) for text in piece.headers.get(TAKEN, "").split(",") if text.isdecimal()}
     found.files = piece.headers.get(FILES, found.files)
+    found.begun |= set(piece.headers.get(BEGUN, "").split(","))
+    found.marked = found.marked and (HOLDER not in piece.headers or MARKS in piece.headers)
 
 
 def _open(directory: Path, agent: str) -> IO[bytes]:

@@ -265,6 +265,32 @@ async def test_a_question_that_was_open_when_its_node_died_is_put_again(tmp_path
         assert "unknown" not in said_last(here)
 
 
+async def test_a_call_whose_approval_was_open_when_its_node_died_is_asked_about_again(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    calls = (Call("Bash", {"command": f"echo >>{first}; sleep 60"}), Call("Bash", {"command": f"echo >>{second}"}))
+    put, asked = asyncio.Event(), list[str]()
+
+    async def allow(question: Question) -> str | None:
+        asked.append(question.what)
+        if str(second) in question.what and not put.is_set():
+            put.set()
+            await asyncio.Event().wait()
+        return None
+
+    async with place(tmp_path, by_results([Turn("One.", calls=calls), Turn("Done.")])) as here, asyncio.timeout(40):
+        node = await here.node("n1", "--permission-mode", "ask")
+        async with Mesh(here.bus).spawn("work", reply=allow) as peer:
+            await put.wait()
+            while not first.exists():
+                await asyncio.sleep(0.05)
+            await here.node("n2", "--permission-mode", "ask")
+            node.kill()
+            assert (await peer.wait()).content == "Done."
+        assert [str(second) in what for what in asked] == [False, True, True]
+        assert (first.read_text(), second.read_text()) == ("\n", "\n")  # each once: one had begun, the other had not
+        assert said_last(here).count("outcome is unknown") == 1
+
+
 async def test_a_line_answers_what_is_shown(tmp_path: Path) -> None:
     plan = Call("ExitPlan", {"plan": "1. Look ☂\n2. Write."})
     turns = [Turn("", calls=(ASK,)), Turn("", calls=(plan,)), Turn("Done.")]

@@ -61,6 +61,25 @@ async def test_what_is_appended_is_on_the_bus_and_comes_back_byte_for_byte(tmp_p
             assert (tmp_path / "b" / "s" / name).read_bytes() == (tmp_path / "a" / "s" / name).read_bytes()
 
 
+async def test_calls_that_have_begun_are_known_where_every_holder_says_so(tmp_path: Path) -> None:
+    stream = SimulatedStream()
+    async with mirrored(stream, tmp_path / "a" / "s", "a") as (session, mirror):
+        session.begin(tmp_path)
+        for call in ("1, 2\n☂", "call_0", "call_0"):  # servers use ids again
+            mirror.begin("root", call)
+            await mirror.settled()
+        session.log().append(Label("after"))
+        await mirror.settled()
+    found = await rebuild(stream, tmp_path / "b" / "s")
+    assert found.lines == 2
+    calls = (("root", "1, 2\n☂"), ("root", "call_0"), ("root", "call_1"), ("root/child", "call_0"))
+    assert [found.may_have_run(*call) for call in calls] == [True, True, False, False]
+    await stream.append(b"", {HOLDER: "an earlier version"}, name="holder", after=len(stream.pieces))
+    await take_over(stream, "c")
+    found = await rebuild(stream, tmp_path / "c" / "s")
+    assert all(found.may_have_run(*call) for call in calls)
+
+
 async def test_a_burst_leaves_in_few_messages(tmp_path: Path) -> None:
     stream = SimulatedStream(random.Random(1))
     async with mirrored(stream, tmp_path / "s", "a") as (session, mirror):
