@@ -16,7 +16,6 @@ PROGRAMS = {
     "fish": "fish",
     "ssh-keygen": "openssh-client",
     "bwrap": "bubblewrap",
-    "openssl": "openssl",
     "node": "nodejs",
 }
 

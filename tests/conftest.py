@@ -101,7 +101,6 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "curl": lambda: bool(shutil.which("curl")),
     "ip": lambda: bool(shutil.which("ip")),
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
-    "openssl": lambda: bool(shutil.which("openssl")),
     "node": lambda: bool(shutil.which("node")),
     "go": lambda: bool(shutil.which("go")),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable"))),

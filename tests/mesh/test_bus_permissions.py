@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trustme
 from buses import Broker, options
 
 from sagent.errors import UsageError
@@ -23,6 +24,7 @@ from sagent.mesh.security import Role, Users, configuration, permissions
 from sagent.mesh.server import Tls
 from sagent.testing.bus_suite import answering
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.certificates import write_certificate
 from tests.mesh.places import PROGRAM, Place, by_results
 
 
@@ -294,16 +296,18 @@ async def test_a_key_that_was_removed_is_refused(tmp_path: Path, users: Users) -
             await bus.ensure()
 
 
-@pytest.mark.needs("openssl")
 async def test_tls_is_checked_on_both_sides(tmp_path: Path) -> None:
-    _make_certificates(tmp_path)
-    tls = Tls(tmp_path / "bus.pem", tmp_path / "bus.key", tmp_path / "ca.pem")
+    authority = trustme.CA()
+    server = write_certificate(tmp_path / "bus.pem", "127.0.0.1", authority=authority)
+    client = write_certificate(tmp_path / "client.pem", "client", authority=authority)
+    stranger = write_certificate(tmp_path / "stranger.pem", "client")
+    tls = Tls(server, server, server)
     with Broker(replace(options(tmp_path), tls=tls)) as broker:
         assert broker.url.startswith("tls://127.0.0.1:")
-        own = f"&cert={tmp_path / 'client.pem'}&cert_key={tmp_path / 'client.key'}"
+        own = f"&cert={client}&cert_key={client}"
         async with nats_bus(broker.url + own) as bus:
             await bus.send(message("a", "over TLS"))
-        for wrong in ("", f"&cert={tmp_path / 'stranger.pem'}&cert_key={tmp_path / 'stranger.key'}"):
+        for wrong in ("", f"&cert={stranger}&cert_key={stranger}"):
             with pytest.raises((Refused, Unavailable)):
                 async with connected(broker.url + wrong, timeout=1.0):
                     pass
@@ -312,37 +316,6 @@ async def test_tls_is_checked_on_both_sides(tmp_path: Path) -> None:
             with pytest.raises((Refused, Unavailable)):
                 async with connected(without, timeout=1.0):
                     pass
-
-
-def _make_certificates(folder: Path) -> None:
-    """An authority, a server and a client that it has signed, and a client that nobody knows."""
-
-    def openssl(*argv: str) -> None:
-        subprocess.run(["openssl", *argv], cwd=folder, check=True, capture_output=True)
-
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    use = (
-        "-addext",
-        "keyUsage=critical,keyCertSign,digitalSignature",
-    )  # without which Python from 3.13 on takes none for an authority
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2", *use)
-    for name, more in (("bus", ["-addext", "subjectAltName=IP:127.0.0.1"]), ("client", [])):
-        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2")
-        openssl(
-            "req",
-            "-x509",
-            *curve,
-            "-keyout",
-            f"{name}.key",
-            "-out",
-            f"{name}.pem",
-            "-subj",
-            f"/CN={name}",
-            *use,
-            *signed,
-            *more,
-        )
-    openssl("req", "-x509", *curve, "-keyout", "stranger.key", "-out", "stranger.pem", "-subj", "/CN=who", "-days", "2")
 
 
 # The list of users

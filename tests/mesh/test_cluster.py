@@ -15,26 +15,16 @@ from sagent.mesh import names
 from sagent.mesh.jetstream import connected
 from sagent.mesh.security import Users
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.certificates import write_certificate
 from tests.depth import slow
 from tests.mesh.network import BUS, WORLD, Network, forwarded, network
 from tests.mesh.places import PROGRAM, Place, Process, by_results
 from tests.mesh.test_failover import rebuilt, until
 from tests.mesh.test_partitions import port_of, shown_again
 
-pytestmark = [slow, pytest.mark.needs("veth"), pytest.mark.needs("openssl")]
+pytestmark = [slow, pytest.mark.needs("veth")]
 SERVERS = ("b1", "b2", "b3")
 PORT, ROUTE = 4222, 6222
-
-
-def certificates(folder: Path, addresses: Sequence[str]) -> None:
-    """An authority, and one certificate for all."""
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    authority = ("-subj", "/CN=authority", "-addext", "keyUsage=critical,keyCertSign,digitalSignature")
-    names_of = "subjectAltName=" + ",".join(f"IP:{address}" for address in addresses)
-    signed = ("-subj", "/CN=bus", "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", names_of)
-    for name, more in (("ca", authority), ("bus", signed)):
-        argv = ["openssl", "req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.pem", *more]
-        subprocess.run(argv, cwd=folder, check=True, capture_output=True)
 
 
 class Cluster:
@@ -47,15 +37,14 @@ class Cluster:
     def url(self, *servers: str) -> str:
         folder = self.here.directory
         places = ",".join(f"{self.net.address(BUS, name)}:{PORT}" for name in servers or SERVERS)
-        files = f"ca={folder}/ca.pem&cert={folder}/bus.pem&cert_key={folder}/bus.key"
+        files = "&".join(f"{name}={folder}/bus.pem" for name in ("ca", "cert", "cert_key"))
         return f"tls://{places}?key={folder}/users/acme.n.nk&{files}"
 
     async def start(self, name: str) -> None:
         folder, own = self.here.directory, self.net.address(BUS, name)
-        tls = [("--tls-cert", "bus.pem"), ("--tls-key", "bus.key"), ("--tls-ca", "ca.pem"), ("--cluster-key", "secret")]
         argv = ["bus", "--host", own, "--dir", str(folder / name), "--users", str(folder / "users" / "users.conf")]
-        argv += [word for flag, file in tls for word in (flag, str(folder / file))]
-        argv += ["--cluster", f"{own}:{ROUTE}"]
+        argv += [f"--tls-{part}={folder / 'bus.pem'}" for part in ("cert", "key", "ca")]
+        argv += ["--cluster", f"{own}:{ROUTE}", "--cluster-key", "secret"]
         argv += [f"--peer={self.net.address(BUS, other)}:{ROUTE}" for other in SERVERS if other != name]
         server = await self.here.start(*argv, name=name, within=self._within[name], stdout=asyncio.subprocess.PIPE)
         assert server.process.stdout is not None
@@ -77,7 +66,7 @@ class Cluster:
 async def cluster(directory: Path, *turns: Turn) -> AsyncGenerator[Cluster]:
     async with network() as net, asyncio.timeout(180), AsyncExitStack() as stack:
         within = {name: net.machine(name) for name in SERVERS}
-        certificates(directory, [net.address(BUS, name) for name in SERVERS])
+        write_certificate(directory / "bus.pem", *(net.address(BUS, name) for name in SERVERS))
         users = Users(directory / "users")
         users.change("acme", [("node", "n", ())], [])
         server = await stack.enter_async_context(FakeProviderServer(by_results(turns)))

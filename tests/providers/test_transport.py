@@ -1,9 +1,7 @@
 """The direct transport against servers that say exactly these bytes, and against TLS and proxies."""
 
 import asyncio
-import datetime as dt
 import gzip
-import ipaddress
 import ssl
 import sys
 import time
@@ -23,6 +21,7 @@ from sagent.providers.clouds.sdk import SdkTransport
 from sagent.providers.families.endpoint import Way
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
+from tests.certificates import write_certificate
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -294,29 +293,8 @@ def test_one_transport_serves_one_event_loop_after_another(listening) -> None:
 # TLS and proxies
 
 
-def write_certificate(folder: Path, ip: str = "127.0.0.1", days: int = 1) -> Path:
-    """A self-signed certificate for an address and localhost with its key, in one PEM file; `days` ago or to come."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    end = dt.datetime.now(dt.UTC) + dt.timedelta(days)
-    start = end - dt.timedelta(2)
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(ip))])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), start, end)
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "server.pem"
-    path.write_bytes(pem)
-    return path
+def certificate_for(folder: Path, host: str = "127.0.0.1", days: int = 1) -> Path:
+    return write_certificate(folder / "server.pem", host, "localhost", days=days)
 
 
 @pytest.fixture
@@ -341,7 +319,7 @@ def tls_server(listening):
 
 
 async def test_small_pieces_are_read_together_inside_tls_too(tmp_path, monkeypatch, tls_server) -> None:
-    certificate = write_certificate(tmp_path)
+    certificate = certificate_for(tmp_path)
     size = 300
     pieces = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, *[b"x"] * size]
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -361,7 +339,7 @@ async def test_small_pieces_are_read_together_inside_tls_too(tmp_path, monkeypat
 
 @pytest.mark.parametrize("way", ["direct", "sdk"])
 async def test_a_certificate_that_is_not_trusted_is_said_at_once(tmp_path, tls_server, way: str) -> None:
-    async with tls_server(write_certificate(tmp_path)) as url:
+    async with tls_server(certificate_for(tmp_path)) as url:
         provider = OpenAI.from_key("key-for-tests", base_url=f"{url}/v1", transport=way)  # pyright: ignore[reportArgumentType]
         with pytest.raises(ModelError, match="SSL_CERT_FILE") as caught:
             await provider.models()
@@ -372,7 +350,7 @@ async def test_a_certificate_that_is_not_trusted_is_said_at_once(tmp_path, tls_s
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
 async def test_roots_that_cannot_be_read_are_named(tmp_path, monkeypatch, tls_server, name: str) -> None:
     monkeypatch.setenv(name, str(tmp_path / "missing"))
-    async with tls_server(write_certificate(tmp_path)) as url:
+    async with tls_server(certificate_for(tmp_path)) as url:
         transport = DirectTransport()
         with pytest.raises(Disrupted, match=f"{name} names .*missing") as caught:
             await fetch(transport, url, b"")
@@ -414,7 +392,7 @@ def proxy(listening):
 
 
 async def test_tls_trusts_the_authority_that_is_named_and_no_other(tmp_path, monkeypatch, tls_server) -> None:
-    certificate = write_certificate(tmp_path)
+    certificate = certificate_for(tmp_path)
     async with tls_server(certificate) as url:
         stranger = DirectTransport()
         with pytest.raises(Disrupted, match="SSL_CERT_FILE") as caught:
@@ -429,7 +407,7 @@ async def test_tls_trusts_the_authority_that_is_named_and_no_other(tmp_path, mon
 
 
 async def test_a_proxy_leads_to_https_by_connect(tmp_path, monkeypatch, tls_server, proxy) -> None:
-    certificate = write_certificate(tmp_path)
+    certificate = certificate_for(tmp_path)
     seen: list[str] = []
     async with tls_server(certificate) as url, proxy(seen) as address:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -580,13 +558,13 @@ def test_who_is_asked_without_a_proxy(monkeypatch, host: str, excepted: str, lef
 @pytest.mark.parametrize(
     ("made", "trusted", "words"),
     [
-        ({"ip": "127.0.0.9"}, True, "It is for another name"),
+        ({"host": "127.0.0.9"}, True, "It is for another name"),
         ({"days": -1}, True, "renews it, unless the clock here is wrong"),
         ({}, False, "name its certificate in SSL_CERT_FILE"),
     ],
 )
 async def test_a_certificate_s_fault_says_what_to_do(tmp_path, monkeypatch, tls_server, made, trusted, words) -> None:
-    certificate = write_certificate(tmp_path, **made)
+    certificate = certificate_for(tmp_path, **made)
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

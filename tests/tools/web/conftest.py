@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import datetime as dt
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from sagent.tools.web.access import WebAccess
 from sagent.tools.web.gateway import Bounds, Gateway
+from tests.certificates import write_certificate
 
 PUBLIC = "93.184.216.34"
 Answer = bytes | Sequence[bytes | float]  # what is written, and pauses in seconds
@@ -126,7 +126,7 @@ async def site() -> AsyncIterator[Site]:
 @pytest.fixture
 async def secure_site(tmp_path, internet) -> AsyncIterator[Site]:
     """The same behind a certificate for example.org, at port 443 of the internet."""
-    certificate = write_certificate(tmp_path, "example.org")
+    certificate = write_certificate(tmp_path / "server.pem", "example.org")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     async with opened(Site(), context) as site:
@@ -146,28 +146,3 @@ def internet(site: Site) -> Internet:
 @pytest.fixture
 def access(internet: Internet, tmp_path: Path) -> WebAccess:
     return WebAccess(directory=tmp_path / "web", interval=0.0, gateway=internet.gateway())
-
-
-def write_certificate(folder: Path, *names: str) -> Path:
-    """A self-signed certificate for names with its key, in one PEM file."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), now - dt.timedelta(1), now + dt.timedelta(1)
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "server.pem"
-    path.write_bytes(pem)
-    return path
