@@ -1,13 +1,13 @@
 """Putting an agent together: session, prompt, tools, policy, ledger, model; and taking it apart again."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
@@ -27,7 +27,6 @@ from sagent.cost.prices import PriceBook
 from sagent.engine.actions import log_switch
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Notice
-from sagent.lib.dataclass import dataclass
 from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
@@ -41,72 +40,6 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
-
-
-PartName: TypeAlias = Literal[
-    "trace", "telemetry", "memory", "advisors", "plan", "servers", "remotes", "search", "hooks", "pins", "code"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What an agent may have in addition: its module in `sagent.app.parts`, and whether this one has it."""
-
-    name: PartName
-    is_wanted: Callable[[AgentBuilder], object]
-
-    async def add(self, builder: AgentBuilder) -> None:
-        if self.is_wanted(builder):
-            await _load(self.name)(builder)
-
-
-def _load(name: PartName) -> Callable[[AgentBuilder], Awaitable[None]]:
-    """What adds a part. Its module is imported here, when it is wanted, and by a statement that import-linter sees."""
-    match name:
-        case "trace":
-            from sagent.app.parts.trace import add
-        case "telemetry":
-            from sagent.app.parts.telemetry import add
-        case "memory":
-            from sagent.app.parts.memory import add
-        case "advisors":
-            from sagent.app.parts.advisors import add
-        case "plan":
-            from sagent.app.parts.plan import add
-        case "servers":
-            from sagent.app.parts.servers import add
-        case "remotes":
-            from sagent.app.parts.remotes import add
-        case "search":
-            from sagent.app.parts.search import add
-        case "hooks":
-            from sagent.app.parts.hooks import add
-        case "pins":
-            from sagent.app.parts.pins import add
-        case "code":
-            from sagent.app.parts.code import add
-        case _:
-            assert_never(name)
-    return add
-
-
-OFFERING = (
-    Part("trace", lambda builder: builder.settings.trace is not None),
-    Part("telemetry", lambda builder: builder.settings.telemetry),
-    Part("memory", lambda builder: builder.settings.memory and not builder.settings.ephemeral),
-    Part("advisors", lambda builder: builder.settings.advisors or builder.past.advisors),
-    Part("plan", lambda builder: builder.past.proposes or _plans(builder)),
-    Part("servers", lambda builder: builder.settings.mcp),
-    Part("remotes", lambda builder: builder.settings.a2a),
-    Part("search", lambda builder: builder.settings.mcp or any(map(is_deferrable, builder.tools))),
-)
-"""What adds to an agent's tools, its prompt or what follows it, in this order."""
-AROUND = (
-    Part("hooks", lambda builder: builder.settings.hooks),
-    Part("pins", lambda builder: builder.settings.mcp),
-    Part("code", lambda builder: builder.checks_code or any(tool.name == "Code" for tool in builder.offered)),
-)
-"""What is put around all tools and the policy, the innermost first."""
 
 
 @asynccontextmanager
@@ -140,11 +73,9 @@ async def open_agent(
         builder.tools = [*choose_tools(settings, sandbox, answer), *more]
         await _open_session(builder, keeper, batches)
         aside.add(builder)
-        for part in OFFERING:
-            await part.add(builder)
+        await _offer(builder)
         builder.tools = builder.offered = [*adapt(builder.tools)]
-        for part in AROUND:
-            await part.add(builder)
+        await _surround(builder)
         if keeper is not None:
             builder.wrap(keeper.tools)
         agent = _make_agent(builder)
@@ -166,6 +97,59 @@ async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "
     builder.workspace = _workspace(settings, builder.policy, builder.sandbox, log)
     builder.resources = _resources(settings, choice, ledger)
     builder.expose()
+
+
+async def _offer(builder: AgentBuilder) -> None:
+    """Add what an agent may have to its tools, its prompt or what follows it; each part's module is loaded with it."""
+    settings, past = builder.settings, builder.past
+    if settings.trace is not None:
+        from sagent.app.parts import trace
+
+        await trace.add(builder)
+    if settings.telemetry:
+        from sagent.app.parts import telemetry
+
+        await telemetry.add(builder)
+    if settings.memory and not settings.ephemeral:
+        from sagent.app.parts import memory
+
+        await memory.add(builder)
+    if settings.advisors or past.advisors:
+        from sagent.app.parts import advisors
+
+        await advisors.add(builder)
+    if past.proposes or _plans(builder):
+        from sagent.app.parts import plan
+
+        await plan.add(builder)
+    if settings.mcp:
+        from sagent.app.parts import servers
+
+        await servers.add(builder)
+    if settings.a2a:
+        from sagent.app.parts import remotes
+
+        await remotes.add(builder)
+    if settings.mcp or any(map(is_deferrable, builder.tools)):
+        from sagent.app.parts import search
+
+        await search.add(builder)
+
+
+async def _surround(builder: AgentBuilder) -> None:
+    """Put around all tools and the policy what may be there, the innermost first."""
+    if builder.settings.hooks:
+        from sagent.app.parts import hooks
+
+        await hooks.add(builder)
+    if builder.settings.mcp:
+        from sagent.app.parts import pins
+
+        await pins.add(builder)
+    if builder.checks_code or any(tool.name == "Code" for tool in builder.offered):
+        from sagent.app.parts import code
+
+        await code.add(builder)
 
 
 def _make_agent(builder: AgentBuilder) -> Agent:
