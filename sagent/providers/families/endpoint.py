@@ -3,15 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from sagent.errors import UsageError
+from sagent.lib.json import as_object, as_str
 from sagent.providers.access import NO_KEY, Access, access_from_key, check_url, either, first_set, loopback
 from sagent.providers.keys import Keys
 from sagent.providers.rows import Row, built_in_row, is_own_address, maker_abilities
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import EncodingCache
-from sagent.providers.wire.exchange import Timeouts
+from sagent.providers.wire.exchange import Timeouts, fetch
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
@@ -19,6 +20,7 @@ Way: TypeAlias = Literal["direct", "sdk"]
 """How requests get out: over our own connections, or through the provider's official SDK."""
 
 _OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
+_PAGES = 20  # of a listing that are read
 AUTHS = ("key", "bearer", "credentials")
 LOGINS = ("anthropic", "openai")
 """Providers outside the clouds for which the SDK finds a login. It would give any other address the same one."""
@@ -39,12 +41,7 @@ class Endpoint(ABC):
     is refused."""
 
     def __init__(
-        self,
-        row: Row,
-        access: Access,
-        *,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
+        self, row: Row, access: Access, *, transport: Transport | Way | None = None, timeouts: Timeouts | None = None
     ) -> None:
         self.row = row
         self.access = access
@@ -111,6 +108,22 @@ class Endpoint(ABC):
 
     def origin(self, model_id: str) -> Origin:
         return Origin(self.row.name, model_id, self.keys.current, self.keys.variable)
+
+    async def fetch(self, url: str) -> object:
+        """A JSON document that is no model's answer. Raises ModelError."""
+        return await fetch(self.transport, url, self.headers(), self.origin(""), self.timeouts)
+
+    async def fetch_pages(
+        self, url: str, query: Mapping[str, str], parameter: str, following: str
+    ) -> list[Mapping[str, object]]:
+        """The pages of a listing: what a page has at `following` is the `parameter` that the next is asked for with."""
+        pages, asked = list[Mapping[str, object]](), dict(query)
+        while len(pages) < _PAGES:
+            pages.append(as_object(await self.fetch(f"{url}?{urlencode(asked)}")))
+            if not (token := as_str(pages[-1].get(following))):
+                break
+            asked[parameter] = token
+        return pages
 
     async def aclose(self) -> None:
         await self.transport.aclose()

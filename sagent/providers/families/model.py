@@ -4,12 +4,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import field, replace
 from operator import is_not
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from sagent.cost.prices import CACHES, is_advisor, keeps_an_hour
 from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 from sagent.messages import Document, Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
@@ -28,6 +29,20 @@ _COUNTING = Timeouts(stall=5.0)
 _BY_NAME = Abilities()
 _OF_SEARCH = re.compile("defer_loading|tool[_ ](search|reference)", re.IGNORECASE)  # in what a provider says
 E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request as its family writes it: where it goes, and what its body ends with, the limit of output, if there is
+    one, being `max_output`. `headers` go with the provider's; `parameters` are elsewhere in the body, and worth
+    recording too."""
+
+    url: str
+    members: Mapping[str, object]
+    notes: tuple[str, ...]
+    max_output: object
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    parameters: Mapping[str, object] = EMPTY
 
 
 class WireModel(ABC, Generic[E_co]):
@@ -75,12 +90,13 @@ class WireModel(ABC, Generic[E_co]):
                 f" [providers.{self.provider}].",
             )
         fitting, notes = self._fit(request)
-        call, notes = self._prepare(fitting), (*self._provider.keys.notes(), *notes)
-        return replace(call, notes=(*notes, *call.notes)) if notes else call
+        outgoing = self._prepare(fitting)
+        notes = (*self._provider.keys.notes(), *notes, *outgoing.notes)
+        return self._call(fitting, replace(outgoing, notes=notes))
 
     @abstractmethod
-    def _prepare(self, request: Request) -> Call:
-        """The same of a request that has nothing which the model is said to lack."""
+    def _prepare(self, request: Request) -> Outgoing:
+        """How a request goes out that has nothing which the model is said to lack."""
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the model is said to lack, and notes on what that was."""
@@ -155,7 +171,6 @@ class WireModel(ABC, Generic[E_co]):
 
     def _marks(self, request: Request) -> bool:
         """Whether caches are asked for, by marks on what is to be kept."""
-        del request
         return False
 
     def _in_words(self, message: Message) -> Message:
@@ -208,23 +223,18 @@ class WireModel(ABC, Generic[E_co]):
 
     def _counting(self, request: Request) -> Counted | None:
         """How the provider is asked for its count; None where it has none."""
-        del request
         return None
 
     def _heard(self) -> None:
         """The provider has begun to answer."""
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """Whether an error names something that can be left out, so that the call may succeed when made again.
-
-        May raise a better error.
-        """
-        del error, request
+        """Whether an error names something that can be left out, so that the call may succeed when made again. May
+        raise a better error."""
         return False
 
     def _encodings(self, request: Request) -> EncodingCache:
         """Where the request's conversation is kept as this model may be shown it."""
-        del request
         return self._provider.encodings
 
     def _conversation(self, request: Request) -> EncodedConversation:
@@ -233,38 +243,27 @@ class WireModel(ABC, Generic[E_co]):
     def _overhead(self, request: Request) -> int:
         return self.overhead + schema_tokens(request)
 
-    def _call(
-        self,
-        request: Request,
-        url: str,
-        members: Mapping[str, object],
-        notes: Sequence[str],
-        max_output: object,
-        headers: Mapping[str, str] | None = None,
-        parameters: Mapping[str, object] = EMPTY,
-    ) -> Call:
-        """A call whose body ends with these members, one of which is the output limit. `parameters` are worth reading
-        too, and are elsewhere in it."""
+    def _call(self, request: Request, outgoing: Outgoing) -> Call:
         origin = self._provider.origin(self.id)
         conversation = self._conversation(request)
-        body = conversation.write(members, self._overhead(request))
+        body = conversation.write(outgoing.members, self._overhead(request))
         reader = self.reader(origin, self._encodings(request).family)
         reader.hourly = keeps_an_hour(request.options)
         reader.deferral = conversation.deferral
-        said = {name: value for name, value in members.items() if name not in self.unrecorded}
+        said = {name: value for name, value in outgoing.members.items() if name not in self.unrecorded}
         if own := [tool for tool in as_array(request.options.get("tools")) if not is_advisor(tool)]:
             said["tools"] = wire_bytes(own).decode()  # as they are written: a log has no order of members
         accepted = {"content-type": "application/json", "accept": "text/event-stream"}
         return Call(
-            url,
-            {**self._provider.headers(), **accepted, **(headers or {})},
+            outgoing.url,
+            {**self._provider.headers(), **accepted, **outgoing.headers},
             body,
-            RequestDigest(body.sha256, body.size, self.id, frozen({**said, **parameters})),
+            RequestDigest(body.sha256, body.size, self.id, frozen({**said, **outgoing.parameters})),
             reader,
             origin,
             self._provider.timeouts,
-            tuple(notes),
-            as_int(max_output),
+            outgoing.notes,
+            as_int(outgoing.max_output),
         )
 
 

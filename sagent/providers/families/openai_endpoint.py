@@ -10,7 +10,6 @@ from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
 from sagent.providers.listings import limits_in, prices_in
 from sagent.providers.rows import row_for_url
-from sagent.providers.wire.exchange import fetch
 
 
 class OpenAIEndpoint(Endpoint):
@@ -24,7 +23,7 @@ class OpenAIEndpoint(Endpoint):
 
     async def models(self) -> Sequence[ModelInfo]:
         """The server's own listing. Raises ModelError."""
-        data = await fetch(self.transport, f"{self.url}/models", self.headers(), self.origin(""), self.timeouts)
+        data = await self.fetch(f"{self.url}/models")
         listed = as_array(as_object(data).get("data")) or as_array(as_object(data).get("models")) or as_array(data)
         return tuple(self._info(as_object(entry)) for entry in listed)
 

@@ -36,9 +36,6 @@ _SAMPLING = (
 )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The options in a model's id
-
 _DTYPES: Mapping[str, str] = {
     **dict.fromkeys(("float16", "fp16", "f16", "half"), "float16"),
     **dict.fromkeys(("bfloat16", "bf16"), "bfloat16"),
@@ -81,10 +78,6 @@ def _option(option: str) -> tuple[str, str] | None:
     if word in _DTYPES:
         return "dtype", _DTYPES[word]
     return ("compile", word) if word == "compile" else None
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Request out
 
 
 class ChatTemplateDialect(Dialect):
@@ -152,10 +145,6 @@ def _assistant(turn: ModelTurn) -> Mapping[str, object]:
 
 def _nine(call_id: str) -> str:
     return sha256_hex(call_id.encode())[:9]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Model and provider
 
 
 class SelfHostedModel:
@@ -291,10 +280,6 @@ class SelfHosted:
 def _refuse_address(base_url: str | None) -> None:
     if base_url:
         raise UsageError(f"selfhosted runs in this process and has no address: leave {base_url!r} out.")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What is on this machine
 
 
 def hub_cache(environ: Mapping[str, str]) -> Path:

@@ -103,10 +103,6 @@ class AnswerReader(ABC):
         self._calls += 1
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# By marks
-
-
 class MarkReader(AnswerReader):
     """Reads an answer by its marks; those of calls count only where tools were offered.
 
@@ -258,10 +254,6 @@ def _tail(text: str, marks: Iterable[str]) -> int:
 def _inside_string(text: str) -> bool:
     """Whether JSON text ends inside a string; of other text it is not said."""
     return text.lstrip()[:1] in ("{", "[") and bool(re.sub(r"\\.", "", text, flags=re.DOTALL).count('"') % 2)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# By the tokenizer's own description
 
 
 class Regions(Protocol):

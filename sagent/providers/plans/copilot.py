@@ -16,7 +16,7 @@ from sagent.providers.access import access_from_key, check_url
 from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Way
-from sagent.providers.families.model import E_co, WireModel
+from sagent.providers.families.model import E_co, Outgoing, WireModel
 from sagent.providers.families.openai_models import gpt_version
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
 from sagent.providers.keys import Keys
@@ -43,21 +43,12 @@ class _PlanModel(WireModel[E_co]):
         """Make the call, with the token renewed before it runs out, and once more where it is refused nonetheless."""
         return self.plan.renewal.stream(self.id, partial(super().stream, request))
 
-    def _call(
-        self,
-        request: Request,
-        url: str,
-        members: Mapping[str, object],
-        notes: Sequence[str],
-        max_output: object,
-        headers: Mapping[str, str] | None = None,
-        parameters: Mapping[str, object] = EMPTY,
-    ) -> Call:
-        url = url.replace(_NOWHERE, self.plan.address, 1)
-        headers = {**(headers or {}), "X-Initiator": "user" if _is_asked(request) else "agent"}
+    def _call(self, request: Request, outgoing: Outgoing) -> Call:
+        headers = {**outgoing.headers, "X-Initiator": "user" if _is_asked(request) else "agent"}
         if _shows(request):
             headers["Copilot-Vision-Request"] = "true"
-        return super()._call(request, url, members, notes, max_output, headers, parameters)
+        url = outgoing.url.replace(_NOWHERE, self.plan.address, 1)
+        return super()._call(request, replace(outgoing, url=url, headers=headers))
 
 
 class _ChatModel(_PlanModel["ChatProvider"], ChatModel): ...

@@ -12,13 +12,14 @@ from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_loa
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import access_from_key
 from sagent.providers.families.endpoint import Way
+from sagent.providers.families.model import Outgoing
 from sagent.providers.families.openai_models import cache_key
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
 from sagent.providers.limits import limits_of
 from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
 from sagent.providers.plans.renewal import Renewal
 from sagent.providers.rows import Row
-from sagent.providers.wire.exchange import Call, Timeouts, fetch, read_body
+from sagent.providers.wire.exchange import Timeouts, read_body
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import Answer, DirectTransport, Transport
 
@@ -46,13 +47,13 @@ class OpenAISubscriptionModel(ResponsesModel):
         """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
         return self._account.renewal.stream(self.id, partial(super().stream, request))
 
-    def _prepare(self, request: Request) -> Call:
-        """The request as it goes out. The endpoint wants instructions, and takes no output limit."""
-        if not request.system.strip():
-            request = replace(request, system=_INSTRUCTIONS)
-        call = super()._prepare(request)
+    def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
+        request, notes = super()._fit(request)
+        return request if request.system.strip() else replace(request, system=_INSTRUCTIONS), notes
+
+    def _prepare(self, request: Request) -> Outgoing:
         session = cache_key(request.conversation)
-        return replace(call, headers={**call.headers, "session-id": session, "thread-id": session})
+        return replace(super()._prepare(request), headers={"session-id": session, "thread-id": session})
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
         if request.max_output is None or not self._account.first_note(request.conversation):
@@ -127,9 +128,8 @@ class OpenAISubscription(ResponsesProvider):
     async def models(self) -> Sequence[ModelInfo]:
         """The models that the plan offers. Raises ModelError."""
         await self.renewal.fresh("")
-        url = f"{self.url}/models?client_version={_VERSION}"
-        data = await fetch(self.transport, url, self.headers(), self.origin(""), self.timeouts)
-        rows = [as_object(row) for row in as_array(as_object(data).get("models"))]
+        data = as_object(await self.fetch(f"{self.url}/models?client_version={_VERSION}"))
+        rows = [as_object(row) for row in as_array(data.get("models"))]
         return tuple(_info(row) for row in rows if as_str(row.get("visibility"), "list") == "list")
 
     def headers(self) -> dict[str, str]:

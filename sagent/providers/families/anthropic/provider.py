@@ -16,11 +16,10 @@ from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
-from sagent.providers.families.model import Counted, WireModel
+from sagent.providers.families.model import Counted, Outgoing, WireModel
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, EncodingCache, opened, sendable
-from sagent.providers.wire.exchange import Call, fetch
 
 VERSION = "2023-06-01"
 _UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
@@ -30,10 +29,6 @@ _OVERHEAD = 1_000  # the system prompt that the API adds when there are tools, a
 _NO_MEMBERS = ("tools", "betas", "cache_control")  # options that go elsewhere
 _THOUGHT = b'{"role":"assistant","content":[{"type":"thinking"'
 _REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Request out
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +121,6 @@ def _source(media_type: str, data: bytes) -> object:
     return {"type": "base64", "media_type": media_type, "data": base64_text(data)}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# How hard a model thinks
-
-
 @dataclass(frozen=True, slots=True)
 class Thought:
     """What an effort comes to in a body, the beta features it needs, and what of the wish could not be met."""
@@ -210,10 +201,6 @@ def _adaptive(model: str, family: str, version: tuple[int, int], effort: Effort 
     return Thought(members, (_BINDING_BETA,) if binding else (), notes)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Model and provider
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """How a cloud takes a message: at which path, and with which `anthropic_version` in the body in place of the model.
@@ -268,7 +255,7 @@ class AnthropicModel(WireModel["Anthropic"]):
         """Whether the answer is held to the schema: by models from 4.5 on, where the API can express it."""
         return self._format(self._fit(request)[0]) is not None
 
-    def _prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Outgoing:
         provider = self._provider
         max_tokens, notes = self._max_tokens(request)
         thought, betas = self._thought(request, max_tokens)
@@ -281,13 +268,12 @@ class AnthropicModel(WireModel["Anthropic"]):
         if schema := self._format(request):
             form = {"type": "json_schema", "schema": schema}
             members["output_config"] = {**as_object(members.get("output_config")), "format": form}
-        return self._call(
-            request,
+        return Outgoing(
             provider.site.url(provider.access.base_url, self.id),
             members,
             (*notes, *thought.notes),
             members["max_tokens"],
-            {"anthropic-beta": ",".join(betas)} if betas else None,
+            {"anthropic-beta": ",".join(betas)} if betas else {},
             {"cache_control": request.options["cache_control"]} if cache_life(request.options) == "1h" else EMPTY,
         )
 
@@ -352,9 +338,8 @@ class Anthropic(Endpoint):
     async def models(self) -> Sequence[ModelInfo]:
         """The API's own listing. Raises ModelError."""
         listing = messages_url(self.access.base_url).removesuffix("/messages") + "/models?limit=1000"
-        data = await fetch(self.transport, listing, self.headers(), self.origin(""), self.timeouts)
         names = ("display_name", "max_input_tokens", "max_tokens")
-        listed = map(as_object, as_array(as_object(data).get("data")))
+        listed = map(as_object, as_array(as_object(await self.fetch(listing)).get("data")))
         return tuple(model_info("anthropic", as_str(entry.get("id")), entry, names) for entry in listed)
 
     def headers(self) -> dict[str, str]:

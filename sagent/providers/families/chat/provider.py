@@ -16,7 +16,7 @@ from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_li
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
 from sagent.providers.families.media import IMAGES, base64_text, data_url, error_text, in_words, media_tokens
-from sagent.providers.families.model import WireModel
+from sagent.providers.families.model import Outgoing, WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
 from sagent.providers.families.schemas import response_format
@@ -24,7 +24,6 @@ from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, UserTur
 from sagent.providers.limits import output_limit
 from sagent.providers.rows import Quirks
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
-from sagent.providers.wire.exchange import Call
 
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
@@ -38,10 +37,6 @@ _BLIND = (
 
 # In these, that it takes no marks of caches, or no content in blocks where they would be.
 _UNMARKED = r"cache[_ ]?control|content\b.{0,80}\b(string|str)\b|(only|expected a) string|cannot unmarshal array"
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Request out
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +184,13 @@ def _call(part: ToolCall) -> object:
     return {**call, **as_object(part.private.data)} if part.private else call
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Model and provider
-
-
 class ChatModel(WireModel["ChatProvider"]):
     """One model of a Chat Completions endpoint."""
 
     overhead, reader = _OVERHEAD, ChatReplyReader
     unrecorded = ("model", "stream", "stream_options")
 
-    def _prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Outgoing:
         quirks = self._provider.row.quirks
         effort, notes = effort_members(self.id, quirks, request.effort, with_tools=bool(request.tools), able=self._able)
         members: dict[str, object] = {"model": self.id, "stream": True}
@@ -215,8 +206,7 @@ class ChatModel(WireModel["ChatProvider"]):
             members["prompt_cache_key"] = cache_key(request.conversation)
         life = self._provider.life_of(self.id, request)
         members |= {name: value for name, value in request.options.items() if name not in ("tools", CACHES)}
-        return self._call(
-            request,
+        return Outgoing(
             f"{self._provider.url}/chat/completions",
             members,
             (*clamped, *notes, *self._provider.lessons(self.id, request)),

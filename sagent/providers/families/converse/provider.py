@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeAlias, assert_never
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
@@ -16,17 +16,15 @@ from sagent.model import Effort, ModelInfo, Request, ToolSpec
 from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, error_text, in_words, media_tokens
-from sagent.providers.families.model import WireModel
+from sagent.providers.families.model import Outgoing, WireModel
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened, sendable
-from sagent.providers.wire.exchange import Call, fetch
 
 _IMAGE_TOKENS = 8_000  # Nova counts 2,600 at most, others up to what OpenAI's do
 _PAGE_TOKENS = 10_000
 _OVERHEAD = 1_000  # what frames messages and tools, and what the service says of tools to models without such a form
-_PAGES = 20  # of a listing that are read
 _AREAS = ("us", "us-gov", "eu", "apac", "jp", "au", "ca", "global")
 """What the ids of inference profiles begin with."""
 _SAMPLING = {
@@ -49,10 +47,6 @@ _REFUSALS = {
     "marks": r"cache ?point|prompt caching",
 }
 """Said of what can be left out, by what that is: tools in a stream (Llama), media, marks of caches."""
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Request out
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +140,6 @@ def _said_block(part: Said) -> object:
             assert_never(part)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# How hard a model thinks
-
 Thought: TypeAlias = tuple[Mapping[str, object], tuple[str, ...]]
 """`additionalModelRequestFields`, and notes on what could not be met."""
 _LEVELS: tuple[Effort, ...] = ("low", "medium", "high")
@@ -185,10 +176,6 @@ def think(model: str, effort: Effort | None, *, limited: bool = False) -> Though
     return EMPTY, (f"effort {effort} was left out: it is not known how {model} takes it",)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Model and provider
-
-
 class ConverseModel(WireModel["Converse"]):
     """One model of Converse."""
 
@@ -210,7 +197,7 @@ class ConverseModel(WireModel["Converse"]):
             request = replace(request, tools=tools) if tools else request
         return request, notes
 
-    def _prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Outgoing:
         limited = request.max_output is not None
         limit, clamped = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
         thought, notes = think(self._known, request.effort, limited=limited)
@@ -225,8 +212,7 @@ class ConverseModel(WireModel["Converse"]):
             own = as_object(options.get("additionalModelRequestFields"))
             members["additionalModelRequestFields"] = {**thought, **own}
         whole = "stream" in self._provider.refused(self.id)
-        return self._call(
-            request,
+        return Outgoing(
             f"{self._provider.access.base_url}/model/{quote(self.id, safe=':@')}/converse{'' if whole else '-stream'}",
             members,
             (*clamped, *notes),
@@ -287,13 +273,5 @@ class Converse(Endpoint):
         return tuple(found)
 
     async def _list(self, path: str, member: str, query: Mapping[str, str]) -> list[Mapping[str, object]]:
-        found: list[Mapping[str, object]] = []
-        asked, origin = dict(query), self.origin("")
-        for _ in range(_PAGES):
-            url = f"{{control}}/{path}?{urlencode(asked)}"
-            data = as_object(await fetch(self.transport, url, self.headers(), origin, self.timeouts))
-            found += map(as_object, as_array(data.get(member)))
-            if not (following := as_str(data.get("nextToken"))):
-                break
-            asked["nextToken"] = following
-        return found
+        pages = await self.fetch_pages(f"{{control}}/{path}", query, "nextToken", "nextToken")
+        return [as_object(entry) for page in pages for entry in as_array(page.get(member))]

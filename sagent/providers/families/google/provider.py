@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, assert_never
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str
@@ -11,12 +11,11 @@ from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import AUDIO, base64_text, in_words, media_tokens
-from sagent.providers.families.model import Counted, WireModel
+from sagent.providers.families.model import Counted, Outgoing, WireModel
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened, sendable
-from sagent.providers.wire.exchange import Call, fetch
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
 # (ai.google.dev, thought signatures, "migrating from other models").
@@ -36,11 +35,6 @@ _SAMPLING = {
     "frequency_penalty": "frequencyPenalty",
 }
 """Options that belong into `generationConfig`, by their names here and elsewhere."""
-_PAGES = 20  # of a listing that are read
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Request out
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +132,6 @@ def _is_media(part: Shown) -> bool:
     return not isinstance(part, Text) and part.media_type in kinds and bool(part.data)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# How hard a model thinks
-
 _BUDGETS = dict(zip(EFFORTS, (0, 512, 2_048, 8_192, 16_384, 24_576, 32_768), strict=True))
 _NEWEST = (99, 0)
 
@@ -217,10 +208,6 @@ def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, 
     return {"includeThoughts": True, "thinkingBudget": budget}, notes
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Model and provider
-
-
 class GoogleModel(WireModel["Google"]):
     """One model of generateContent."""
 
@@ -234,7 +221,7 @@ class GoogleModel(WireModel["Google"]):
         """Whether the answer is held to the schema: by Gemini from 2.5 on, together with tools from 3 on."""
         return self._format(self._fit(request)[0]) is not None
 
-    def _prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Outgoing:
         limit, clamped = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
         thinking, notes = think(self._known, request.effort)
         generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
@@ -246,8 +233,7 @@ class GoogleModel(WireModel["Google"]):
         generated |= {wire: options.pop(name) for name, wire in _SAMPLING.items() if name in options}
         generated |= as_object(options.pop("generationConfig", None))
         members: dict[str, object] = {**options, "generationConfig": generated}
-        return self._call(
-            request,
+        return Outgoing(
             f"{self._provider.url_of(self.id)}:streamGenerateContent?alt=sse",
             members,
             (*clamped, *notes),
@@ -299,18 +285,10 @@ class Google(Endpoint):
 
     async def models(self) -> Sequence[ModelInfo]:
         """The API's own listing, without models that generate no content. Raises ModelError."""
-        found: list[ModelInfo] = []
-        query = {"pageSize": "1000"}
         root = "publishers/google" if self.row.via == "vertex" else api_root(self.access.base_url)
-        for _ in range(_PAGES):
-            listing = f"{root}/models?{urlencode(query)}"
-            data = as_object(await fetch(self.transport, listing, self.headers(), self.origin(""), self.timeouts))
-            listed = as_array(data.get("models")) or as_array(data.get("publisherModels"))
-            found += [_model_info(entry) for entry in map(as_object, listed) if _generates(entry)]
-            if not (token := as_str(data.get("nextPageToken"))):
-                break
-            query["pageToken"] = token
-        return tuple(found)
+        pages = await self.fetch_pages(f"{root}/models", {"pageSize": "1000"}, "pageToken", "nextPageToken")
+        listed = [as_array(page.get("models")) or as_array(page.get("publisherModels")) for page in pages]
+        return tuple(_model_info(entry) for rows in listed for entry in map(as_object, rows) if _generates(entry))
 
 
 class Vertex(Google):

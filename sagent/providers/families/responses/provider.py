@@ -12,7 +12,7 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, Request
 from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
-from sagent.providers.families.model import Counted, WireModel
+from sagent.providers.families.model import Counted, Outgoing, WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import (
     IMAGE_TOKENS,
@@ -27,15 +27,10 @@ from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
-from sagent.providers.wire.exchange import Call
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
 _LEAST_OUTPUT = 16  # max_output_tokens below it are refused
 _ENCRYPTED = "reasoning.encrypted_content"
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Request out
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +195,6 @@ def _output(part: Said) -> Mapping[str, object]:
     return data if as_str(data.get("type")).endswith("_output") else EMPTY
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Model and provider
-
-
 class ResponsesModel(WireModel["ResponsesProvider"]):
     """One model of a Responses endpoint."""
 
@@ -218,7 +209,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         """Whether the answer is held to the schema: by OpenAI's models from GPT-4o on, where strict mode can say it."""
         return self._format(self._fit(request)[0]) is not None
 
-    def _prepare(self, request: Request) -> Call:
+    def _prepare(self, request: Request) -> Outgoing:
         provider = self._provider
         limit, clamped = self._limit(request)
         thinking, notes = self._reasoning(request)
@@ -234,8 +225,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         included = [*as_array(thinking.get("include")), *as_array(request.options.get("include"))]
         if included:
             members["include"] = list(dict.fromkeys(included))
-        return self._call(
-            request,
+        return Outgoing(
             f"{provider.url}/responses",
             members,
             (*clamped, *notes, *provider.lessons(request)),
