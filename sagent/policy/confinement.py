@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from sagent.lib.git import files_named, git_places
+from sagent.lib.regular import read_regular
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
@@ -15,6 +16,7 @@ from sagent.sandbox.places import known_places, listening
 from sagent.sandbox.profile import Profile, is_below
 
 _OWN_PLACES = ("/run", "/dev", "/proc", "/tmp", "/var/tmp")  # noqa: S108 -- each box has its own
+_POINTER = 4096  # bytes of a file that names a directory
 
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
@@ -133,12 +135,11 @@ def _git_directories(roots: Sequence[str]) -> Iterator[str]:
     """Where the repositories of work trees lie that are not in them (`git worktree`), where both say so."""
     for root in roots:
         try:
-            with open(f"{root}/.git", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 -- a text path
-                named = file.read(4096).removeprefix("gitdir:").strip()
-            directory = os.path.realpath(os.path.join(root, named))  # noqa: PTH118 -- the same
-            with open(f"{directory}/gitdir", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-                answers = os.path.realpath(file.read(4096).strip()) == f"{root}/.git"
-        except OSError:
+            named = os.fsdecode(read_regular(f"{root}/.git", most=_POINTER, cut=True)).removeprefix("gitdir:").strip()
+            directory = os.path.realpath(os.path.join(root, named))  # noqa: PTH118 -- a text path
+            back = os.fsdecode(read_regular(f"{directory}/gitdir", most=_POINTER, cut=True)).strip()
+            answers = os.path.realpath(back) == f"{root}/.git"
+        except (OSError, ValueError):
             continue
         if answers and "/.git/worktrees/" in directory:
             yield directory.partition("/worktrees/")[0]

@@ -66,6 +66,18 @@ LISTEN = (
 
 
 @pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("name", [".git", "elsewhere/gitdir"])
+def test_a_pointer_of_git_that_is_no_file_is_not_waited_for(work: Path, name: str) -> None:
+    (work / "elsewhere").mkdir()
+    (work / ".git").write_text("gitdir: elsewhere")
+    (work / name).unlink(missing_ok=True)
+    os.mkfifo(work / name)
+    told = "import sys; from pathlib import Path; from sagent.policy.permissions import PermissionPolicy as P; "
+    told += "from sagent.tool import Workspace as W; print(P('edit').profile(W(Path(sys.argv[1]))).writable[0])"
+    ended = subprocess.run([sys.executable, "-c", told, work], capture_output=True, text=True, timeout=20, check=True)
+    assert ended.stdout.strip() == str(work)
+
+
 @pytest.mark.parametrize("temporary", [True, False])
 @pytest.mark.parametrize(
     "way", ["stays", "goes away", "another network, SSH_AUTH_SOCK", "another network, DOCKER_HOST"]
