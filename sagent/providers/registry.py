@@ -57,33 +57,30 @@ def _own_way(
     transport: "Transport | Way | None",
     timeouts: Timeouts | None,
 ) -> "Provider":
-    if name == "llamacpp":
-        from sagent.providers.local.llamacpp import LlamaCpp
-
-        if key is not None:
-            return LlamaCpp.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
-        return LlamaCpp.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
-    if name == "selfhosted":
-        from sagent.providers.local.selfhosted import SelfHosted
-
-        if key is not None:
-            return SelfHosted.from_key(key, base_url=base_url)
-        return SelfHosted.from_env(base_url=base_url, environ=environ)
-    if transport == "sdk":
+    if transport == "sdk" and name not in ("llamacpp", "selfhosted"):
         raise UsageError(f"{name} is reached by a login, not by an SDK: leave --transport out.")
-    if name == "copilot":
-        from sagent.providers.plans.copilot import Copilot
+    match name:
+        case "selfhosted":
+            from sagent.providers.local.selfhosted import SelfHosted
 
-        if key is not None:
-            return Copilot.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
-        return Copilot.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
-    from sagent.providers.plans.anthropic_cli import AnthropicCLI
-    from sagent.providers.plans.openai_subscription import OpenAISubscription
+            if key is not None:
+                return SelfHosted.from_key(key, base_url=base_url)
+            return SelfHosted.from_env(base_url=base_url, environ=environ)
+        case "anthropic-cli":
+            from sagent.providers.plans.anthropic_cli import AnthropicCLI
 
-    own = AnthropicCLI if name == "anthropic-cli" else OpenAISubscription
+            if key is not None:
+                return AnthropicCLI.from_key(key)
+            return AnthropicCLI.from_env(base_url=base_url, environ=environ, timeouts=timeouts)
+        case "llamacpp":
+            from sagent.providers.local.llamacpp import LlamaCpp as Own
+        case "copilot":
+            from sagent.providers.plans.copilot import Copilot as Own
+        case _:
+            from sagent.providers.plans.openai_subscription import OpenAISubscription as Own
     if key is not None:
-        return own.from_key(key)
-    return own.from_credentials(base_url=base_url, environ=environ, timeouts=timeouts)
+        return Own.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
+    return Own.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
 
 
 def _of_family(row: Row) -> "type[Anthropic | Bedrock | Google | ResponsesProvider | ChatProvider]":

@@ -22,8 +22,7 @@ from sagent.errors import ModelError
 from sagent.messages import user
 from sagent.model import Counting, Model, Reply, Request
 from sagent.providers import Batches, provider_named
-from sagent.providers.batches.transport import _answer
-from sagent.providers.wire.transport import Answer
+from sagent.providers.wire.transport import Answer, answer_with
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage
 from tests.providers.batch_server import BatchServer, Step
@@ -313,13 +312,13 @@ class Memory:
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
         self.batches.append(json.loads(b"".join(body))["requests"])
-        return _answer(200, {}, json.dumps({"id": str(len(self.batches) - 1)}).encode())
+        return answer_with(200, {}, json.dumps({"id": str(len(self.batches) - 1)}).encode())
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
         await asyncio.sleep(0)
         if not url.endswith("/results"):
-            return _answer(200, {}, b'{"processing_status": "ended"}')
-        return _answer(200, {}, b"\n".join(self._order([*map(self._line, self.batches[int(url.split("/")[-2])])])))
+            return answer_with(200, {}, b'{"processing_status": "ended"}')
+        return answer_with(200, {}, b"\n".join(self._order([*map(self._line, self.batches[int(url.split("/")[-2])])])))
 
     def _line(self, row: dict[str, Any]) -> bytes:
         text = row["params"]["messages"][0]["content"][0]["text"]

@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
@@ -17,8 +17,8 @@ from sagent.lib.text import count
 from sagent.providers.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
 from sagent.providers.batches.journal import Journal, Sent
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.exchange import Timeouts, read_body
-from sagent.providers.wire.transport import Answer, DirectTransport, Transport
+from sagent.providers.wire.exchange import Timeouts, read_answer
+from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with
 
 PATIENCE = 26 * 3_600.0  # seconds after which an answer is not waited for any more; all of them promise 24 hours
 _MOST = 1 << 30  # bytes read of a batch's answers
@@ -143,11 +143,11 @@ class Batches:
         else:
             found = await self._collect(form, url, headers, digest, body)
             if isinstance(found, _RefusedError):
-                return _answer(found.status, found.headers, found.body)
+                return answer_with(found.status, found.headers, found.body)
             batch, name = found
         outcome = await batch.outcome(name, url, headers)
         final = {"x-should-retry": "false"} if outcome.final else {}
-        return _answer(outcome.status, {"content-type": "application/json", **final}, outcome.body)
+        return answer_with(outcome.status, {"content-type": "application/json", **final}, outcome.body)
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
         try:
@@ -247,15 +247,8 @@ class Batches:
         own = {name: value for name, value in headers.items() if name not in ("content-type", "accept")}
 
         async def ask(url: str, body: bytes | None = None, content_type: str = "application/json") -> bytes:
-            async with asyncio.timeout(_SETTLED):
-                if body is None:
-                    answer = await self._through.get(url, own)
-                else:
-                    answer = await self._through.post(url, {**own, "content-type": content_type}, (body,))
-                try:
-                    found = await read_body(answer, _MOST)
-                finally:
-                    await answer.aclose()
+            headers, sent = (own, None) if body is None else ({**own, "content-type": content_type}, (body,))
+            answer, found = await read_answer(self._through, url, headers, sent, within=_SETTLED, most=_MOST)
             if not 200 <= answer.status < 300:
                 raise _RefusedError(answer.status, answer.headers, found)
             return found
@@ -318,13 +311,3 @@ def _digest(url: str, body: Mapping[str, object]) -> str:
     """The same for two requests that ask the same, on whatever day and in whatever session."""
     asked = {name: value for name, value in body.items() if name not in _PASSING}
     return sha256_hex(_DATE.sub(b"Date:", wire_bytes([urlsplit(url).path, asked])))
-
-
-def _answer(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    async def chunks() -> AsyncIterator[bytes]:
-        yield body
-
-    async def close() -> None:
-        pass
-
-    return Answer(status, headers, chunks(), close)

@@ -173,15 +173,7 @@ class AnthropicCLI:
         own = {**({"ANTHROPIC_BASE_URL": base_url} if base_url else {}), **(variables or {})}
         return cls(Program.find(path, os.environ if environ is None else environ, own), timeouts=timeouts)
 
-    @classmethod
-    def from_env(
-        cls,
-        *,
-        base_url: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Self:
-        return cls.from_credentials(base_url=base_url, environ=environ, timeouts=timeouts)
+    from_env = from_credentials
 
     @classmethod
     def from_key(cls, key: str, *, base_url: str | None = None) -> Self:

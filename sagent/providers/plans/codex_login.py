@@ -1,24 +1,21 @@
 """The ChatGPT login that the `codex` program stored: read, renewed when it runs out, and written back for both."""
 
-import asyncio
 import base64
 import contextlib
 import json
-import os
-import tempfile
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sagent.errors import UsageError
+from sagent.errors import ModelError, UsageError
+from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
 from sagent.providers.plans.renewal import PATIENCE, one_at_a_time
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.exchange import read_body
+from sagent.providers.wire.exchange import read_answer
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import Transport
 
@@ -98,9 +95,20 @@ class LoginFile:
                 return current
             if not current.refresh:
                 raise origin.error("auth", f"the login in {self.path} has run out and cannot be renewed. {LOGIN}")
-            with self._prepared(origin) as partial:  # what cannot be written back must not be spent
-                tokens = await self._spend(current, transport, origin)
-                self._write(partial, tokens)
+            try:
+                with atomic_write(self.path) as file:  # what cannot be written back must not be spent
+                    tokens = await self._spend(current, transport, origin)
+                    file.write(self._renewed(tokens))
+            except ModelError:  # perhaps the program was quicker
+                current = self._current(origin)
+                if current.access == stale.access or not current.is_fresh:
+                    raise
+            except OSError as error:
+                raise origin.error(
+                    "auth",
+                    f"the login has run out, and a new one could not be kept ({error}): make "
+                    f"{self.path.resolve().parent} writable.",
+                ) from error
             return self._current(origin)
 
     def _current(self, origin: Origin) -> Login:
@@ -119,68 +127,32 @@ class LoginFile:
     async def _spend(self, login: Login, transport: Transport, origin: Origin) -> Mapping[str, object]:
         """New tokens for the refresh token."""
         asked = {"client_id": _CLIENT, "grant_type": "refresh_token", "refresh_token": login.refresh}
-        headers = {"content-type": "application/json", "accept": "application/json"}
+        headers, sent = {"content-type": "application/json", "accept": "application/json"}, (wire_bytes(asked),)
         try:
-            async with asyncio.timeout(PATIENCE):
-                answer = await transport.post(self._token_url, headers, (wire_bytes(asked),))
-                try:
-                    body = await read_body(answer, _LONGEST_ANSWER)
-                finally:
-                    await answer.aclose()
-        except TimeoutError as error:
-            raise origin.error("stalled", f"the login could not be renewed: no answer within {PATIENCE:g} s") from error
+            answer, body = await read_answer(
+                transport, self._token_url, headers, sent, within=PATIENCE, most=_LONGEST_ANSWER
+            )
         except Disrupted as error:
             raise origin.error(error.kind, f"the login could not be renewed: {error.reason}") from error
         with contextlib.suppress(ValueError, RecursionError):
             data: object = json.loads(body)
             if answer.status == 200 and as_str(as_object(data).get("access_token")):
                 return as_object(data)
-        return self._refused(login, answer.status, body, origin)
-
-    def _refused(self, login: Login, status: int, body: bytes, origin: Origin) -> Mapping[str, object]:
-        """Where a renewal was refused: perhaps the program was quicker. Raises ModelError."""
-        current = self._current(origin)
-        if current.access != login.access and current.is_fresh:
-            return {}
         words = " ".join(body.decode("utf-8", "replace").split())[:200]
-        if status in (400, 401, 403):
-            raise origin.error(
-                "auth", f"the login in {self.path} could not be renewed ({words}). {LOGIN}", status=status
-            )
-        raise origin.error("server", f"the login could not be renewed: {words}", status=status)
+        if answer.status in (400, 401, 403):
+            said = f"the login in {self.path} could not be renewed ({words}). {LOGIN}"
+            raise origin.error("auth", said, status=answer.status)
+        raise origin.error("server", f"the login could not be renewed: {words}", status=answer.status)
 
-    @contextmanager
-    def _prepared(self, origin: Origin) -> Generator[Path]:
-        """A file next to ours, for its owner's eyes alone; gone in the end unless it took our file's place."""
-        target = self.path.resolve()
-        try:
-            handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        except OSError as error:
-            raise origin.error(
-                "auth",
-                f"the login has run out, and a new one could not be kept ({error}): make {target.parent} writable.",
-            ) from error
-        os.close(handle)
-        try:
-            yield Path(name)
-        finally:
-            Path(name).unlink(missing_ok=True)
-
-    def _write(self, partial: Path, tokens: Mapping[str, object]) -> None:
-        """Put new tokens into the file, whole or not at all; what else it holds stays."""
-        if not tokens:
-            return
+    def _renewed(self, tokens: Mapping[str, object]) -> bytes:
+        """The file with new tokens; what else it holds stays."""
         fields = self._fields()
         fresh = {
             name: tokens[name] for name in ("id_token", "access_token", "refresh_token") if as_str(tokens.get(name))
         }
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         data = {**fields, "tokens": {**as_object(fields.get("tokens")), **fresh}, "last_refresh": now}
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(data, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path.resolve())
+        return json.dumps(data, indent=2).encode()
 
 
 def _where_else(home: Path, path: Path) -> str:

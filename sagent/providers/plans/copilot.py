@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str
@@ -15,7 +15,7 @@ from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Rep
 from sagent.providers.access import access_from_key, check_url
 from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
-from sagent.providers.families.endpoint import Way
+from sagent.providers.families.endpoint import Endpoint, Way
 from sagent.providers.families.model import E_co, Outgoing, WireModel
 from sagent.providers.families.openai_models import gpt_version
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
@@ -32,6 +32,7 @@ _NOWHERE = "https://api.githubcopilot.com"  # in whose place the address comes t
 _CENT = Decimal("0.01")  # USD, an AI credit (docs.github.com, Copilot, usage-based billing)
 _ENDPOINTS = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
 _QUIRKS = Quirks(effort="level", reasoning_back="same", structured="json_schema")
+E = TypeVar("E", bound=Endpoint)
 
 
 class _PlanModel(WireModel[E_co]):
@@ -100,31 +101,18 @@ class Copilot:
         way = transport if transport is not None and not isinstance(transport, str) else None
         self._transport = way or DirectTransport(connect=self._timeouts.connect)
         self.renewal = Renewal(account.login, self._renew, LOG_IN)
-        keys = _Tokens(self.renewal)
-        access = access_from_key(NAME, "", _NOWHERE)
-        self._chat = ChatProvider(_row("chat"), access, transport=self._transport, timeouts=self._timeouts)
-        self._responses = ResponsesProvider(
-            _row("responses"), access, transport=self._transport, timeouts=self._timeouts
-        )
-        self._messages = Anthropic(_row("anthropic"), access, transport=self._transport, timeouts=self._timeouts)
+        self._chat = self._side(ChatProvider, "chat")
+        self._responses = self._side(ResponsesProvider, "responses")
+        self._messages = self._side(Anthropic, "anthropic")
         self._chat.url = self._responses.url = _NOWHERE  # without /v1
         self._responses.proven = True
-        for side in (self._chat, self._responses, self._messages):
-            side.keys, side.counts = keys, False
 
-    @classmethod
-    def from_credentials(
-        cls,
-        *,
-        base_url: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Self:
-        """By COPILOT_GITHUB_TOKEN, else by the login that is kept. Raises UsageError where there is none, saying what
-        to do."""
-        account = Account.find(os.environ if environ is None else environ)
-        return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
+    def _side(self, kind: type[E], family: str) -> E:
+        row = Row(NAME, family=family, base_url=_NOWHERE, headers=HEADERS, quirks=_QUIRKS)
+        access = access_from_key(NAME, "", _NOWHERE)
+        side = kind(row, access, transport=self._transport, timeouts=self._timeouts)
+        side.keys, side.counts = _Tokens(self.renewal), False
+        return side
 
     @classmethod
     def from_env(
@@ -136,9 +124,12 @@ class Copilot:
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """As from_credentials, whatever `auth` is."""
-        del auth
-        return cls.from_credentials(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
+        """By COPILOT_GITHUB_TOKEN, else by the login that is kept, whatever `auth` is. Raises UsageError where there is
+        none, saying what to do."""
+        account = Account.find(os.environ if environ is None else environ)
+        return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
+
+    from_credentials = from_env
 
     @classmethod
     def from_key(
@@ -151,7 +142,6 @@ class Copilot:
         timeouts: Timeouts | None = None,
     ) -> Self:
         """With the token of a GitHub account, which is kept nowhere. Raises UsageError for one that cannot be."""
-        del auth
         access_from_key(NAME, key, _NOWHERE)
         if not key.strip():
             raise UsageError(f"The token for {NAME} is empty: is the variable set that it was read from?")
@@ -172,15 +162,14 @@ class Copilot:
         rows = self.renewal.login.models
         entry = next((row for row in rows if row.get("id") == model_id), EMPTY)
         abilities = tuple([_abilities(row) for row in rows])
+        for side in (self._chat, self._responses, self._messages):
+            side.row = replace(side.row, abilities=abilities)
         match _family(model_id, entry):
             case "anthropic":
-                self._messages.row = replace(self._messages.row, abilities=abilities)
                 model: CopilotModel = _MessagesModel(self._messages, model_id)
             case "responses":
-                self._responses.row = replace(self._responses.row, abilities=abilities)
                 model = _ResponsesModel(self._responses, model_id)
             case _:
-                self._chat.row = replace(self._chat.row, abilities=abilities)
                 model = _ChatModel(self._chat, model_id)
         model.plan = self
         model.resize(_limits(entry, model_id))
@@ -214,10 +203,6 @@ class _Tokens(Keys):
     @property
     def current(self) -> str:
         return self._renewal.login.access
-
-
-def _row(family: str) -> Row:
-    return Row(NAME, family=family, base_url=_NOWHERE, headers=HEADERS, quirks=_QUIRKS)
 
 
 def _family(model_id: str, entry: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_int, as_object, as_str
 from sagent.providers.access import check_url, loopback
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.exchange import ERROR_BODY, read_body, read_json
+from sagent.providers.wire.exchange import ERROR_BODY, read_answer, read_json
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import Transport
 
@@ -106,16 +106,13 @@ async def finish(
 async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Mapping[str, object]:
     """The object that comes back, whatever its status: refusals come under 200. Raises Disrupted."""
     try:
-        async with asyncio.timeout(_PATIENCE):
-            answer = await transport.post(url, _HEADERS, (urlencode(asked).encode(),))
-            try:
-                body = await read_body(answer, ERROR_BODY)
-            finally:
-                await answer.aclose()
-    except TimeoutError as error:
-        raise Disrupted("stalled", f"{url}: no answer within {_PATIENCE:g} s") from error
-    try:
-        return as_object(read_json(body))
+        body = (urlencode(asked).encode(),)
+        _, found = await read_answer(transport, url, _HEADERS, body, within=_PATIENCE, most=ERROR_BODY)
+        return as_object(read_json(found))
+    except Disrupted as error:
+        if error.kind == "stalled":
+            error.reason = f"{url}: {error.reason}"
+        raise
     except (ValueError, RecursionError):
         return EMPTY
 

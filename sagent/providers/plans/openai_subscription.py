@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -19,9 +19,9 @@ from sagent.providers.limits import limits_of
 from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
 from sagent.providers.plans.renewal import Renewal
 from sagent.providers.rows import Row
-from sagent.providers.wire.exchange import Timeouts, read_body
+from sagent.providers.wire.exchange import ERROR_BODY, Timeouts, read_body
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.transport import Answer, DirectTransport, Transport
+from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with
 
 NAME = "openai-subscription"
 BASE_URL = "https://chatgpt.com/backend-api/codex"
@@ -30,7 +30,6 @@ _VERSION = "0.169.0"  # of codex, whose list of models is asked for: it leaves o
 _WINDOW = 272_000  # tokens: what plans have of a window, whatever the model's (codex' own list, 0.169.0)
 _MOST_OUTPUT = 128_000  # tokens, of every model that the plan offers
 _INSTRUCTIONS = "You are a helpful assistant."  # the endpoint refuses a request that has none
-_ERROR_BODY = 65_536  # bytes read of an error's body
 
 
 class OpenAISubscriptionModel(ResponsesModel):
@@ -82,19 +81,6 @@ class OpenAISubscription(ResponsesProvider):
         self._noted: set[str] = set()  # conversations in which it was said what is left out
 
     @classmethod
-    def from_credentials(
-        cls,
-        *,
-        base_url: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Self:
-        """By the login in CODEX_HOME or ~/.codex. Raises UsageError where there is none, saying what to do."""
-        login = LoginFile.find(os.environ if environ is None else environ)
-        return cls(login, base_url=base_url, transport=transport, timeouts=timeouts)
-
-    @classmethod
     def from_env(
         cls,
         *,
@@ -104,10 +90,14 @@ class OpenAISubscription(ResponsesProvider):
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """As from_credentials: there is nothing else to go by. Raises UsageError for another `auth`."""
+        """By the login in CODEX_HOME or ~/.codex. Raises UsageError where there is none, saying what to do, and for
+        another `auth`."""
         if auth in ("key", "bearer"):
             return cls.from_key("", base_url=base_url)
-        return cls.from_credentials(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
+        login = LoginFile.find(os.environ if environ is None else environ)
+        return cls(login, base_url=base_url, transport=transport, timeouts=timeouts)
+
+    from_credentials = from_env
 
     @classmethod
     def from_key(
@@ -182,7 +172,7 @@ async def _explained(answer: Answer) -> Answer:
     The body is {"error": {"type": "usage_limit_reached", "plan_type", "resets_at", "resets_in_seconds"}}.
     """
     try:
-        body = await read_body(answer, _ERROR_BODY)
+        body = await read_body(answer, ERROR_BODY)
     finally:
         await answer.aclose()
     try:
@@ -195,15 +185,7 @@ async def _explained(answer: Answer) -> Answer:
         headers["retry-after"] = str(wait)
     if error.get("type") == "usage_not_included":
         status = 402
-    return Answer(status, headers, _once(body), _nothing)
-
-
-async def _once(body: bytes) -> AsyncIterator[bytes]:
-    yield body
-
-
-async def _nothing() -> None:
-    """There is nothing left to close."""
+    return answer_with(status, headers, body)
 
 
 def _info(row: Mapping[str, object]) -> ModelInfo:

@@ -106,14 +106,7 @@ async def fetch(
 ) -> object:
     """Get a JSON document, or post a body for one. Raises ModelError."""
     try:
-        async with asyncio.timeout(timeouts.stall):
-            answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
-            try:
-                found = await read_body(answer, _WHOLE_BODY if answer.status == 200 else ERROR_BODY)
-            finally:
-                await answer.aclose()
-    except TimeoutError as error:
-        raise origin.error("stalled", f"no answer within {timeouts.stall:g} s") from error
+        answer, found = await read_answer(transport, url, headers, body, within=timeouts.stall)
     except Disrupted as error:
         raise origin.disrupted(error) from error
     try:
@@ -123,6 +116,27 @@ async def fetch(
     if data is None or error_in(as_object(data)):
         raise from_status(origin, answer.status, answer.headers, found)
     return data
+
+
+async def read_answer(
+    transport: Transport,
+    url: str,
+    headers: Mapping[str, str],
+    body: Sequence[bytes] | None = None,
+    *,
+    within: float,
+    most: int = _WHOLE_BODY,
+) -> tuple[Answer, bytes]:
+    """Get something, or post a body: an answer, and its own body, in so many seconds. Raises Disrupted."""
+    try:
+        async with asyncio.timeout(within):
+            answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
+            try:
+                return answer, await read_body(answer, most if 200 <= answer.status < 300 else ERROR_BODY)
+            finally:
+                await answer.aclose()
+    except TimeoutError as error:
+        raise Disrupted("stalled", f"no answer within {within:g} s", sent=True) from error
 
 
 async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[list[Delta]]:
