@@ -22,11 +22,9 @@ class _Nobody:
     provider, id, limits = "none", "none", ModelLimits()
 
     def max_input_tokens(self, request: Request) -> int:
-        del request
         return 0
 
     def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
-        del request
         raise ModelError("invalid_request", "there is no model here that could be asked", provider=self.provider)
 
 

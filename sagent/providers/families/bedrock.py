@@ -22,7 +22,6 @@ class Bedrock(Endpoint):
     def _set_up(self) -> None:
         self._claude = Anthropic(self.row, self.access, transport=self.transport, timeouts=self.timeouts)
         self._others = Converse(self.row, self.access, transport=self.transport, timeouts=self.timeouts)
-        self.encodings = self._claude.encodings
 
     def model(self, model_id: str) -> Model:
         """A model, by the family that its id names, or the id that a row says it is like."""

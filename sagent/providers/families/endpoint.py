@@ -1,6 +1,5 @@
 """What the providers of every family are: a row of data, an access, and the connections that their models share."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
@@ -11,7 +10,7 @@ from sagent.providers.access import NO_KEY, Access, access_from_key, check_url, 
 from sagent.providers.keys import Keys
 from sagent.providers.rows import Row, built_in_row, is_own_address, maker_abilities
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.encoding import EncodingCache
+from sagent.providers.wire.encoding import Dialect, EncodingCache
 from sagent.providers.wire.exchange import Timeouts, fetch
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
@@ -26,14 +25,12 @@ LOGINS = ("anthropic", "openai")
 """Providers outside the clouds for which the SDK finds a login. It would give any other address the same one."""
 
 
-class Endpoint(ABC):
+class Endpoint:
     """An endpoint of some family. `row_name` is the row of the class; a subclass adds models and their listing."""
 
     row_name: ClassVar[str]
     _key_header: ClassVar[str] = ""
     """The header of a key that is no bearer token."""
-    encodings: EncodingCache
-    """Where conversations are kept as they go out."""
     counts: bool = True
     """Whether its own count of a request's tokens may be asked for: until it is seen to give none."""
     searches: bool = True
@@ -48,12 +45,18 @@ class Endpoint(ABC):
         self.keys = Keys((access.key, *access.others), access.variable)
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
+        self._encodings: dict[Dialect, EncodingCache] = {}
         self.searches = row.abilities != maker_abilities(row.name) or is_own_address(row.name, access.base_url)
         self._set_up()
 
-    @abstractmethod
     def _set_up(self) -> None:
         """Make what the models of a family share; the end of construction."""
+
+    def encodings(self, dialect: Dialect) -> EncodingCache:
+        """Where conversations are kept as a dialect writes them."""
+        if (known := self._encodings.get(dialect)) is None:
+            known = self._encodings[dialect] = EncodingCache(dialect)
+        return known
 
     @classmethod
     def from_env(

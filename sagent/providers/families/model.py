@@ -19,7 +19,7 @@ from sagent.providers.families.media import AUDIO, without_images
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.limits import limits_like, limits_of
 from sagent.providers.rows import Abilities
-from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, schema_tokens
+from sagent.providers.wire.encoding import Dialect, EncodedConversation, schema_tokens
 from sagent.providers.wire.exchange import Call, Timeouts, exchange, fetch
 from sagent.providers.wire.reply import ReplyReader, count_of, frozen
 
@@ -233,12 +233,12 @@ class WireModel(ABC, Generic[E_co]):
         raise a better error."""
         return False
 
-    def _encodings(self, request: Request) -> EncodingCache:
-        """Where the request's conversation is kept as this model may be shown it."""
-        return self._provider.encodings
+    @abstractmethod
+    def _dialect(self, request: Request) -> Dialect:
+        """How the request's conversation is written, as this model may be shown it."""
 
     def _conversation(self, request: Request) -> EncodedConversation:
-        return self._encodings(request).conversation(request)
+        return self._provider.encodings(self._dialect(request)).conversation(request)
 
     def _overhead(self, request: Request) -> int:
         return self.overhead + schema_tokens(request)
@@ -247,7 +247,7 @@ class WireModel(ABC, Generic[E_co]):
         origin = self._provider.origin(self.id)
         conversation = self._conversation(request)
         body = conversation.write(outgoing.members, self._overhead(request))
-        reader = self.reader(origin, self._encodings(request).family)
+        reader = self.reader(origin, self._dialect(request).rules.family)
         reader.hourly = keeps_an_hour(request.options)
         reader.deferral = conversation.deferral
         said = {name: value for name, value in outgoing.members.items() if name not in self.unrecorded}

@@ -12,11 +12,10 @@ from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import Access, access_from_key, first_set
-from sagent.providers.families.chat.provider import ChatDialect, ChatModel, ChatProvider
+from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import read_access
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts, fetch
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport
 
@@ -213,10 +212,8 @@ class LlamaCpp(ChatProvider):
         self._met = True
         self._window = as_int(as_object(props.get("default_generation_settings")).get("n_ctx")) or self._window
         vision = as_object(props.get("modalities")).get("vision")
-        quirks = self.row.quirks
-        if isinstance(vision, bool) and vision != quirks.images:
-            self.row = replace(self.row, quirks=replace(quirks, images=vision))
-            self.encodings = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
+        if isinstance(vision, bool):
+            self.row = replace(self.row, quirks=replace(self.row.quirks, images=vision))
 
     async def _died(self, server: "LlamaServer", origin: "Origin", kind: ModelErrorKind = "server") -> ModelError:
         """The error for everybody whom this server's death hit. Each death counts once."""

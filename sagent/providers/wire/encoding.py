@@ -70,7 +70,6 @@ class Dialect(ABC):
 
     def media_tokens(self, part: Shown) -> int:
         """What to add to a part's encoded size so that the sum bounds its tokens."""
-        del part
         return 0
 
     def encode(self, turn: Turn) -> Piece:
@@ -83,7 +82,7 @@ class Dialect(ABC):
 
     def mark(self, data: bytes) -> bytes | None:
         """The bytes of a user's turn with a cache breakpoint at its end; None where prefixes are cached without."""
-        del data
+        return None
 
 
 def opened(members: Mapping[str, object], turns: str, first: Sequence[object] = ()) -> bytes:
@@ -111,7 +110,6 @@ class EncodingCache:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self.family = dialect.rules.family
         self._kept: OrderedDict[str, EncodedConversation] = OrderedDict()
 
     def conversation(self, request: Request) -> "EncodedConversation":

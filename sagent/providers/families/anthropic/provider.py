@@ -19,7 +19,7 @@ from sagent.providers.families.media import IMAGES, base64_text, media_tokens, s
 from sagent.providers.families.model import Counted, Outgoing, WireModel
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
-from sagent.providers.wire.encoding import Dialect, EncodedConversation, EncodingCache, opened, sendable
+from sagent.providers.wire.encoding import Dialect, EncodedConversation, opened, sendable
 
 VERSION = "2023-06-01"
 _UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
@@ -280,8 +280,8 @@ class AnthropicModel(WireModel["Anthropic"]):
     def _marks(self, request: Request) -> bool:
         return True
 
-    def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.hourly if cache_life(request.options) == "1h" else self._provider.encodings
+    def _dialect(self, request: Request) -> MessagesDialect:
+        return MessagesDialect(self._provider.label, cache_life(request.options))
 
     def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
         """What a request says of thinking, and its beta features."""
@@ -328,9 +328,7 @@ class Anthropic(Endpoint):
 
     def _set_up(self) -> None:
         self.site = _SITES.get(self.row.via, Site())
-        label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"
-        self.encodings = EncodingCache(MessagesDialect(label))
-        self.hourly = EncodingCache(MessagesDialect(label, "1h"))
+        self.label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"
 
     def model(self, model_id: str) -> AnthropicModel:
         return AnthropicModel(self, model_id)

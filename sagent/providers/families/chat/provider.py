@@ -23,7 +23,7 @@ from sagent.providers.families.schemas import response_format
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.rows import Quirks
-from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
+from sagent.providers.wire.encoding import Dialect, opened
 
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
@@ -217,8 +217,8 @@ class ChatModel(WireModel["ChatProvider"]):
     def _marks(self, request: Request) -> bool:
         return bool(self._provider.life_of(self.id, request))
 
-    def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings_for(self.id, request)
+    def _dialect(self, request: Request) -> ChatDialect:
+        return self._provider.dialect(self.id, request)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
         return self._provider.learn(error, self.id, request)
@@ -231,8 +231,6 @@ class ChatProvider(OpenAIEndpoint):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self.encodings = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
-        self._others: dict[tuple[bool, CacheLife, bool], EncodingCache] = {}  # in words, with marks, with recordings
         self._blind: set[str] = set()  # models that refused to be shown media
         self._unmarked: set[str] = set()  # models that refused marks
 
@@ -245,15 +243,11 @@ class ChatProvider(OpenAIEndpoint):
         wants = any(name.startswith(start.lower()) for start in self.row.quirks.cache_marks for name in names)
         return cache_life(request.options) if wants and model_id not in self._unmarked else ""
 
-    def encodings_for(self, model_id: str, request: Request) -> EncodingCache:
-        """Where conversations are kept as this model may be shown them."""
-        kind = model_id in self._blind, self.life_of(model_id, request), bool(self.row.able(model_id).audio)
-        if kind == (False, "", False):
-            return self.encodings
-        if kind not in self._others:
-            quirks = replace(self.row.quirks, images=False, documents="") if kind[0] else self.row.quirks
-            self._others[kind] = EncodingCache(ChatDialect(self.encodings.family, f"{self.name}/", quirks, *kind[1:]))
-        return self._others[kind]
+    def dialect(self, model_id: str, request: Request) -> ChatDialect:
+        """How conversations are written as this model may be shown them."""
+        blind, hears = model_id in self._blind, bool(self.row.able(model_id).audio)
+        quirks = replace(self.row.quirks, images=False, documents="") if blind else self.row.quirks
+        return ChatDialect(f"chat:{self.name}", f"{self.name}/", quirks, self.life_of(model_id, request), hears)
 
     def learn(self, error: ModelError, model_id: str, request: Request) -> bool:
         """Whether an error says that the model cannot be shown media, or takes no marks of caches, so that the call may

@@ -20,7 +20,7 @@ from sagent.providers.families.model import Outgoing, WireModel
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
-from sagent.providers.wire.encoding import Dialect, EncodingCache, opened, sendable
+from sagent.providers.wire.encoding import Dialect, opened, sendable
 
 _IMAGE_TOKENS = 8_000  # Nova counts 2,600 at most, others up to what OpenAI's do
 _PAGE_TOKENS = 10_000
@@ -220,8 +220,8 @@ class ConverseModel(WireModel["Converse"]):
             {"accept": "application/json" if whole else "application/vnd.amazon.eventstream"},
         )
 
-    def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings_for(self.id)
+    def _dialect(self, request: Request) -> ConverseDialect:
+        return self._provider.dialect(self.id)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
         """Whether the model refuses something that can be left out; the service says so of each model in words only."""
@@ -240,9 +240,7 @@ class Converse(Endpoint):
     row_name: ClassVar[str] = "bedrock"
 
     def _set_up(self) -> None:
-        self._caches: dict[ConverseDialect, EncodingCache] = {}
         self._refused: dict[str, set[str]] = {}
-        self.encodings = EncodingCache(ConverseDialect())
 
     def model(self, model_id: str) -> ConverseModel:
         return ConverseModel(self, model_id)
@@ -251,12 +249,11 @@ class Converse(Endpoint):
         """What a model was seen to refuse, by the names of _REFUSALS."""
         return self._refused.setdefault(model_id, set())
 
-    def encodings_for(self, model_id: str) -> EncodingCache:
-        """Where conversations are kept as this model may be shown them."""
+    def dialect(self, model_id: str) -> ConverseDialect:
+        """How conversations are written as this model may be shown them."""
         name, refused = plain_id(model_id), self.refused(model_id)
         marks = name.startswith(self.row.quirks.cache_marks) and "marks" not in refused
-        dialect = ConverseDialect(f"converse:{name.partition('.')[0]}", "media" not in refused, marks)
-        return self._caches.setdefault(dialect, EncodingCache(dialect))
+        return ConverseDialect(f"converse:{name.partition('.')[0]}", "media" not in refused, marks)
 
     async def models(self) -> Sequence[ModelInfo]:
         """What the service lists of models that write text, Claude's too: those to be asked by their ids, and the

@@ -15,7 +15,7 @@ from sagent.providers.families.model import Counted, Outgoing, WireModel
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
-from sagent.providers.wire.encoding import Dialect, EncodingCache, opened, sendable
+from sagent.providers.wire.encoding import Dialect, opened, sendable
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
 # (ai.google.dev, thought signatures, "migrating from other models").
@@ -215,7 +215,6 @@ class GoogleModel(WireModel["Google"]):
 
     def __init__(self, provider: "Google", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="google")
-        self._cache = provider.encodings if recent(self._known) else provider.older_encodings
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by Gemini from 2.5 on, together with tools from 3 on."""
@@ -248,8 +247,8 @@ class GoogleModel(WireModel["Google"]):
         body = self._conversation(request).write({"model": f"models/{self.id}"}, 0)
         return url, {}, (b'{"generateContentRequest":', *body.parts, b"}"), "totalTokens"
 
-    def _encodings(self, request: Request) -> EncodingCache:
-        return self._cache
+    def _dialect(self, request: Request) -> GenerateDialect:
+        return GenerateDialect(self._provider.label, f"{self.provider}/", recent(self._known))
 
     def _format(self, request: Request) -> JsonObject | None:
         """The schema as it goes out (ai.google.dev, structured outputs)."""
@@ -270,9 +269,7 @@ class Google(Endpoint):
     _key_header = "x-goog-api-key"
 
     def _set_up(self) -> None:
-        label = "google" if self.name == "google" else f"google:{self.name}"
-        self.encodings = EncodingCache(GenerateDialect(label, f"{self.name}/"))
-        self.older_encodings = EncodingCache(GenerateDialect(label, f"{self.name}/", recent=False))
+        self.label = "google" if self.name == "google" else f"google:{self.name}"
 
     def model(self, model_id: str) -> GoogleModel:
         return GoogleModel(self, model_id)

@@ -26,7 +26,7 @@ from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID,
 from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import output_limit
-from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
+from sagent.providers.wire.encoding import Dialect, opened
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
 _LEAST_OUTPUT = 16  # max_output_tokens below it are refused
@@ -238,8 +238,8 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         body = self._conversation(request).write({"model": self.id, **text}, 0)
         return f"{self._provider.url}/responses/input_tokens", {}, body.parts, "input_tokens"
 
-    def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings_for(request, reasons=bool(self._efforts))
+    def _dialect(self, request: Request) -> ResponsesDialect:
+        return self._provider.dialect(request, reasons=bool(self._efforts))
 
     def _heard(self) -> None:
         self._provider.proven = True
@@ -296,21 +296,18 @@ class ResponsesProvider(OpenAIEndpoint):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self.encodings = EncodingCache(ResponsesDialect(f"responses:{self.name}", f"{self.name}/"))
         self.summaries = True  # until this account is refused them
         self.proven = False  # the endpoint has answered
-        self._unreasoned = EncodingCache(ResponsesDialect(self.encodings.family, f"{self.name}/", reasoning=False))
-        self._bare = EncodingCache(ResponsesDialect("nobody's", f"{self.name}/"))  # with nothing private in them
         self._strangers: set[str] = set()  # conversations whose reasoning this account cannot read
 
     def model(self, model_id: str) -> ResponsesModel:
         return ResponsesModel(self, model_id)
 
-    def encodings_for(self, request: Request, *, reasons: bool) -> EncodingCache:
-        """Where the request's conversation is kept as a model may be shown it."""
+    def dialect(self, request: Request, *, reasons: bool) -> ResponsesDialect:
+        """How the request's conversation is written, as a model may be shown it."""
         if request.conversation in self._strangers:
-            return self._bare
-        return self.encodings if reasons else self._unreasoned
+            return ResponsesDialect("nobody's", f"{self.name}/")  # with nothing private in it
+        return ResponsesDialect(f"responses:{self.name}", f"{self.name}/", reasoning=reasons)
 
     def learn(self, error: ModelError, request: Request) -> bool:
         """Whether an error names something that can be left out, so that the call may succeed when made again.
