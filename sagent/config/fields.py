@@ -58,11 +58,7 @@ RULES: Mapping[str, Field] = {
 }
 """The members of sagent.advisor.rules.Rules, by name. A project's file may lower what bounds them, and no more."""
 
-THRESHOLDS = {
-    "failures": "failure_threshold",
-    "confidence": "confidence_threshold",
-    "stagnation": "stagnation_turns",
-}
+THRESHOLDS = {"failures": "failure_threshold", "confidence": "confidence_threshold", "stagnation": "stagnation_turns"}
 """The members of RULES that say from when on a trigger fires."""
 
 ALIASES = {"executor": "model", "advisor": "advisors"}

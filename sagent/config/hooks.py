@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from sagent.config.files import File, Line, expand
-from sagent.config.tables import read_need
+from sagent.config.tables import list_of_texts, read_need
 from sagent.config.values import PathBase, RefusedError, decimal, url
 from sagent.errors import ConfigError
 from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent
@@ -92,11 +92,7 @@ def _group(
 
 
 def _hook(
-    event: HookEvent,
-    matcher: str,
-    handler: Mapping[str, object],
-    base: PathBase,
-    environ: Mapping[str, str] | None,
+    event: HookEvent, matcher: str, handler: Mapping[str, object], base: PathBase, environ: Mapping[str, str] | None
 ) -> Hook:
     command, address, kind = handler.get("command", ""), handler.get("url", ""), handler.get("type")
     if kind is not None and kind not in _TYPES:
@@ -113,8 +109,6 @@ def _hook(
     needs, headers = handler.get("needs", []), handler.get("headers", {})
     if environ is None and needs:
         raise RefusedError("a project's hook stays in the sandbox: needs is for your own file")
-    if not isinstance(needs, list) or not all(isinstance(each, str) for each in cast("list[object]", needs)):
-        raise RefusedError("needs: give a list of texts")
     pairs = cast("Mapping[str, object]", headers) if isinstance(headers, Mapping) else {"": None}
     if not all(isinstance(each, str) for each in pairs.values()) or (pairs and not address):
         raise RefusedError("headers: give a table of texts, with a url")
@@ -129,7 +123,7 @@ def _hook(
         matcher if matcher != "*" else "",
         timeout,
         cast("Mapping[str, str]", pairs),
-        tuple(read_need(each, base) for each in cast("list[str]", needs)),
+        tuple(read_need(each, base) for each in list_of_texts(needs, "needs")),
     )
 
 

@@ -158,13 +158,13 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
     try:
         return McpServer(
             command,
-            tuple(_texts(given.get("args", []), "args")),
+            tuple(list_of_texts(given.get("args", []), "args")),
             _pairs(given.get("env", {}), "env"),
             url,
             _pairs(given.get("headers", {}), "headers"),
             _seconds("timeout", given.get("timeout", 600)),
             _seconds("start_timeout", given.get("start_timeout", 10)),
-            tuple(read_need(text, base) for text in _texts(given.get("needs", []), "needs")),
+            tuple(read_need(text, base) for text in list_of_texts(given.get("needs", []), "needs")),
             _oauth(given.get("oauth", {})),
             switch(given.get("always_load", False)),
         )
@@ -205,7 +205,7 @@ def read_need(text: str, base: PathBase) -> "Need":
     return need
 
 
-def _texts(value: object, what: str) -> list[str]:
+def list_of_texts(value: object, what: str) -> list[str]:
     if isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value)):
         return cast("list[str]", value)
     raise RefusedError(f"{what}: give a list of texts")

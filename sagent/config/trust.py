@@ -4,15 +4,16 @@ It may name another company's model, and so send the conversation there, or one 
 folder and one wish: what asks for anything else is asked about again.
 """
 
-import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from sagent.config.files import NAMES, File, parse_file
 from sagent.config.settings import Wish
 from sagent.lib.atomic import atomic_write
+from sagent.lib.json import sha256_hex
 from sagent.lib.regular import read_regular
 
 
@@ -41,16 +42,12 @@ def recall(wish: Wish, state_dir: Path) -> bool | None:
 
 def remember(wish: Wish, state_dir: Path, *, trusted: bool) -> None:
     """Keep what the person said. Raises OSError."""
-    path = answer_file(wish, state_dir)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(json.dumps(_record(wish, trusted=trusted), indent=1).encode())
+    _keep(answer_file(wish, state_dir), _record(wish, trusted=trusted))
 
 
 def answer_file(wish: Wish, state_dir: Path) -> Path:
     """Where the answer to a wish is kept. Without it the person is asked again."""
-    asked = json.dumps([_wants(wish), os.fsencode(wish.folder).hex()], sort_keys=True)
-    return state_dir / "trust" / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
+    return _answer_to([_wants(wish), os.fsencode(wish.folder).hex()], state_dir)
 
 
 def find_nearby(folder: Path) -> tuple[Path, bytes] | None:
@@ -84,16 +81,23 @@ def use_nearby(folder: Path, state_dir: Path) -> tuple[File | None, str]:
 def trust_nearby(path: Path, raw: bytes, state_dir: Path) -> Path:
     """Keep that the person trusts a file with just this content; where that is kept. Raises OSError."""
     kept = nearby_answer(path, raw, state_dir)
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_write(kept) as file:
-        file.write(json.dumps({"file": visible(path), "answer": "yes"}, indent=1).encode())
+    _keep(kept, {"file": visible(path), "answer": "yes"})
     return kept
 
 
 def nearby_answer(path: Path, raw: bytes, state_dir: Path) -> Path:
     """Where it is kept that a file is trusted as it is now."""
-    asked = json.dumps([hashlib.sha256(raw).hexdigest(), os.fsencode(path.resolve()).hex()])
-    return state_dir / "trust" / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
+    return _answer_to([sha256_hex(raw), os.fsencode(path.resolve()).hex()], state_dir)
+
+
+def _answer_to(asked: object, state_dir: Path) -> Path:
+    return state_dir / "trust" / f"{sha256_hex(json.dumps(asked, sort_keys=True).encode())[:32]}.json"
+
+
+def _keep(path: Path, record: Mapping[str, object]) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(json.dumps(record, indent=1).encode())
 
 
 def _record(wish: Wish, *, trusted: bool) -> dict[str, object]:

@@ -5,6 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple, TypeAlias
 
 from sagent.errors import ConfigError
+from sagent.lib.json import as_array, as_object
 from sagent.lib.money import EXACT, ZERO
 from sagent.usage import Usage
 
@@ -190,14 +191,10 @@ def beyond_text(sound: Decimal, text: Decimal) -> Decimal:
 
 
 def _tiers(name: str, value: object) -> list[Mapping[str, object]]:
-    tiers: list[Mapping[str, object]] = []
-    if not isinstance(value, list | tuple):
+    tiers = as_array(value)
+    if not isinstance(value, list | tuple) or not all(isinstance(tier, Mapping) for tier in tiers):
         raise ConfigError(f"prices of {name}: `tiers` must be a list of tables")
-    for tier in value:  # pyright: ignore[reportUnknownVariableType] -- checked item by item
-        if not isinstance(tier, Mapping):
-            raise ConfigError(f"prices of {name}: `tiers` must be a list of tables")
-        tiers.append(tier)  # pyright: ignore[reportUnknownArgumentType] -- keys are looked up by name only
-    return tiers
+    return [as_object(tier) for tier in tiers]
 
 
 def _rate(name: str, key: str, value: object) -> Decimal:

@@ -10,8 +10,6 @@ from sagent.providers.local.text import Regions
 
 
 class Tensor(Protocol):
-    """A torch tensor."""
-
     @property
     def shape(self) -> Sequence[int]: ...
     def tolist(self) -> list[int]: ...
@@ -59,8 +57,6 @@ class StaticCache(Protocol):
 
 
 class Handle(Protocol):
-    """A hook that was set."""
-
     def remove(self) -> None: ...
 
 
@@ -78,14 +74,10 @@ class Generation(Protocol):
 
 
 class Streamer(Protocol):
-    """What takes the tokens of an answer."""
-
     def put(self, value: Tensor) -> None: ...
 
 
 class Output(Protocol):
-    """What a model says."""
-
     logits: Tensor
 
 
@@ -137,19 +129,14 @@ class Graph(Protocol):
 
 
 class RandomNumbers(Protocol):
-    """Where random numbers come from."""
-
     def clone_state(self) -> "RandomNumbers": ...
     def graphsafe_set_state(self, state: "RandomNumbers") -> object: ...
 
 
 class Cuda(Devices, Protocol):
-    """torch.cuda."""
-
     default_generators: Sequence[RandomNumbers]
 
     def current_device(self) -> int: ...
-
     def device(self, device: object) -> AbstractContextManager[object]: ...
     def stream(self, stream: Stream) -> AbstractContextManager[object]: ...
     def current_stream(self) -> Stream: ...
@@ -159,8 +146,6 @@ class Cuda(Devices, Protocol):
 
 
 class Torch(Protocol):
-    """The module torch."""
-
     cuda: Cuda
     mps: Devices
     float32: object
@@ -182,8 +167,6 @@ class Auto(Protocol):
 
 
 class Transformers(Protocol):
-    """The module transformers."""
-
     AutoTokenizer: Auto
     AutoModelForCausalLM: Auto
 

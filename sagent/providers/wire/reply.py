@@ -13,6 +13,8 @@ from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from sagent.providers.deferral import Deferral
 
 _LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
@@ -41,6 +43,8 @@ class ReplyReader(ABC):
         self._summary = _SUMMARY
         self._stop = ""  # why it ended, in the provider's words
         self._usage: dict[str, object] = {}  # what was reported so far
+        self._tier = ""  # of service
+        self._cost: Decimal | None = None  # by the provider's own price
 
     @abstractmethod
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:

@@ -5,15 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from sagent.events import Advice, AdviceStatus
-from sagent.lib.json import (
-    EMPTY,
-    JsonObject,
-    as_array,
-    as_int,
-    as_object,
-    as_str,
-    valid_text,
-)
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, tier_named
@@ -141,7 +133,7 @@ class MessagesReplyReader(ReplyReader):
         """What it cost. Where the API ran several rounds or models, `iterations` lists each: their sum is the price."""
         if not self._usage:
             return ()
-        whole, rounds = self._whole(), self._rounds()
+        whole, rounds = _charge(self._usage, self._origin.model, self._usage), self._rounds()
         if not rounds:
             return (whole,)
         # Each is a call of its own: added up they might seem large enough for the price of a long context.
@@ -161,7 +153,7 @@ class MessagesReplyReader(ReplyReader):
         before server tools were used."""
         if not self._usage:
             return None
-        whole = self._whole().usage
+        whole = _charge(self._usage, self._origin.model, self._usage).usage
         if self._family == "anthropic" and any(block.type == "server_tool_use" for block in self._blocks):
             first = _charge(self._first, self._origin.model, self._usage).usage
             if 0 < first.total_input < whole.total_input:
@@ -171,9 +163,6 @@ class MessagesReplyReader(ReplyReader):
             return whole
         output, reasoning = sum(each.output for each in own), sum(each.reasoning for each in own)
         return replace(own[-1], output=output, reasoning=max(whole.reasoning, reasoning), fees=whole.fees)
-
-    def _whole(self) -> Charge:
-        return _charge(self._usage, self._origin.model, self._usage)
 
     def _rounds(self) -> list[tuple[Mapping[str, object], Charge]]:
         entries = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]

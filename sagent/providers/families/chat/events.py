@@ -4,20 +4,14 @@ import sys
 from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, sha256_hex, valid_text
-from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
+from sagent.messages import Document, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.wire.faults import Origin, error_in, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge, Usage
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from sagent.messages import Part
 
 _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
     "stop_sequence": "stop_sequence",
@@ -82,8 +76,6 @@ class ChatReplyReader(ReplyReader):
         self._extra: Mapping[str, object] = EMPTY
         self._cited: dict[str, list[object]] = {}
         self._refused = False
-        self._cost: Decimal | None = None
-        self._tier = ""
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         try:
@@ -209,8 +201,6 @@ class ChatReplyReader(ReplyReader):
             self.received += 1  # it is no silence
 
     def notes(self) -> tuple[str, ...]:
-        from sagent.messages import Document
-
         return tuple(
             f"the answer's sound, {part.name}, is kept with the session as {sha256_hex(part.data)}"
             for part in (self.message().parts if self._sound else ())

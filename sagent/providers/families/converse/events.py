@@ -50,7 +50,6 @@ class ConverseReplyReader(ReplyReader):
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
         self._blocks: dict[int, _Block] = {}
-        self._tier = ""
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         for kind, value in event.items():

@@ -1,7 +1,6 @@
 """OpenAI Responses: events in. Pure reading of plain JSON: no clock, no network."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
@@ -12,9 +11,6 @@ from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 LONGEST_ID = 64  # characters of an item's id or a call's: longer ones are refused
 CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")  # whose outputs we would owe
@@ -74,8 +70,6 @@ class ResponsesReplyReader(ReplyReader):
         self._items: dict[int, _Item] = {}
         self._status = ""
         self._reason = ""  # why it is incomplete
-        self._cost: Decimal | None = None
-        self._tier = ""
         self._tool_usage: Mapping[str, object] = EMPTY
         self._older_search = False
         self._offered: Sequence[Mapping[str, object]] | None = None  # the tools, where the answer repeats them
