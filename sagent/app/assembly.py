@@ -23,7 +23,6 @@ from sagent.context.places import places
 from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
-from sagent.cost.prices import PriceBook
 from sagent.engine.actions import log_switch
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Notice
@@ -240,7 +239,7 @@ def _restore(agent: Agent, past: Past) -> None:
 
 def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[str]) -> Ledger:
     """The session's ledger, what was spent before on it. Raises UsageError for a fallback that cannot be had."""
-    ledger = Ledger(settings.max_budget_usd, PriceBook(settings.prices, free=choice.free()))
+    ledger = Ledger(settings.max_budget_usd, choice.prices())
     ledger.restore(past.charges)
     for model in choice.fallbacks():
         if ledger.cap is not None and ledger.prices.ceiling(model.provider, model.id) is None:

@@ -102,8 +102,7 @@ class Choice:
         name = own_alias(name, own)
         if elsewhere or name.lower() not in shipped():
             return name
-        prices = PriceBook(self.settings.prices, free=self.free())
-        full = newest(name, prices, (at,) if at else tuple(self.with_keys()))
+        full = newest(name, self.prices(), (at,) if at else tuple(self.with_keys()))
         return full if full and at in (None, full.partition("/")[0]) else name
 
     def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
@@ -179,9 +178,9 @@ class Choice:
             if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
                 yield name
 
-    def free(self) -> FreeProviders:
-        """The providers whose calls cost nothing."""
-        return FreeProviders(self.rows)
+    def prices(self) -> PriceBook:
+        """What calls cost, by the person's prices and rows too."""
+        return PriceBook(self.settings.prices, free=FreeProviders(self.rows))
 
     def limits(self, model: Model) -> ModelLimits:
         """A model's sizes: what its provider's listing says wins over data, which may be older."""

@@ -18,7 +18,6 @@ from sagent.app.parts.advisors import advisors_of
 from sagent.app.team import open_team
 from sagent.config import Settings
 from sagent.config.teams import TeamFile
-from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Event, Result
 from sagent.lab.check import run_check
@@ -106,7 +105,7 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
         advisors_of(settings, choice, notices)
         executor = f"{choice.model.provider}/{choice.model.id}"
         if budget is not None:
-            prices = PriceBook(settings.prices, free=choice.free())
+            prices = choice.prices()
             for name in (executor, *(advisor.model for advisor in settings.advisors), *roles):
                 if "/" in name and prices.ceiling(*name.split("/", 1)) is None:
                     raise UsageError(

@@ -180,7 +180,7 @@ def _check(settings: Settings, wanted: str | None, base_url: str | None) -> int:
         raise UsageError("No provider's key is set, so that no listing can be asked for. Name one, or set its key.")
     for name in names:
         choice.provider(name)  # says which key is missing, before any is asked
-    return asyncio.run(_check_all(choice, names, PriceBook(settings.prices, free=choice.free())))
+    return asyncio.run(_check_all(choice, names, choice.prices()))
 
 
 async def _check_all(choice: "Choice", names: Sequence[str], prices: PriceBook) -> int:

@@ -60,18 +60,11 @@ class Journal:
     def _write(self, fields: Mapping[str, object]) -> None:
         if self._file is None:
             return
-        fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, b"\n" * _torn(self._file) + wire_bytes(fields) + b"\n")
+            size = os.fstat(fd).st_size
+            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"  # a process was killed in the last line
+            os.write(fd, b"\n" * torn + wire_bytes(fields) + b"\n")
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def _torn(file: Path) -> bool:
-    """Whether the last line lacks its end, since a process was killed in it."""
-    with file.open("rb") as opened:
-        if not opened.seek(0, os.SEEK_END):
-            return False
-        opened.seek(-1, os.SEEK_END)
-        return opened.read(1) != b"\n"

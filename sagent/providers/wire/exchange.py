@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import groupby
@@ -72,7 +72,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
             found = await read_body(answer, ERROR_BODY, patience=_TRAILER)
-            for billed in _billed_with(call, found):
+            for billed in _bills_in(call, [("", found.decode("utf-8", "replace"))]):
                 yield billed
             raise from_status(call.origin, answer.status, answer.headers, found)
         async with aclosing(_deltas(call, answer, watch)) as batches:
@@ -87,7 +87,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     except ModelError as error:
         error.sent = error.sent or call.reader.received > 0  # it had begun to answer
         if answer is not None and not error.final and not call.reader.charges():
-            for billed in await _billed_after(call, answer):
+            for billed in _bills_in(call, EventReader().feed(await _rest(answer))):  # it may come after the error
                 yield billed
         raise
     finally:
@@ -144,8 +144,12 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     reader = EventReader()
     chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
-        for deltas in _whole(call, answer, chunk + await read_body(answer, _WHOLE_BODY, watch)):
-            yield deltas
+        body, out = chunk + await read_body(answer, _WHOLE_BODY, watch), list[Delta]()
+        try:
+            _take_whole(call, answer, body, out)
+        finally:  # what it says before it fails comes first
+            if out:
+                yield _merged(out)
         return
     bounds = _Bounds(call, reader)
     while chunk:
@@ -248,22 +252,18 @@ def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]
                 error.final = True  # it would do so again
                 return error
     except ModelError as error:
-        _take_bills(call, events, out)
+        out += _bills_in(call, events)
         return error
     return None
 
 
-async def _billed_after(call: Call, answer: Answer) -> list[Delta]:
-    """The bill, where it comes after the error that ended the reply, and soon."""
+def _bills_in(call: Call, events: Iterable[tuple[str, str]]) -> list[Delta]:
+    """What comes with an error and says that the call cost something all the same."""
     out: list[Delta] = []
-    _take_bills(call, EventReader().feed(await _rest(answer)), out)
-    return out
-
-
-def _take_bills(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]) -> None:
     for _, data in events:
         with suppress(ValueError, RecursionError):
             call.reader.failed(as_object(read_json(data)), out)
+    return out
 
 
 def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
@@ -290,20 +290,10 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
     call.reader.feed(fields, out)
 
 
-def _whole(call: Call, answer: Answer, body: bytes) -> Generator[list[Delta]]:
-    """The deltas of an answer that is one JSON document; what it says before it fails comes first."""
-    if len(body) > _WHOLE_BODY:
-        raise _too_long(call, _WHOLE_BODY)
-    out: list[Delta] = []
-    try:
-        _take_whole(call, answer, body, out)
-    finally:
-        if out:
-            yield _merged(out)
-
-
 def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> None:
     """An answer that is one JSON document."""
+    if len(body) > _WHOLE_BODY:
+        raise _too_long(call, _WHOLE_BODY)
     try:
         data = read_json(body)
     except (ValueError, RecursionError) as error:
@@ -323,13 +313,6 @@ def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> No
         call.reader.feed(chunk, out)
     if not call.reader.complete:
         raise call.origin.error("protocol", f"the answer is not a reply: {_shown(body)}")
-
-
-def _billed_with(call: Call, body: bytes) -> list[Delta]:
-    """What an error's body says that the call cost all the same."""
-    out: list[Delta] = []
-    _take_bills(call, [("", body.decode("utf-8", "replace"))], out)
-    return out
 
 
 def _reply(call: Call) -> Reply:

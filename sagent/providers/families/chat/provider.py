@@ -23,7 +23,7 @@ from sagent.providers.families.schemas import response_format
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.rows import Quirks
-from sagent.providers.wire.encoding import Dialect, opened
+from sagent.providers.wire.encoding import Dialect, opened, sendable
 
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
@@ -175,11 +175,7 @@ def _has_media(messages: Sequence[Message]) -> bool:
 
 
 def _call(part: ToolCall) -> object:
-    try:
-        arguments = json_dump(part.arguments)
-    except (ValueError, TypeError, RecursionError):  # JSON cannot say them (an infinite number)
-        arguments = "{}"
-    function = {"name": part.name, "arguments": arguments}
+    function = {"name": part.name, "arguments": json_dump(sendable(part.arguments))}
     call = {"id": part.id, "type": "function", "function": function}
     return {**call, **as_object(part.private.data)} if part.private else call
 
