@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from sagent.cli.flags import COMMANDS, meant_command, run_parser
 from sagent.errors import SagentError, UsageError
 
 
@@ -47,7 +46,9 @@ def _output_failed(error: OSError) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
-        return _talk({})  # not even the flags are looked at: the prompt is there sooner
+        return _talk({})  # not even the flags are looked at, nor imported: the prompt is there sooner
+    from sagent.cli.flags import COMMANDS, meant_command, run_parser
+
     if argv and argv[0] not in COMMANDS and not {"--acp", "--experimental-acp"}.isdisjoint(argv):
         argv = ["acp", *argv]  # as editors start other agents
     if argv and argv[0] in COMMANDS:  # its module is imported by its name: the others cost nothing

@@ -10,15 +10,18 @@ import os
 import pty
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 
@@ -27,7 +30,7 @@ from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened
 from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
-from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
+from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
 from sagent.usage import Charge, Usage
 
 ROWS, COLUMNS = 40, 120
@@ -39,20 +42,19 @@ PromptSession("\\u203a ").prompt()
 """
 STREAMING = """
 import asyncio, sys
-from pathlib import Path
 from prompt_toolkit import PromptSession
 from prompt_toolkit.patch_stdout import patch_stdout
 
-async def stream(text):
-    for at in range(0, len(text), 40):
-        print(text[at:at + 40], end="", flush=True)
-        await asyncio.sleep(0.0042)
+async def stream():
+    reader, _ = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
+    while data := await reader.read(4096):
+        print(data.decode(), end="", flush=True)
 
 async def main():
     session = PromptSession("\\u203a ")
     with patch_stdout():
         await session.prompt_async()
-        streaming = asyncio.create_task(stream(Path(sys.argv[1]).read_text()))
+        streaming = asyncio.create_task(stream())
         await session.prompt_async()
 
 asyncio.run(main())
@@ -73,6 +75,7 @@ def answer(question: str) -> int:  # number {number}
 
 """
 PROMPT = "\u203a".encode()
+PIECE, GAP = 40, 0.0042  # characters of a long answer that come at once, and the seconds between two of them
 
 
 def markdown(size: int) -> str:
@@ -81,6 +84,31 @@ def markdown(size: int) -> str:
     while len(text) < size:
         text += SECTION.format(number=text.count("##") // 1 + 1)
     return text[:size]
+
+
+@contextmanager
+def provider(script: Script, text: str) -> Generator[tuple[str, int]]:
+    """A process of its own, so that who measures waits for no lock of Python's: the address of a provider, and a port
+    at which a text is streamed as it is."""
+    here, there = Pipe()
+    process = get_context("fork").Process(target=_provide, args=(script, text, there), daemon=True)
+    process.start()
+    try:
+        yield here.recv()
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _provide(script: Script, text: str, there: "Connection[object, object]") -> None:
+    with FakeProviderServer(script, strict=False).in_thread() as server, socket.create_server(("127.0.0.1", 0)) as bare:
+        there.send((server.url, bare.getsockname()[1]))
+        while True:
+            client = bare.accept()[0]
+            with client, suppress(OSError):
+                for at in range(0, len(text), PIECE):
+                    client.sendall(text[at : at + PIECE].encode())
+                    time.sleep(GAP)
 
 
 class Terminal:
@@ -150,7 +178,7 @@ class Terminal:
 
 
 @contextmanager
-def terminal(url: str, argv: list[str] | None = None) -> Iterator[Terminal]:
+def terminal(url: str, argv: list[str] | None = None) -> Generator[Terminal]:
     """The REPL, led to a provider."""
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as cwd:
         environment = {
@@ -191,15 +219,13 @@ class Figure:
         return f"{met} {self.name:44} {self.value:9.3f} {self.unit:6} (reach {self.reach:g})  {self.beside}".rstrip()
 
 
-def start(url: str, runs: int, argv: list[str] | None = None) -> float:
+def start(url: str, argv: list[str] | None = None) -> float:
     """Milliseconds to the prompt; a key typed then must be echoed."""
-    found: list[float] = []
-    for _ in range(runs):
-        with terminal(url, argv) as opened:
-            found.append(1000 * (opened.until(PROMPT, start=0) - opened.started))
-            opened.type("q")
-            opened.until(b"q")
-    return median(found)
+    with terminal(url, argv) as opened:
+        took = 1000 * (opened.until(PROMPT, start=0) - opened.started)
+        opened.type("q")
+        opened.until(b"q")
+        return took
 
 
 def echo(opened: Terminal, count: int, gap: float = 0.02) -> list[float]:
@@ -269,12 +295,12 @@ def p99(delays: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What a long answer took: seconds of CPU; bytes to the terminal for each character; the milliseconds in which 99 %
-    of the keys are echoed that are typed while another comes; and MB at the prompt before."""
+    """What a long answer took: seconds of CPU; bytes to the terminal for each character; milliseconds to each echo of a
+    key that was typed while another came; and MB at the prompt before."""
 
     cpu: float
     written: float
-    echo: float
+    echoes: list[float]
     memory: float
 
 
@@ -292,18 +318,15 @@ def while_it_streams(url: str, size: int, keys: int, argv: list[str] | None = No
         settled(opened) if argv is None else opened.until(PROMPT, start=0)
         opened.type("a long one\r")
         opened.until(b"Section")
-        return Streamed(spent, written / size, p99(echo(opened, keys)), memory)
+        return Streamed(spent, written / size, echo(opened, keys), memory)
 
 
-def beside_a_bare_prompt(url: str, size: int, keys: int, rounds: int) -> Iterator[Figure]:
-    """The same of a program that is nothing but prompt_toolkit's prompt and prints the same text above it. Both take
-    turns, and a figure is the median of the rounds: p99 of one round is its third or fourth slowest key, and one that
-    another program has delayed would decide it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".md") as file:
-        file.write(markdown(size))
-        file.flush()
-        argv = [sys.executable, "-c", STREAMING, file.name]
-        pairs = [(while_it_streams(url, size, keys), while_it_streams(url, size, keys, argv)) for _ in range(rounds)]
+def beside_a_bare_prompt(url: str, port: int, size: int, keys: int, rounds: int) -> Iterator[Figure]:
+    """The same of a program that is nothing but prompt_toolkit's prompt and prints the same text above it, which comes
+    from the same process in the same pieces. Both take turns, and a figure is the median of the rounds, but for p99: of
+    one round it is the third or fourth slowest key, and one that another program has delayed would decide it."""
+    argv = [sys.executable, "-c", STREAMING, str(port)]
+    pairs = [(while_it_streams(url, size, keys), while_it_streams(url, size, keys, argv)) for _ in range(rounds)]
 
     def compared(what: str, name: str, reach: float, unit: str, digits: int = 0) -> Figure:
         found = [(getattr(ours, what), getattr(bare, what)) for ours, bare in pairs]
@@ -314,22 +337,24 @@ def beside_a_bare_prompt(url: str, size: int, keys: int, rounds: int) -> Iterato
     yield compared("cpu", f"CPU, {told}, over a bare prompt", 1.1, "s", 2)
     beside = f"{median(bare.written for _, bare in pairs):.2f} B, bare prompt"
     yield Figure(f"bytes per character, {told}", median(ours.written for ours, _ in pairs), 2.5, "B", beside)
-    yield compared("echo", f"key to echo, p99, {told}, over a bare prompt", 1.1, "ms", 1)
+    ours, bare = (p99([one for side in sides for one in side.echoes]) for sides in zip(*pairs, strict=True))
+    name = f"key to echo, p99, {told}, over a bare prompt"
+    yield Figure(name, ours / bare, 1.1, "×", f"{ours:.1f} and {bare:.1f} ms")
     yield compared("memory", "memory at the prompt over a bare prompt", 1.6, "MB")
 
 
 def measure(*, quick: bool) -> list[Figure]:
     """Every figure."""
     runs, size, idle, turns = (2, 2_000, 2.0, 100) if quick else (7, 8_000, 10.0, 2_000)
-    text = markdown(size)
-    seconds, long, keys, rounds = size / 4 * 0.0042, 15 * size, 20 if quick else 300, 1 if quick else 3
+    seconds, long, keys, rounds = size / 4 * 0.0042, 15 * size, 20 if quick else 300, 1 if quick else 5
+    text, streamed = markdown(size), markdown(long)
 
     def script(request: Received) -> Step:
         messages = request.json.get("messages")
         done = (len(messages) - 1) // 2 if isinstance(messages, list) else 0
         body = str(request.json)
         if "a long one" in body:
-            return Turn(text=markdown(long), pieces=40, gap=0.0042)
+            return Turn(text=streamed, pieces=PIECE, gap=GAP)
         if "many turns" not in body:
             return Turn(text=text, pieces=4, gap=0.0042)
         if done >= turns:
@@ -337,13 +362,12 @@ def measure(*, quick: bool) -> list[Figure]:
         return Turn(text="On.", calls=(Call("List", {"path": "."}, id=f"toolu_{done:06d}"),))
 
     figures: list[Figure] = []
-    with FakeProviderServer(script, strict=False).in_thread() as server:
-        plain = start(server.url, runs, [sys.executable, "-c", PLAIN])
-        beside = f"{plain:.0f} ms, plain prompt_toolkit"
-        ours = start(server.url, runs)
-        figures.append(Figure("start to usable prompt", ours, 200, "ms", beside))
-        figures.append(Figure("start over a bare prompt", ours / plain, 1.1, "×"))
-        with terminal(server.url) as opened:
+    with provider(script, streamed) as (url, port):
+        starts = [(start(url), start(url, [sys.executable, "-c", PLAIN])) for _ in range(runs)]
+        beside = f"{median(plain for _, plain in starts):.0f} ms, plain prompt_toolkit"
+        figures.append(Figure("start to usable prompt", median(ours for ours, _ in starts), 200, "ms", beside))
+        figures.append(Figure("start over a bare prompt", median(ours / plain for ours, plain in starts), 1.1, "×"))
+        with terminal(url) as opened:
             settled(opened)
             figures.append(Figure("memory at the prompt (PSS)", opened.memory(), 60, "MB"))
             figures.append(Figure("key to echo, median", median(echo(opened, 40)), 5, "ms"))
@@ -351,7 +375,7 @@ def measure(*, quick: bool) -> list[Figure]:
             before = opened.cpu()
             time.sleep(idle)
             figures.append(Figure(f"CPU in {idle:g} s idle", opened.cpu() - before, 0.02 * idle / 10, "s"))
-        with terminal(server.url) as opened:
+        with terminal(url) as opened:
             settled(opened)
             before, count = opened.cpu(), len(opened.received)
             opened.type("tell me\r")
@@ -362,15 +386,15 @@ def measure(*, quick: bool) -> list[Figure]:
             figures.append(Figure(f"CPU for {size} characters streamed", spent, 0.5 * size / 8_000, "s"))
             written = len(opened.received) - count
             figures.append(Figure("bytes to the terminal per character", written / size, 3, "B"))
-        with terminal(server.url) as opened:
+        with terminal(url) as opened:
             settled(opened)
             opened.type("tell me\r")
             opened.until(b"Section")
             figures.append(Figure("key to echo while streaming, p99", p99(echo(opened, keys)), 30, "ms"))
-        figures += beside_a_bare_prompt(server.url, long, keys, rounds)
-        opening = resumed(server.url, min(runs, 3))
+        figures += beside_a_bare_prompt(url, port, long, keys, rounds)
+        opening = resumed(url, min(runs, 3))
         figures.append(Figure("`/resume` of 10,000 messages: first paint", opening, 300, "ms"))
-        with terminal(server.url) as opened:
+        with terminal(url) as opened:
             settled(opened)
             opened.type("many turns\r")
             opened.until(b"That was all.", 300)

@@ -1,15 +1,21 @@
-"""Keys as terminals send them, words at the ends of rows, and what is new since a version."""
+"""Keys as terminals send them, ends of rows, what comes before the prompt, and what is new since a version."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from sagent.repl.greeting import take_news
 from sagent.repl.terminal.key_codes import read_key
+from sagent.repl.terminal.parser import InputParser
+from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.wrapping import gaps
 from sagent.repl.view.lines import width_of
 from sagent.version import __version__
@@ -45,6 +51,49 @@ def test_keys_told_apart_are_those_of_other_terminals(sequence: str, keys: Seque
     assert (list(found) if isinstance(found, tuple) else found if found is None else [found]) == keys
 
 
+def pressed(*reads: str) -> list[tuple[str, str]]:
+    """The keys, each with its text, that a terminal's input is taken for when it comes in these pieces."""
+    found: list[KeyPress] = []
+    parser = InputParser(found.append, cast("Screen", None))
+    for data in reads:
+        parser.feed(data)
+    parser.flush()
+    return [(str(getattr(press.key, "value", press.key)), press.data) for press in found]
+
+
+PASTE, ENTER = "<bracketed-paste>", ("c-m", "\r")
+
+
+@pytest.mark.parametrize(
+    ("reads", "keys"),
+    [
+        (["first line\rsecond"], [(PASTE, "first line\rsecond")]),
+        (["first line\rsecond\r"], [(PASTE, "first line\rsecond\r")]),
+        (["first line\nsecond", "\r"], [(PASTE, "first line\nsecond"), ENTER]),
+        (["first line\rsec", "ond\rthird\r"], [(PASTE, "first line\rsecond\rthird\r")]),
+        (["x" * 300, "\r"], [(PASTE, "x" * 300), ENTER]),
+        (["first line\rsecond", "\x1b[A"], [(PASTE, "first line\rsecond"), ("up", "\x1b[A")]),
+        (["first line\rsecond", "\x03"], [(PASTE, "first line\rsecond"), ("c-c", "\x03")]),
+        (["\x1b[200~first line\rsecond\x1b[201~", "\r"], [(PASTE, "first line\rsecond"), ENTER]),
+        (["hi\r"], [("h", "h"), ("i", "i"), ENTER]),
+        (["y\rn\r"], [("y", "y"), ENTER, ("n", "n"), ENTER]),  # fast hands
+        (["\r\r\r"], [ENTER] * 3),
+    ],
+)
+def test_a_paste_without_marks_is_one_and_an_enter_that_is_typed_is_never_held(
+    reads: Sequence[str], keys: Sequence[tuple[str, str]]
+) -> None:
+    assert pressed(*reads) == keys
+
+
+@given(st.lists(st.text(st.sampled_from("aé宽\t "), min_size=8), min_size=2, max_size=30), st.integers(17, 1024))
+def test_no_line_of_a_paste_without_marks_is_sent(lines: Sequence[str], size: int) -> None:
+    text = "\r".join(lines)
+    reads = [text[at : at + size] for at in range(0, len(text), size)]
+    if "\r" in reads[0][:-1] and "\r" not in reads[1:]:
+        assert pressed(*reads) == [(PASTE, text)]
+
+
 @given(st.text(st.sampled_from("ab宽 "), max_size=60), st.integers(4, 20))
 def test_rows_end_between_words_and_no_word_that_fits_is_broken(text: str, room: int) -> None:
     found = gaps(text, room)
@@ -67,3 +116,13 @@ def test_what_is_new_is_told_once_and_not_to_who_is_new(tmp_path: Path) -> None:
     (tmp_path / "state" / "version").write_text("0.0.9")
     assert 0 < len(take_news(tmp_path / "state")) < 6
     assert take_news(tmp_path / "state") == ()
+
+
+def test_before_the_prompt_is_drawn_only_what_draws_it_is_imported() -> None:
+    code = (
+        "import asyncio, prompt_toolkit.shortcuts, sys; bare = {*sys.modules}\n"
+        "import sagent.cli.main, sagent.repl.front; print(*{*sys.modules} - bare)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in found if not name.startswith("sagent")} <= {"dataclasses", "gc"}
+    assert len(found) < 30

@@ -1,15 +1,16 @@
-"""The input history, one file per project, loaded in the background."""
+"""The input history, one file per project, loaded in the background. It is there before the prompt is, so that what it
+reads and writes with is imported when it does."""
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import AsyncGenerator, Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.history import History
 
-from sagent.lib.atomic import atomic_write
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_CHARACTERS = 20_000  # of an entry that is kept
 MOST_BYTES = 2_000_000  # of a file; when it is larger, the older half goes
@@ -23,7 +24,7 @@ class ProjectHistory(History):
         self._path: Path | None = None
         self._known = asyncio.Event()
 
-    def open(self, path: Path | None) -> None:
+    def open(self, path: "Path | None") -> None:
         """Read and write there; None keeps them for this process only."""
         self._path = path
         self._known.set()
@@ -39,6 +40,10 @@ class ProjectHistory(History):
 
     def load_history_strings(self) -> Iterable[str]:
         """The entries of the file, newest first; what cannot be read is skipped."""
+        import json
+
+        from sagent.lib.atomic import atomic_write
+
         if self._path is None:
             return []
         try:
@@ -61,6 +66,8 @@ class ProjectHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append an entry to a file that only its owner can read. A full disk is ignored."""
+        import json
+
         if self._path is None or len(string) > MOST_CHARACTERS:
             return
         with contextlib.suppress(OSError):
