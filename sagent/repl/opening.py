@@ -47,11 +47,12 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person has chosen in a session, and wants in one that takes its place, which opens by the settings."""
+    """What a person has chosen in a session, and wants in one that takes its place, which opens by the settings. Where
+    there are no rules and no cap it has those of its settings."""
 
     switches: "Sequence[Switch]"  # to model, effort, advisors
     mode: "Mode"
-    rules: "Rules"
+    rules: "Rules | None"
     sandbox: "SandboxMode | None"
     cap: "Decimal | None"
 
@@ -67,7 +68,7 @@ class Choices:
 
     async def make(self, opened: Opened) -> list[str]:
         """Choose the same in another session: what could not be, in words."""
-        opened.policy.mode, opened.policy.rules = self.mode, self.rules
+        opened.policy.mode, opened.policy.rules = self.mode, self.rules or opened.policy.rules
         ledger, wrong = opened.agent.ledger, list[str]()
         if self.cap is not None and ledger.cap not in (None, self.cap):
             ledger.cap = self.cap
@@ -106,6 +107,10 @@ class Current:
     def __init__(self) -> None:
         self._settings: Settings | None = None
         self._opened: Opened | None = None
+
+    def use(self, settings: "Settings") -> None:
+        """The settings of the session that is opened next."""
+        self._settings = settings
 
     @property
     def settings(self) -> "Settings":

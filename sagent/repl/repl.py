@@ -242,6 +242,9 @@ class Repl(CommandContext):
 
     # -- what slash commands work with
 
+    def use(self, settings: "Settings") -> None:
+        self._session.use(settings)
+
     @property
     def settings(self) -> "Settings":
         return self._session.settings

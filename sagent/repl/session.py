@@ -213,10 +213,6 @@ class SessionLoop(Current):
 
     # -- opening one after another
 
-    def use(self, settings: "Settings") -> None:
-        """The settings of the session to open first."""
-        self._settings = settings
-
     async def run(self, approve: "Asker", answer: "Answerer") -> None:
         """Open sessions and answer their prompts until cancelled."""
         while True:
@@ -259,7 +255,8 @@ class SessionLoop(Current):
         self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
         self._opened, self._planning = opened, False
         self.on_opened(opened)
-        self._resumable = agent if agent.messages else None
+        if agent.messages:  # else one goes on with that in which something was said last
+            self._resumable = agent
         if not self._greeted:
             self._greeted = True
             kept = not self.settings.ephemeral

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from prompt_toolkit.keys import Keys
 from sagent.repl.greeting import take_news
 from sagent.repl.terminal.key_codes import read_key
 from sagent.repl.terminal.parser import InputParser
-from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.wrapping import gaps
 from sagent.repl.view.lines import width_of
 from sagent.version import __version__
@@ -54,7 +52,7 @@ def test_keys_told_apart_are_those_of_other_terminals(sequence: str, keys: Seque
 def pressed(*reads: str) -> list[tuple[str, str]]:
     """The keys, each with its text, that a terminal's input is taken for when it comes in these pieces."""
     found: list[KeyPress] = []
-    parser = InputParser(found.append, cast("Screen", None))
+    parser = InputParser(found.append, bool, bool)
     for data in reads:
         parser.feed(data)
     parser.flush()

@@ -144,6 +144,7 @@ COMMANDS = (
     Row("/clear", "/clear", "is forgotten", wrong="x"),
     Row("/rewind [request]", "/rewind 1", wrong="77"),
     Row("/fork [request]", "/fork", refuses="not kept", wrong="77"),
+    Row("/new", "/new", refuses="Without a terminal", wrong="x"),
     Row("/diff [file] [what]", "/diff", "This session has changed no files"),
     Row("/tree", "/tree", "1 ● a question", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
@@ -492,6 +493,23 @@ async def test_a_fork_goes_on_with_what_was_chosen(
         head = second.agent.log.head
         assert await choices.make(second) == []
         assert second.agent.log.head == head  # nothing is left to be changed
+
+        await context.do("/new")
+        assert "/resume" not in context.said_of_it  # nothing was said in it
+        reopened, choices = context.reopened
+        assert choices is not None
+        third = await open_(reopened)
+        assert await choices.make(third) == []
+        assert third.agent.log.session_id != first.agent.log.session_id
+        assert (third.agent.status().model, third.agent.status().advisors) == (model, before.advisors)
+        assert third.policy.mode == "plan"
+        assert third.policy.rules == Rules()  # what was allowed was allowed for the other session
+        assert third.agent.ledger.cap == settings.max_budget_usd
+
+
+async def test_nothing_is_forgotten_where_nothing_was_said(context: RecordingContext) -> None:
+    with pytest.raises(UsageError, match="nothing to forget"):
+        await context.do("/clear")
 
 
 async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Path) -> None:

@@ -495,3 +495,28 @@ def test_code_copied_from_the_screen_is_the_code(console: Console) -> None:
     screen = console.until("ls -l", gone="Esc interrupts")
     assert f"\nif True:\n    {code}\n" in screen  # tmux joins rows that go on by themselves
     assert "\nls -l\n" in screen
+
+
+def test_a_new_session_begins_from_within_and_what_is_always_allowed_is_so_there(console: Console) -> None:
+    touch = Call("Bash", {"command": "touch made"})
+    server = console.serve([Turn(calls=(touch,)), Turn(text="Done one."), Turn(calls=(touch,)), Turn(text="Done two.")])
+    console.start("--permission-mode", "ask", "--sandbox", "off")
+    console.type("first words")
+    console.until("a Yes, always")
+    time.sleep(0.6)  # a question takes keys when it has been there for a moment
+    console.keys("a")
+    console.until("Done one.")
+    console.type("/new")
+    screen = console.until("This is a new session. To go back: /resume ")
+    first = screen.partition("To go back: /resume ")[2].split()[0]
+    console.type("second words")
+    console.until("Done two.")
+    assert "first words" not in str(server.requests[-1].json["messages"])
+    console.type(f"/resume {first}")
+    console.until("Session resumed.")
+    console.keys("C-l")
+    console.tmux("clear-history")
+    console.type("/new")
+    console.until(f"This is a new session. To go back: /resume {first}")
+    console.keys("C-d")  # nothing was said in it: one goes on with the one before
+    console.until("sagent --continue", f"Session {first}", "ended 0")

@@ -61,6 +61,19 @@ def test_words_undo_and_what_was_cut_with_the_keys_of_vi(console: Console) -> No
     console.until("Read: threeone two .")
 
 
+def test_lines_that_are_pasted_into_a_terminal_without_marks_are_one_message(console: Console, tmp_path: Path) -> None:
+    server = console.serve(echo)
+    console.start()
+    (tmp_path / "lines").write_text("one of three\n/quit\n!touch ran\n")
+    console.tmux("load-buffer", str(tmp_path / "lines"))
+    console.tmux("paste-buffer")  # without -p: as keys
+    console.until("› one of three", "  /quit", "  !touch ran")
+    assert not server.requests
+    console.keys("Enter")
+    console.until("Read: one of three")
+    assert not (console.cwd / "ran").exists()
+
+
 def test_what_ctrl_c_cleared_comes_back(console: Console) -> None:
     console.serve(echo)
     console.start()

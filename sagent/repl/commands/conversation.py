@@ -76,6 +76,8 @@ async def compact(context: CommandContext, text: str = "") -> None:
 @command()
 async def clear(context: CommandContext) -> None:
     """Forget the conversation; the log keeps it."""
+    if not context.opened.agent.messages:
+        raise UsageError("The conversation is empty: there is nothing to forget.")
     context.opened.agent.apply(Compact(clear=True))
     context.say("The conversation is forgotten; the log keeps it.")
 

@@ -21,6 +21,7 @@ from sagent.lib.names import quote_path
 from sagent.lib.text import count as counted
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
+from sagent.repl.opening import Choices
 from sagent.repl.terminal.picker import Lookup, Option, Stop
 from sagent.repl.view.lines import Line, Span, table
 from sagent.session.folds import title
@@ -73,6 +74,16 @@ async def resume(context: CommandContext, session: str = "") -> None:
         path = await choose_session(context)
     if path is not None:
         context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
+
+
+@command()
+async def new(context: CommandContext) -> None:
+    """Begin a new session; this one can be resumed."""
+    agent = context.opened.agent
+    back = f" To go back: /resume {agent.log.session_id}" if agent.log.path and agent.messages else ""
+    settings = replace(context.settings, session=None, continue_session=False, fork=None)
+    chosen = replace(Choices.of(context.opened), rules=None, cap=None)  # those were given to the one that is left
+    context.reopen(settings, chosen, f"This is a new session.{back}")
 
 
 async def choose_session(context: CommandContext) -> Path | None:

@@ -75,6 +75,7 @@ def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> It
     for rule in rules if always else ():
         try:
             add_rule(path, rule)
+            current.use(replace(settings := current.settings, allow=(*settings.allow, rule)))
             yield f"{rule} is allowed from now on, also in {path}", True
         except (OSError, SagentError) as error:
             yield f"{rule} is allowed for this session only: {error}", False

@@ -3,10 +3,9 @@
 import asyncio
 import gc
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
@@ -15,9 +14,7 @@ from prompt_toolkit.cursor_shapes import CursorShape
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import DynamicKeyBindings
-from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl
@@ -34,8 +31,8 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from sagent.errors import UsageError
 from sagent.lib.text import printable
-from sagent.repl.terminal.key_codes import read_key
 from sagent.repl.terminal.menu import render_menu
+from sagent.repl.terminal.parser import QUESTION, InputParser
 from sagent.repl.terminal.surface import SteadyOutput, Surface
 from sagent.repl.terminal.wrapping import DrawnInput
 from sagent.repl.view.lines import Line, drawable, width_of
@@ -56,10 +53,6 @@ CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
 YOUNG, OLDER = 700, 10  # objects, and looks at them, after which garbage is looked for among them and among older ones
 LOW = 12  # rows of a terminal in which fewer of them are left empty
 MOST_COMPLETIONS = 8
-MOST_ANSWER = 30  # characters
-_QUESTION, _ANSWER = "\x1b]11;?\x1b\\", "\x1b]11;"  # the background's colour, same page as below
-_COLOUR = re.compile(r"rgba?:([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})(?:/[0-9a-fA-F]+)?(?:\x1b\\|\x07)")
-_FOCUS = {"\x1b[I": True, "\x1b[O": False}  # https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, FocusIn/FocusOut
 
 
 class _Application(Application[None]):
@@ -107,42 +100,6 @@ class _Rows(HSplit):
     def _divide_heights(self, write_position: "WritePosition") -> list[int] | None:
         wanted = [found.preferred for found in self._found]
         return wanted if sum(wanted) == write_position.height else super()._divide_heights(write_position)
-
-
-class _Parser(Vt100Parser):
-    """Knows more sequences: the terminal gained focus, lost it, reports its background; keys that others send alike."""
-
-    def __init__(self, callback: Callable[[KeyPress], None], screen: "Screen") -> None:
-        def take(press: KeyPress) -> None:
-            if press.key == Keys.Ignore and press.data in _FOCUS:
-                screen.focused = _FOCUS[press.data]
-                screen.on_focus()
-            else:
-                text = press.key if len(press.key) == 1 else press.data
-                callback(KeyPress(press.key, text))
-
-        super().__init__(take)
-        self._screen = screen
-        self._held = ""  # the beginning of an answer
-
-    def feed(self, data: str) -> None:
-        """Parse input, after taking out the answer about the background."""
-        data, self._held = self._held + data, ""
-        before, begun, answer = data.partition(_ANSWER)
-        if begun and (found := _COLOUR.match(answer)):
-            red, green, blue = (int(part[:2], 16) for part in found.groups())
-            self._screen.light = 299 * red + 587 * green + 114 * blue > 128 * 1000
-            self._screen.set_theme(self._screen.theme)
-            data = before + answer[found.end() :]
-        elif begun and len(answer) < MOST_ANSWER:
-            data, self._held = before, begun + answer
-        super().feed(data)
-
-    def _get_match(self, prefix: str) -> "Keys | tuple[Keys, ...] | None":
-        if prefix in _FOCUS:
-            return Keys.Ignore
-        key = read_key(prefix)
-        return super()._get_match(prefix) if key is None else cast("Keys | tuple[Keys, ...]", key)  # or characters
 
 
 class Screen:
@@ -226,8 +183,9 @@ class Screen:
             max_render_postpone_time=None,
         )
         source = self.app.input
-        if isinstance(parser := getattr(source, "vt100_parser", None), Vt100Parser):
-            source.vt100_parser = _Parser(parser.feed_key_callback, self)  # pyright: ignore[reportAttributeAccessIssue]
+        if (parser := getattr(source, "vt100_parser", None)) is not None:
+            parser = InputParser(parser.feed_key_callback, self._take_focus, self._take_background)
+            source.vt100_parser = parser  # pyright: ignore[reportAttributeAccessIssue]
         # the application remembers its bindings from the first key on, so that they must not be others later
         self.app.key_bindings = DynamicKeyBindings(lambda: self.keys)
         self.app.ttimeoutlen = 0.05
@@ -285,6 +243,14 @@ class Screen:
         if rules != self._rules:  # a style that is new, be it equal, has all drawn anew
             self._rules, self._style = rules, Style.from_dict(rules)
             self.app.invalidate()
+
+    def _take_background(self, light: bool) -> None:  # noqa: FBT001 -- as the terminal reports it
+        self.light = light
+        self.set_theme(self.theme)
+
+    def _take_focus(self, front: bool) -> None:  # noqa: FBT001 -- as above
+        self.focused = front
+        self.on_focus()
 
     def set_vim(self, value: str) -> str:
         """vi keys "on" or "off", or the other way than now; which it is then."""
@@ -345,7 +311,7 @@ class Screen:
             gc.collect(int(gc.get_count()[1] > OLDER))
         if not self._asked:
             self._asked = True
-            self.output.write_raw(_QUESTION)
+            self.output.write_raw(QUESTION)
             self.output.flush()
 
     def _set_title(self) -> None:

@@ -1,0 +1,88 @@
+"""From what a terminal sends to keys: it tells of itself, too, and a paste may come like keys."""
+
+import re
+from collections.abc import Callable
+from typing import cast
+
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+
+from sagent.repl.terminal.key_codes import read_key
+
+MOST_ANSWER = 30  # characters
+MOST_TYPED = 200  # characters that come at once from keys
+MOST_TYPED_LINES = 10  # the same with an Enter among them
+QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
+_ANSWER = "\x1b]11;"
+_COLOUR = re.compile(r"rgba?:([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})(?:/[0-9a-fA-F]+)?(?:\x1b\\|\x07)")
+_FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
+_WORDS = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
+
+
+class InputParser(Vt100Parser):
+    """Knows more sequences: the terminal gained focus, lost it, reports its background; keys that others send alike.
+
+    A terminal that does not mark pastes sends them like keys, the line ends as Enter. What arrives at once and is more
+    than anyone types, or has words after an Enter, is a paste, with the words that follow it before `flush`. An Enter
+    that arrives by itself, or after the only line, is the key.
+
+    `on_focus` learns whether the terminal is in front, `on_background` whether its background is light.
+    """
+
+    def __init__(
+        self,
+        callback: Callable[[KeyPress], None],
+        on_focus: Callable[[bool], object],
+        on_background: Callable[[bool], object],
+    ) -> None:
+        def take(press: KeyPress) -> None:
+            if press.key == Keys.Ignore and press.data in _FOCUS:
+                on_focus(_FOCUS[press.data])
+            else:
+                text = press.key if len(press.key) == 1 else press.data
+                callback(KeyPress(press.key, text))
+
+        super().__init__(take)
+        self._on_background = on_background
+        self._held = ""  # the beginning of an answer
+        self._pasted = ""  # without marks, so far
+
+    def feed(self, data: str) -> None:
+        """Parse input, after taking out the answer about the background."""
+        data, self._held = self._held + data, ""
+        before, begun, answer = data.partition(_ANSWER)
+        if begun and (found := _COLOUR.match(answer)):
+            red, green, blue = (int(part[:2], 16) for part in found.groups())
+            self._on_background(299 * red + 587 * green + 114 * blue > 128 * 1000)
+            data = before + answer[found.end() :]
+        elif begun and len(answer) < MOST_ANSWER:
+            data, self._held = before, begun + answer
+        if not self._in_bracketed_paste and self._is_pasted(data):
+            self._pasted += data
+        else:
+            self._end_paste()
+            super().feed(data)
+
+    def _is_pasted(self, data: str) -> bool:
+        if data == "\r" or not _WORDS.fullmatch(data):
+            return False
+        line = data.rstrip("\r\n")
+        several = "\r" in line or "\n" in line
+        return bool(self._pasted) or (len(data) > MOST_TYPED_LINES if several else len(line) == len(data) > MOST_TYPED)
+
+    def flush(self) -> None:
+        """Nothing more came for a while."""
+        self._end_paste()
+        super().flush()
+
+    def _end_paste(self) -> None:
+        if self._pasted:
+            text, self._pasted = self._pasted, ""
+            self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
+
+    def _get_match(self, prefix: str) -> "Keys | tuple[Keys, ...] | None":
+        if prefix in _FOCUS:
+            return Keys.Ignore
+        key = read_key(prefix)
+        return super()._get_match(prefix) if key is None else cast("Keys | tuple[Keys, ...]", key)  # or characters
