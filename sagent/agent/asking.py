@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
-from sagent.errors import UsageError
-from sagent.events import Event
+from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.events import Event, Result
 from sagent.messages import Message, user
 
 Prompt: TypeAlias = str | Mapping[str, object] | Message
@@ -25,6 +25,15 @@ def to_message(prompt: Prompt) -> Message:
     if not isinstance(text, str) or len(prompt) != 1:
         raise UsageError(f'a prompt mapping is {{"prompt": "text"}}, not {dict(prompt)!r:.200}')
     return user(text)
+
+
+async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]]) -> Result:
+    """What an agent's run comes to, also where it has failed: `last` is the agent's `wait`. Raises UsageError and what
+    else kept the run from beginning, for then the last result is that of an earlier one."""
+    try:
+        return await run
+    except (ModelError, BudgetExceeded):
+        return await last()
 
 
 def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None]]) -> T:

@@ -168,7 +168,8 @@ class Connection:
             raise
 
     def _refuse(self, number: Id, code: int, text: str, data: Mapping[str, object] | None = None) -> None:
-        self._send({"id": number, "error": {"code": code, "message": text, **({"data": data} if data else {})}})
+        shown = {"details": text, **(data or {})}  # several clients show a person nothing but these
+        self._send({"id": number, "error": {"code": code, "message": text, "data": shown}})
 
     def _send(self, message: Mapping[str, object]) -> None:
         self._write(wire_bytes({"jsonrpc": "2.0", **message}) + b"\n")

@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.agent import Agent, Asker
+from sagent.agent.asking import outcome
 from sagent.bridges.live import Wanted, failure_of
 from sagent.errors import SagentError
 from sagent.events import Denied, Event, Notice, Result, Retrying, SessionOpened, ToolStarted
@@ -30,7 +31,6 @@ from sagent.version import __version__
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.types import CallToolResult, InputRequiredResult
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATIENCE = 600.0  # seconds in which a question is answered; after that the answer is no
 _INPUT_REQUIRED = "2026-07-28"  # the first version in which a server cannot send requests
@@ -170,10 +170,7 @@ class Sessions:
                 run.usd = float(agent.ledger.cost().total)
 
             agent.listen(count)
-            try:
-                result = await agent.run(prompt)
-            except SagentError:
-                result = await agent.wait()
+            result = await outcome(agent.run(prompt), agent.wait)
             run.usd = float(result.cost.total)
             return result
 
@@ -316,21 +313,3 @@ def _result(text: str, structured: dict[str, object] | None, meta: dict[str, obj
     failed = structured is None or bool(structured.get("is_error"))
     said = TextContent(type="text", text=text)
     return CallToolResult(content=[said], structured_content=structured, is_error=failed, _meta=meta)
-
-
-class Guarded:
-    """An ASGI application for those who send a bearer token."""
-
-    def __init__(self, app: "ASGIApp", token: str) -> None:
-        self._app, self._token = app, token
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "http" and not self._admits(dict(scope["headers"]).get(b"authorization", b"")):
-            headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": b"Send the server's token: Authorization: Bearer ..."})
-            return
-        await self._app(scope, receive, send)
-
-    def _admits(self, given: bytes) -> bool:
-        return secrets.compare_digest(given, f"Bearer {self._token}".encode())

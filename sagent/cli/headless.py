@@ -221,17 +221,16 @@ def _planned(result: Result, plan: str) -> Result:
 
 
 async def _answer(agent: Agent, message: Message, schema: Mapping[str, object] | None) -> Result:
+    from sagent.agent.asking import outcome
+
     try:
         if schema is None:
-            return await agent.run(message)
+            return await outcome(agent.run(message), agent.wait)
         from sagent.cli.answer_schema import with_data
 
-        return with_data(await agent.run(message, output=schema))
+        return with_data(await outcome(agent.run(message, output=schema), agent.wait))
     except SagentError as error:
-        try:
-            return await agent.wait()
-        except UsageError:
-            return failed(error)
+        return failed(error)
 
 
 def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> Prompt:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagent.agent import Agent
+from sagent.agent.asking import outcome
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.config.values import options_of
 from sagent.cost.prices import MAX_CALLS
-from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.errors import UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lab.check import CheckResult, run_check
 from sagent.lab.rebuild import Preparing, Rebuilder, adapters, sampling_of
@@ -218,7 +219,7 @@ async def _ask(
                     replace(part, text=_moved(part.text, asked, scratch)) if isinstance(part, Text) else part
                     for part in message.parts
                 )
-                result = await _answer(agent, replace(message, parts=parts))
+                result = await outcome(agent.run(replace(message, parts=parts)), agent.wait)
                 if result.error is not None:
                     break
     except UsageError:  # no such model, no key: nothing was asked
@@ -226,16 +227,6 @@ async def _ask(
             delete(own.session)
         raise
     return result, own.session, tuple(notes)
-
-
-async def _answer(agent: Agent, message: Message) -> Result:
-    try:
-        return await agent.run(message)
-    except (ModelError, BudgetExceeded) as error:
-        try:
-            return await agent.wait()
-        except UsageError:
-            return Result("", (), "error", Failure(error.kind, str(error)))
 
 
 def _roles_of(team: AskedTeam, result: TeamResult) -> str:

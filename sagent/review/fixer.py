@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sagent.agent.asking import outcome
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.context.instructions import repository_root
@@ -10,7 +11,7 @@ from sagent.errors import UsageError
 from sagent.events import Event, Result
 from sagent.review.finding import Review
 from sagent.review.policy import RepositoryPolicy
-from sagent.review.reviewer import TOOLS, outcome, reading_only
+from sagent.review.reviewer import TOOLS, reading_only
 
 _TASK = """Fix the findings of a review below, each with the smallest change that puts it right, in the files of the
 working directory. Look at each before you believe it: leave alone what is no fault, and say so. You cannot run
@@ -30,7 +31,7 @@ async def fix(settings: Settings, findings: Sequence[tuple[str, str]], listener:
     )
     listed = "\n\n".join(f"## {place}\n{text}" for place, text in findings)
     async with open_agent(allowed, listener, policy=RepositoryPolicy.of(allowed)) as agent:
-        return await outcome(agent, agent.run(f"{_TASK}\n\n{listed}"))
+        return await outcome(agent.run(f"{_TASK}\n\n{listed}"), agent.wait)
 
 
 def open_findings(review: Review) -> Sequence[tuple[str, str]]:

@@ -1,15 +1,14 @@
 """The review itself: an agent that can only read, with the changes in its prompt, and an answer of a fixed form."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from sagent.agent import Agent
+from sagent.agent.asking import outcome
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.context.instructions import repository_root
-from sagent.errors import BudgetExceeded, ModelError
 from sagent.events import Event, Result
 from sagent.lib.json import as_object, as_str
 from sagent.review.changes import Changes, file_at
@@ -54,7 +53,7 @@ async def review(
     prompt = _prompt(settings.cwd, changes, shown, left_out, about)
     settings = reading_only(settings)
     async with open_agent(settings, listener, policy=RepositoryPolicy.of(settings)) as agent:
-        result = await outcome(agent, agent.run(prompt, output=SCHEMA))
+        result = await outcome(agent.run(prompt, output=SCHEMA), agent.wait)
     answer = as_object(cast("object", result.data))
     found = Review(
         changes.base,
@@ -69,14 +68,6 @@ async def review(
         left_out=left_out,
     )
     return found, result
-
-
-async def outcome(agent: Agent, run: Awaitable[Result]) -> Result:
-    """What a run came to, failed or not. Raises UsageError."""
-    try:
-        return await run
-    except (ModelError, BudgetExceeded):
-        return await agent.wait()
 
 
 def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:

@@ -13,9 +13,10 @@ import pytest
 import sagent
 from sagent import run_sync
 from sagent.agent import Agent, Resources
+from sagent.agent.asking import outcome
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.errors import BudgetExceeded, UsageError
+from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.lib.json import JsonObject
 from sagent.messages import Text
 from sagent.patterns import sequential
@@ -460,3 +461,12 @@ async def main() -> None:
 @slow
 def test_the_idioms_check_strictly_for_who_uses_them() -> None:
     assert check({"idioms": IDIOMS}) == ""
+
+
+async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
+    agent = Agent(ScriptedModel("one", ModelError("invalid", "not so", provider="scripted", model="scripted")))
+    assert (await outcome(agent.run("a"), agent.wait)).content == "one"
+    with pytest.raises(UsageError, match="two tools"):  # it does not begin
+        await outcome(agent.run("b", tools=[twice, twice]), agent.wait)
+    failed = await outcome(agent.run("c"), agent.wait)
+    assert failed.error is not None and failed.error.kind == "invalid"

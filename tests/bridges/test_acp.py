@@ -242,7 +242,8 @@ async def test_sessions_are_closed_and_deleted(monkeypatch: pytest.MonkeyPatch, 
         for method in ("session/load", "session/resume"):
             with pytest.raises(Refused) as refused:
                 await peer.ask(method, sessionId=first, cwd=str(work), mcpServers=[])
-            assert (refused.value.code, refused.value.data) == (-32002, {"sessionId": first})
+            assert refused.value.code == -32002
+            assert refused.value.data == {"details": str(refused.value), "sessionId": first}
             with pytest.raises(Refused) as refused:
                 await peer.ask(method, sessionId="a" * 300, cwd=str(work), mcpServers=[])
             assert refused.value.code == -32002

@@ -309,17 +309,19 @@ async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: 
     async with provider(place, [Turn("over HTTP")]):
         server = await asyncio.create_subprocess_exec(
             *SERVE, "--http", "127.0.0.2:0", cwd=place.work,
-            env=place.environment | {"SAGENT_MCP_TOKEN": "secret"}, stderr=asyncio.subprocess.PIPE,
+            env=place.environment | {"SAGENT_MCP_TOKEN": "a-token-of-this-server"}, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
             assert server.stderr is not None
             url = (await server.stderr.readline()).decode().split()[-1]
-            login = {"Authorization": "Bearer secret"}
+            login = {"Authorization": "Bearer a-token-of-this-server"}
             async with httpx2.AsyncClient() as http:
                 assert (await http.post(url, json={})).status_code == 401
                 assert (await http.post(url, json={}, headers={"Authorization": "Bearer guess"})).status_code == 401
                 foreign = await http.post(url, json={}, headers={**login, "Host": "evil.example"})
-                assert foreign.status_code in (403, 421)
+                assert foreign.status_code == 421
+                page = await http.post(url, json={}, headers={**login, "Origin": "https://evil.example"})
+                assert page.status_code == 403
             async with (
                 httpx2.AsyncClient(headers=login) as http,
                 Client(streamable_http_client(url, http_client=http)) as client,
@@ -328,7 +330,7 @@ async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: 
                 assert structured(result)["result"] == "over HTTP"
         finally:
             server.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(server.wait(), 20) in (0, -signal.SIGTERM)
+            assert await asyncio.wait_for(server.wait(), 20) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ async def door(port: int, token: str) -> AsyncGenerator[int]:
 @asynccontextmanager
 async def served(home: Path) -> AsyncGenerator[str]:
     """The address of our server, and its token."""
-    environment = {"HOME": str(home), "PYTHONPATH": str(CHECKOUT), "SAGENT_MCP_TOKEN": "secret"}
+    environment = {"HOME": str(home), "PYTHONPATH": str(CHECKOUT), "SAGENT_MCP_TOKEN": "a-token-of-this-server"}
     environment |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}  # nobody answers there
     server = await asyncio.create_subprocess_exec(
         *SERVE, "--http", "0", cwd=home, env=environment, stderr=asyncio.subprocess.PIPE
@@ -108,7 +108,7 @@ async def served(home: Path) -> AsyncGenerator[str]:
     try:
         assert server.stderr is not None
         url = (await server.stderr.readline()).decode().split()[-1]
-        async with door(int(re.findall(r":(\d+)/", url)[0]), "secret") as port:
+        async with door(int(re.findall(r":(\d+)/", url)[0]), "a-token-of-this-server") as port:
             yield f"http://127.0.0.1:{port}/mcp"
     finally:
         server.terminate()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.agent import Agent, Asker
+from sagent.agent.asking import outcome
 from sagent.bridges.chat.budget import DayBudget
 from sagent.bridges.chat.files import SendFile, parts_of
 from sagent.bridges.chat.reply import Reply, outgoing, split
@@ -269,12 +270,9 @@ def counted(agent: Agent) -> Decimal:
 
 async def _result(agent: Agent, text: str, parts: Sequence[Part]) -> Result:
     """What a prompt comes to, with what was said while its run ended."""
-    try:
-        result = await agent.run(user(text, *parts))
-        while result.error is None and agent.state.inbox.holds():
-            result = await agent.go_on()
-    except SagentError:
-        return await agent.wait()
+    result = await outcome(agent.run(user(text, *parts)), agent.wait)
+    while result.error is None and agent.state.inbox.holds():
+        result = await agent.go_on()
     return result
 
 

@@ -66,7 +66,8 @@ class Door(Generic[U]):
         elif self._opens(scope["path"]):
             await self._app(scope, receive, answer)
         else:
-            text = "Send the server's token: Authorization: Bearer ..., or log in at / with it."
+            page = ", or log in at / with it" if self._cookie else ""
+            text = f"Send the server's token: Authorization: Bearer ...{page}."
             await problem(401, text, {"WWW-Authenticate": "Bearer"})(scope, receive, answer)
 
     def user_of(self, headers: Mapping[bytes, str]) -> U | None:

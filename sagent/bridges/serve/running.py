@@ -28,7 +28,7 @@ async def serve(
     """Serve until a signal, or `stop`; 128 and the signal's number, or 0. What runs then is interrupted, and every
     session closed."""
     config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="off", log_level="error", access_log=False, server_header=False,
+        app, http="h11", ws="none", lifespan="auto", log_level="error", access_log=False, server_header=False,
         timeout_graceful_shutdown=PATIENCE,
     )  # fmt: skip
     server = _Server(config, stop or asyncio.Event())

@@ -167,10 +167,11 @@ class AcpHost:
         remove(found)
 
     def warm_up(self) -> None:
-        from importlib import import_module
+        from sagent import app
+        from sagent.bridges.acp import session
+        from sagent.repl.commands import registry
 
-        for name in ("app", "bridges.acp.session", "repl.commands.registry"):
-            import_module(f"sagent.{name}")
+        del app, session, registry  # it is enough that they are loaded
 
 
 def _with_link(adapt: "Adapt", link: "EditorLink | None") -> "Adapt":

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.listening import LOOPBACK
 from sagent.cli.opening import settings_for
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sagent.events import Event
 
 TOKEN = "SAGENT_MCP_TOKEN"  # noqa: S105 -- the name of a variable
-LOOPBACK = "127.0.0.1"
 
 
 def run_mcp(argv: Sequence[str]) -> int:
@@ -271,15 +270,14 @@ def _serve(flags: dict[str, object]) -> int:
     _require_package("serve")
     from sagent.bridges.mcp_server import Sessions
 
-    async def serve() -> None:
+    async def serve() -> int:
         sessions = Sessions(opener(flags))
         try:
-            await (_over_stdio(sessions) if address is None else _over_http(sessions, *address))
+            return await (_over_stdio(sessions) if address is None else _over_http(sessions, *address))
         finally:
             await sessions.aclose()
 
-    asyncio.run(serve())
-    return 0
+    return asyncio.run(serve())
 
 
 def _address(where: str) -> tuple[str, int]:
@@ -304,7 +302,7 @@ def opener(flags: Mapping[str, object]) -> "Open":
     return opened
 
 
-async def _over_stdio(sessions: "Sessions") -> None:
+async def _over_stdio(sessions: "Sessions") -> int:
     """Serve until the end of stdin, or SIGINT, SIGTERM or SIGHUP."""
     from sagent.bridges.mcp_server import make_server
 
@@ -316,35 +314,24 @@ async def _over_stdio(sessions: "Sessions") -> None:
         await sessions.aclose()
         os._exit(128 + received.result())  # a thread of the SDK still waits for stdin, and would for ever
     await serving
+    return 0
 
 
-async def _over_http(sessions: "Sessions", host: str, port: int) -> None:
+async def _over_http(sessions: "Sessions", host: str, port: int) -> int:
     """Serve at an address until SIGINT or SIGTERM. Where it listens, and a token that was made, is said on stderr."""
-    import socket
-    from ipaddress import ip_address
-
-    import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from sagent.bridges.mcp_server import Guarded, make_server
+    from sagent.bridges.mcp_server import make_server
+    from sagent.bridges.serve.door import Door
+    from sagent.bridges.serve.running import serve
+    from sagent.cli.listening import listening, read_tokens, url_of
 
-    given = os.environ.get(TOKEN)
-    token = given or secrets.token_urlsafe(24)
-    try:
-        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise UsageError(f"--http {host}:{port}: {error.strerror or error}") from error
-    shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"sagent: MCP at http://{shown}:{bound.getsockname()[1]}/mcp\n")
-    if not given:
-        sys.stderr.write(f"sagent: clients send the header Authorization: Bearer {token}\n")
-    sys.stderr.flush()
-    names = [f"{name}:*" for name in dict.fromkeys((shown, LOOPBACK, "localhost", "[::1]"))]
-    local = ip_address(bound.getsockname()[0]).is_loopback
-    checks = TransportSecuritySettings(
-        enable_dns_rebinding_protection=local,
-        allowed_hosts=names,
-        allowed_origins=[f"http://{name}" for name in names],
-    )
-    app = Guarded(make_server(sessions).streamable_http_app(host=host, transport_security=checks), token)
-    await uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on")).serve([bound])
+    token = read_tokens(TOKEN, ())[""]
+    with listening(host, port) as bound:
+        sys.stderr.write(f"sagent: MCP at {url_of(bound, host)}/mcp\n")
+        if not os.environ.get(TOKEN):
+            sys.stderr.write(f"sagent: clients send the header Authorization: Bearer {token}\n")
+        sys.stderr.flush()
+        checks = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the door has it
+        app = make_server(sessions).streamable_http_app(host=host, transport_security=checks)
+        return await serve(Door(app, {token: sessions}, host, "", opens=lambda _: False), bound, [sessions])
