@@ -15,7 +15,7 @@ from sagent.lib.dataclass import dataclass
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from sagent.sandbox.bubblewrap import Box, Boxes
+    from sagent.sandbox.bubblewrap import Boxes, View
     from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.landlock import Wall
     from sagent.sandbox.network import Network
@@ -158,7 +158,7 @@ class Sandbox:
         held = frozenset[str]()
         match self.means.name:
             case "bubblewrap":
-                held = (await self._open_boxes().box(profile, _reached(profile))).held
+                held = (await self._open_boxes().view(profile, _reached(profile))).held
             case "landlock":  # what is loaded for the first is what takes time
                 (await self._make_wall(profile, (), 0)).close()
             case "seatbelt":
@@ -193,14 +193,14 @@ class Sandbox:
         guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         self._sweep_once()
-        environment, token, box, program = self._environment(), "", None, None
+        environment, token, view, program = self._environment(), "", None, None
         match name:
             case "bubblewrap":
-                box = await self._open_boxes().box(profile, whose, apart=lasting)
+                view = await self._open_boxes().view(profile, whose, apart=lasting)
                 if profile.domains:
-                    token, found, _ = await self._reach(profile.domains, box, once=once)
+                    token, found, _ = await self._reach(profile.domains, view, once=once)
                     environment |= found
-                wall = box.entering((), str(cwd), memory=self._memory)
+                wall = view.entering((), str(cwd), memory=self._memory)
             case "landlock":
                 program = await self._make_wall(profile, needs, self._own_scratch().marks[lasting])
                 wall = [program.path]
@@ -214,9 +214,9 @@ class Sandbox:
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
-        granted, held = {*guarded} - {*profile.protected}, box.held if box else frozenset[str]()
+        granted, held = {*guarded} - {*profile.protected}, view.held if view else frozenset[str]()
         watch = self._watch(() if lasting else profile.protected, held, granted)
-        finish = partial(self._finish, watch, token, box, program)
+        finish = partial(self._finish, watch, token, view, program)
         attend = partial(self._attend, profile.protected, held, granted)
         return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
 
@@ -260,7 +260,7 @@ class Sandbox:
             )
 
     async def _reach(
-        self, domains: tuple[str, ...], box: "Box | None", *, once: bool
+        self, domains: tuple[str, ...], view: "View | None", *, once: bool
     ) -> tuple[str, Mapping[str, str], int]:
         """A pass for hosts, the variables that programs need for it, and the proxy's port. What was granted to one
         command `once` ends with it, for another might use what it has kept of it."""
@@ -271,7 +271,7 @@ class Sandbox:
         token = self._passes.get(domains) or self._network.admit(domains)
         if not once:
             self._passes[domains] = token
-        return token, *await self._network.environment(token, box)
+        return token, *await self._network.environment(token, view)
 
     def _attend(
         self, protected: Iterable[str], held: frozenset[str], granted: Iterable[str]
@@ -322,7 +322,7 @@ class Sandbox:
         return bool(marked(self._scratch.marks[0]))
 
     def _finish(
-        self, watch: "Watch", token: str = "", box: "Box | None" = None, wall: "Wall | None" = None
+        self, watch: "Watch", token: str = "", view: "View | None" = None, wall: "Wall | None" = None
     ) -> Sequence[str]:
         """What is to be said of a command that has ended; nothing the second time."""
         if wall is not None:
@@ -331,7 +331,7 @@ class Sandbox:
             return ()
         self._running.remove(watch)
         said: list[str] = []
-        if box is not None and not box.stands:
+        if view is not None and not view.box.stands:
             said.append("its sandbox was killed, and all that ran there with it: the next command gets a new one")
         if self._guard is not None and (changed := self._ended(self._guard, watch)):
             said.append(self._undone(changed))

@@ -1,6 +1,8 @@
 """The wall by bubblewrap: namespaces that outlive one command, with everything mounted as a profile says.
 
-Commands of one agent share them, so that a server which one has started can be reached and ended by the next.
+Commands with the same permissions share them, so that a server which one has started can be reached and ended by the
+next. What is mounted for each depends on what lies there when it starts: where that is not as it was for the one
+before, there is another view of files in the same box.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from sagent.errors import ToolError
 from sagent.lib.process import system_path
@@ -32,7 +35,7 @@ from sagent.sandbox.profile import Profile, is_below
 from sagent.sandbox.scratch import PREFIX, Scratch
 from sagent.sandbox.tasks import MOST_PROCESSES, count_tasks
 
-PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "bash")
+PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "mount", "bash")
 PATIENCE = 10.0  # seconds for a box to stand
 _SPARE = 400  # of them are not counted on: numbers up to 300 are given out but once
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
@@ -67,21 +70,22 @@ _FIRST = (
     "printf ready; exec >/dev/null 2>&1; read -r word && [ $word = stay ] || exit 0; "
     "while set -- /proc/[0-9]*; [ $# -gt 1 ]; do sleep 1; done"
 )
+_SHOW = "printf ready; read -r"  # the first process of a further view
 _NS_GET_USERNS = 0xB701  # ioctl_ns(2)
+KEPT = ",+wake_alarm"  # a capability of what leads to the proxy; of no use in a namespace
 
 
 class Box:
-    """Namespaces of their own, and in them a process that keeps them."""
+    """Namespaces of their own but for files, and in them a process that keeps them, which no command can look into."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", pid: int, held: frozenset[str]) -> None:
-        """`held` are the places that no command can replace. Raises OSError where it is gone already."""
-        self.held = held
+    def __init__(self, process: "subprocess.Popen[bytes]", pid: int) -> None:
+        """Raises OSError where it is gone already."""
         self.relay: subprocess.Popen[bytes] | None = None  # what leads to the proxy, once it is needed
         self._process = process
         self._pid = pid
         self._stays = False
-        with Path(f"/proc/{pid}/ns/pid").open("rb") as namespace:
-            self._user = fcntl.ioctl(namespace, _NS_GET_USERNS)
+        self.processes = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+        self._user = fcntl.ioctl(self.processes, _NS_GET_USERNS)
 
     @property
     def stands(self) -> bool:
@@ -109,37 +113,24 @@ class Box:
         except OSError:
             return 0
 
-    def entering(self, argv: Sequence[str], cwd: str, *, memory: int) -> list[str]:
-        """The command line that runs another in the box, with `memory` bytes of data at most for each process.
-
-        The directory is entered there by its name: one that was opened outside would lead out. The programs that do it
-        run outside of the wall, or within it with more rights than the command: no PATH of a command finds them.
-        """
-        uid, gid = os.geteuid(), os.getegid()
-        own = () if uid == 0 else ("--user", f"--map-user={uid}", f"--map-group={gid}")
-        nsenter, unshare, setpriv, prlimit = map(_program, ("nsenter", "unshare", "setpriv", "prlimit"))
-        return [
-            *(nsenter, f"--target={self._pid}", f"--user=/proc/{os.getpid()}/fd/{self._user}", "--mount", "--pid"),
-            *("--net", "--ipc", "--uts", "--preserve-credentials", "--", unshare, *own, f"--wd={cwd}", "--"),
-            *((_GATE,) if _gate() else ()),  # while commands that run can trace none of these
-            *(setpriv, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
-            *(prlimit, f"--data={_within(resource.RLIMIT_DATA, memory)}:"),
-            *(f"--nproc={_within(resource.RLIMIT_NPROC, MOST_PROCESSES)}", "--core=0", "--", *argv),
-        ]
-
-    def harden(self) -> None:
-        """What bubblewrap leaves open: what is mounted outside from now on would come in, writable; root makes user
-        namespaces, in which it mounts the very control groups that we are in; and no resource limit bounds how many
-        processes root has."""
-        steps = [f"{_program('nsenter')} --target={self._pid} --mount -- {_program('mount')} --make-rprivate /"]
-        if os.geteuid() == 0:  # else each command needs one of its own
-            steps.append("echo 0 > /proc/sys/user/max_user_namespaces")
-        if has_own_pid_limit(platform.release()):
-            steps.append(f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max")
+    def joining(self) -> list[str]:
+        """The beginning of a command line of nsenter that runs another in these namespaces, but for processes."""
         user = f"--user=/proc/{os.getpid()}/fd/{self._user}"
-        argv = [_program("nsenter"), f"--target={self._pid}", user, "--pid", "--preserve-credentials", "--"]
-        argv += [_program("sh"), "-c", "; ".join(steps)]
-        subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        return [_program("nsenter"), f"--target={self._pid}", user, "--net", "--ipc", "--uts", "--preserve-credentials"]
+
+    def harden(self, pid: int) -> str:
+        """What bubblewrap leaves open: what is mounted outside from now on would come in, writable, where process `pid`
+        is; root makes user namespaces, in which it mounts the very control groups that we are in; and no resource limit
+        bounds how many processes root has. Why that did not work; "" where it did."""
+        mount, lines = f"{_program('nsenter')} --target={pid} --mount -- {_program('mount')}", list[str]()
+        if os.geteuid() == 0:  # else each command needs one of its own
+            lines.append("echo 0 > /proc/sys/user/max_user_namespaces")
+        if has_own_pid_limit(platform.release()):
+            lines.append(f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max")
+        script = "; ".join((f"{mount} --make-rprivate / || exit", *lines, "true"))
+        argv = [*self.joining(), "--pid", "--", _program("sh"), "-c", script]
+        ran = subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        return (ran.stderr.decode("utf-8", "replace").strip() or f"{argv[0]} failed") if ran.returncode else ""
 
     def let_go(self) -> None:
         """It may outlive us, until nothing runs in it any more."""
@@ -159,6 +150,7 @@ class Box:
     def close(self) -> None:
         """End it and whatever runs in it, unless it was let go."""
         os.close(self._user)
+        os.close(self.processes)
         self.end_relay()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -170,6 +162,43 @@ class Box:
             self._process.returncode = 0  # nobody waits for one that goes on without us
 
 
+class View:
+    """A box with its files, mounted as they were to be when a command was about to start."""
+
+    def __init__(self, box: Box, pid: int, held: frozenset[tuple[str, tuple[int, int] | None]]) -> None:
+        """As process `pid` sees them. What is `held` no command can replace. Raises OSError where that has ended."""
+        self.box, self.mounted = box, held
+        self._files = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_files"):
+            os.close(self._files)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The places that no command can replace."""
+        return frozenset(place for place, _ in self.mounted)
+
+    def entering(self, argv: Sequence[str], cwd: str, *, memory: int, kept: str = "") -> list[str]:
+        """The command line that runs another in the box, with `memory` bytes of data at most for each process. What has
+        KEPT a capability, no command can look into.
+
+        The directory is entered there by its name: one that was opened outside would lead out. The programs that do it
+        run outside of the wall, or within it with more rights than the command: no PATH of a command finds them.
+        """
+        uid, gid = os.geteuid(), os.getegid()
+        own = () if uid == 0 else ("--user", f"--map-user={uid}", f"--map-group={gid}")
+        unshare, setpriv, prlimit = map(_program, ("unshare", "setpriv", "prlimit"))
+        return [
+            *(*self.box.joining(), "--pid", f"--mount=/proc/{os.getpid()}/fd/{self._files}", "--"),
+            *(unshare, *own, f"--wd={cwd}", "--"),
+            *((_GATE,) if _gate() else ()),  # while commands that run can trace none of these
+            *(setpriv, "--no-new-privs", f"--bounding-set=-all{kept}", "--inh-caps=-all", "--"),
+            *(prlimit, f"--data={_within(resource.RLIMIT_DATA, memory)}:"),
+            *(f"--nproc={_within(resource.RLIMIT_NPROC, MOST_PROCESSES)}", "--core=0", "--", *argv),
+        ]
+
+
 def refusal() -> str:
     """Why no box can be made here; "" where one was made just now and a program ran in it."""
     if missing := [name for name in PROGRAMS if _program(name) == name]:
@@ -177,17 +206,17 @@ def refusal() -> str:
     scratch = Scratch()
     try:
         boxes = Boxes(scratch)
-        box = boxes.open(())
+        view = boxes.open(())
         for tried in range(_TRIES):
-            if isinstance(box, str) and any(place in box for place in TEMPORARY):  # what lies there comes and goes
+            if isinstance(view, str) and any(place in view for place in TEMPORARY):  # what lies there comes and goes
                 time.sleep(tried * _PAUSE)
-                box = boxes.open(())
-        if isinstance(box, str):
-            return _explained(box)
+                view = boxes.open(())
+        if isinstance(view, str):
+            return _explained(view)
         try:
-            ran = subprocess.run(box.entering(["true"], "/", memory=1 << 40), check=False, capture_output=True)
+            ran = subprocess.run(view.entering(["true"], "/", memory=1 << 40), check=False, capture_output=True)
         finally:
-            box.close()
+            view.box.close()
         return _explained(ran.stderr.decode("utf-8", "replace").strip()) if ran.returncode else ""
     finally:
         scratch.remove()
@@ -228,17 +257,17 @@ def _explained(said: str) -> str:
 
 
 class Boxes:
-    """The boxes of a session's commands, one for each way in which things are mounted, and for who may see each other.
+    """The boxes of a session's commands, one for each set of permissions, and for who may see each other.
 
     `scratch` holds what boxes have in place of /tmp. They inherit its lock.
     """
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch, self._lock = scratch.path, scratch.lock
-        self._boxes: dict[tuple[object, ...], Box] = {}
+        self._views: dict[tuple[object, ...], tuple[object, View]] = {}  # the last of each box, and what it shows
         self._seen: set[str] = set()  # of the host's temporary files
         self._opening = asyncio.Lock()
-        self._under_way: asyncio.Task[Box | str] | None = None
+        self._under_way: asyncio.Task[View | str] | None = None
         own = scratch.path
         self.private = {place: own / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
         for directory in self.private.values():
@@ -248,10 +277,11 @@ class Boxes:
         self._empty = own / "empty"  # in place of a hidden file: programs are content with one that says nothing
         self._empty.touch(0o444)
 
-    async def box(self, profile: Profile, whose: tuple[str, ...] = (), *, apart: bool = False) -> Box:
+    async def view(self, profile: Profile, whose: tuple[str, ...] = (), *, apart: bool = False) -> View:
         """The box for a profile, shared with nobody but `whose` it is, and `apart` from those of commands. Raises
         ToolError where none can be made."""
-        opened: Box | str = ""
+        key = apart, whose, profile.permissions
+        opened: View | str = ""
         async with self._opening:
             await self._settled()
             for tried in range(_TRIES):  # a path may vanish between a look and a mount
@@ -260,29 +290,42 @@ class Boxes:
                 mounts = tuple(self._mounts(profile, sockets))
                 listen = tuple(path for path in sockets if is_below(path, self._seen))
                 files = tuple(identity(each) for each in mounts if each.startswith("/"))
-                key = apart, whose, mounts, files, listen  # a file that was replaced has lost its mount
-                if (box := self._boxes.get(key)) is not None:
-                    if (stood := box.stands) and not box.is_full:
-                        return box
-                    self._boxes.pop(key).close()
-                    if stood:
-                        raise ToolError(
-                            "The command was not run: there was no room for it next to the thousands of processes that"
-                            " earlier commands had left running in the sandbox. All of them were ended: run it again."
-                        )
-                self._under_way = asyncio.create_task(self._open(key, mounts))
+                shown = mounts, files, listen  # a file that was replaced has lost its mount
+                box = self._standing(key)
+                if box is not None and self._views[key][0] == shown:
+                    return self._views[key][1]
+                self._under_way = asyncio.create_task(self._open(key, shown, mounts, box))
                 opened = await asyncio.shield(self._under_way)
-                if isinstance(opened, Box):
+                if isinstance(opened, View):
                     return opened
         raise ToolError(
             f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
         )
 
-    async def _open(self, key: tuple[object, ...], mounts: Sequence[str]) -> Box | str:
-        """A new box among the others, where nobody waits for it any more too: who else would close it?"""
-        opened = await asyncio.to_thread(self.open, mounts)
-        if isinstance(opened, Box):
-            self._boxes[key] = opened
+    def _standing(self, key: tuple[object, ...]) -> Box | None:
+        """The box that was made for this. Raises ToolError where one had no room, and was ended."""
+        if key not in self._views:
+            return None
+        box = self._views[key][1].box
+        if (stood := box.stands) and not box.is_full:
+            return box
+        del self._views[key]
+        box.close()
+        if stood:
+            raise ToolError(
+                "The command was not run: there was no room for it next to the thousands of processes that earlier"
+                " commands had left running in the sandbox. All of them were ended: run it again."
+            )
+        return None
+
+    async def _open(self, key: tuple[object, ...], shown: object, mounts: Sequence[str], box: Box | None) -> View | str:
+        """A new view among the others, where nobody waits for it any more too: who else would close its box?"""
+        held = self._views[key][1].mounted if box is not None and box.at_work else None
+        opened = await asyncio.to_thread(self.open, mounts, box)
+        if isinstance(opened, View):
+            if held is not None:  # else what runs there could still write what was not held before
+                opened.mounted &= held
+            self._views[key] = shown, opened
         return opened
 
     async def _settled(self) -> None:
@@ -292,32 +335,61 @@ class Boxes:
     @property
     def at_work(self) -> bool:
         """Whether something runs in one of those of commands."""
-        return any(box.at_work for (apart, *_), box in self._boxes.items() if not apart)
+        return any(view.box.at_work for (apart, *_), (_, view) in self._views.items() if not apart)
 
     def let_go(self) -> None:
         """The boxes may outlive us, until nothing runs in them any more; what they have for /tmp stays."""
-        for box in self._boxes.values():
-            box.let_go()
+        for _, view in self._views.values():
+            view.box.let_go()
 
     async def aclose(self) -> None:
         """End all of them. It may take a while, and holds nobody up: the kernel waits for who reaps what ran there."""
         await self._settled()
-        boxes, self._boxes = self._boxes, {}
+        views, self._views = self._views, {}
         loop = asyncio.get_running_loop()
-        await asyncio.shield(asyncio.gather(*(loop.run_in_executor(None, box.close) for box in boxes.values())))
+        ends = (loop.run_in_executor(None, view.box.close) for _, view in views.values())
+        await asyncio.shield(asyncio.gather(*ends))
 
-    def open(self, mounts: Sequence[str]) -> Box | str:
-        """A new box, or what bubblewrap says."""
-        info = os.memfd_create("info")  # no pipe: killed by SIGPIPE when we end, bubblewrap leaves a child that waits
-        first = (_program("bash"), "-c", _FIRST)
-        pipe = subprocess.PIPE
+    def open(self, mounts: Sequence[str], box: Box | None = None) -> View | str:
+        """A new box, or another view of files in this one; or what bubblewrap says."""
         began = {place: identity(place) for place in mounts if place.startswith("/")}
-        descriptors, shared = {info}, () if self._lock is None else (self._lock,)
         try:
-            argv = [_program("bwrap"), *_NAMESPACES, *self._base(descriptors), *_pinned(mounts, descriptors)]
-            argv += ["--info-fd", str(info), "--", *first]
+            process, info = self._begin(mounts, box)
+        except OSError as error:
+            return str(error)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process.stderr as errors, info:
+            ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            if ready and process.stdout.read(5) == b"ready":
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    info.seek(0)
+                    pid = json.load(info)["child-pid"]
+                    view = View(box or Box(process, pid), pid, frozenset(began.items()))
+                    made = _remove_made(began)
+                    why = f"{', '.join(made)} went away meanwhile" if made else view.box.harden(pid)
+                    if box:
+                        process.communicate()
+                    elif why:
+                        view.box.close()
+                    return why or view
+            process.kill()
+            said = errors.read().decode("utf-8", "replace").strip()
+            process.communicate()
+            _remove_made(began)
+        return said or "bubblewrap did not come to an end"
+
+    def _begin(self, mounts: Sequence[str], box: Box | None) -> "tuple[subprocess.Popen[bytes], BinaryIO]":
+        """A process that ends with its standard input, and what says which it is once it is there. Raises OSError."""
+        info = os.memfd_create("info")  # no pipe: killed by SIGPIPE when we end, bubblewrap leaves a child that waits
+        descriptors, pipe = {info}, subprocess.PIPE
+        shared = [*([self._lock] if self._lock is not None else []), *([box.processes] if box else [])]
+        try:
+            argv = [*box.joining(), "--"] if box else []
+            argv += [_program("bwrap"), *(("--pidns", str(box.processes)) if box else _NAMESPACES)]
+            argv += [*self._base(descriptors), *_pinned(mounts, descriptors), "--info-fd", str(info)]
             process = subprocess.Popen(
-                argv,
+                [*argv, "--", _program("bash"), "-c", _SHOW if box else _FIRST],
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
@@ -326,30 +398,13 @@ class Boxes:
                 pass_fds=(*descriptors, *shared),
                 start_new_session=True,
             )
-        except OSError as error:
+        except OSError:
             os.close(info)
-            return str(error)
+            raise
         finally:
             for descriptor in descriptors - {info}:
                 os.close(descriptor)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with process.stderr as errors, os.fdopen(info, "rb") as report:
-            ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
-            if ready and process.stdout.read(5) == b"ready":
-                with contextlib.suppress(OSError, ValueError, KeyError):
-                    report.seek(0)
-                    box = Box(process, json.load(report)["child-pid"], frozenset(mounts))
-                    if made := _remove_made(began):
-                        box.close()
-                        return f"{', '.join(made)} went away meanwhile"
-                    box.harden()
-                    return box
-            process.kill()
-            said = errors.read().decode("utf-8", "replace").strip()
-            process.communicate()
-            _remove_made(began)
-        return said or "bubblewrap did not come to an end"
+        return process, os.fdopen(info, "rb")
 
     def _base(self, opened: set[int]) -> Iterator[str]:
         """What every box has: the file system to read, and devices, processes and temporary files of its own."""

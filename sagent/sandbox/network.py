@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
-from sagent.sandbox.bubblewrap import INSIDE
+from sagent.sandbox.bubblewrap import INSIDE, KEPT
 from sagent.sandbox.proxy import Proxy
 
 if TYPE_CHECKING:
-    from sagent.sandbox.bubblewrap import Box
+    from sagent.sandbox.bubblewrap import Box, View
 
 _MEMORY = 1 << 30  # bytes for a relay
 
@@ -44,14 +44,14 @@ class Network:
     def dismiss(self, token: str) -> None:
         self._proxy.dismiss(token)
 
-    async def environment(self, token: str, box: "Box | None") -> tuple[Mapping[str, str], int]:
+    async def environment(self, token: str, view: "View | None") -> tuple[Mapping[str, str], int]:
         """The variables by which programs find the proxy, and the port: of a box's own loopback, or of this machine's.
 
         Raises ToolError.
         """
         async with self._listening:
             try:
-                port = await self._loopback_port() if box is None else await self._port_in(box)
+                port = await self._loopback_port() if view is None else await self._port_in(view)
             except (OSError, ValueError) as error:
                 raise ToolError(f"The command was not run: the sandbox's proxy does not work: {error}.") from error
         return self._proxy.environment(token, port), port
@@ -63,22 +63,22 @@ class Network:
         self._loopback = self._loopback or await self._proxy.listen_on_loopback()
         return self._loopback
 
-    async def _port_in(self, box: "Box") -> int:
+    async def _port_in(self, view: "View") -> int:
         if not self._open:
             await self._proxy.listen(self._directory)
             shutil.copy(Path(__file__).with_name("relay.py"), self._directory)  # where boxes see it, wherever we lie
             self._open = True
-        if not box.has_relay:
+        if not (box := view.box).has_relay:
             box.end_relay()
-            box.relay, self._ports[box] = await asyncio.to_thread(_start_relay, box)
+            box.relay, self._ports[box] = await asyncio.to_thread(_start_relay, view)
         return self._ports[box]
 
 
-def _start_relay(box: "Box") -> "tuple[subprocess.Popen[bytes], int]":
+def _start_relay(view: "View") -> "tuple[subprocess.Popen[bytes], int]":
     """A relay, and the port on which it listens in a box. Raises OSError or ValueError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
-    argv = box.entering(argv, "/", memory=_MEMORY)
+    argv = view.entering(argv, "/", memory=_MEMORY, kept=KEPT)  # for it outlives the view
     # Commands see what its environment holds: nothing of ours.
     relay = subprocess.Popen(
         argv, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=null, start_new_session=True

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -47,7 +47,8 @@ class Profile:
     which need not exist; `exposed` paths may be read although they lie below a hidden one. Where a path lies below
     several of these the deepest holds, and of two that are the same `protected` and `exposed`. `domains` are the hosts
     that may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
-    `partly_known` are directories in which not everything was found that is to be hidden or protected.
+    `partly_known` are directories in which not everything was found that is to be hidden or protected. `origin` is from
+    what it follows but for what lies there at the moment: mode and rules, say; () where that is not known.
     """
 
     writable: tuple[str, ...] = ()
@@ -56,6 +57,12 @@ class Profile:
     exposed: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     partly_known: tuple[str, ...] = ()
+    origin: tuple[str, ...] = ()
+
+    @property
+    def permissions(self) -> Hashable:
+        """The same for two of them where one allows more than the other only as what lies there has changed since."""
+        return frozenset(self.writable), frozenset(self.exposed), self.origin or (self.hidden, self.protected)
 
     def can_write(self, path: str) -> bool:
         return _depth(path, self.writable) > _depth(path, self.protected)
@@ -92,12 +99,17 @@ class Profile:
         exposed = {path: None for one, two in pairs for path in one.exposed if two.can_read(path)}
         return Profile(
             tuple(writable),
-            tuple({**dict.fromkeys(self.protected), **dict.fromkeys(other.protected)}),
-            tuple({**dict.fromkeys(self.hidden), **dict.fromkeys(other.hidden)}),
+            _both(self.protected, other.protected),
+            _both(self.hidden, other.hidden),
             tuple(exposed),
             _common(self.domains, other.domains),
-            tuple({**dict.fromkeys(self.partly_known), **dict.fromkeys(other.partly_known)}),
+            _both(self.partly_known, other.partly_known),
+            _both(self.origin, other.origin) if self.origin and other.origin else (),
         )
+
+
+def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *other)))
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sagent
-from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox, places
 from sagent.tool import Workspace
@@ -175,3 +175,17 @@ def test_the_sagent_that_runs_is_read_only_where_it_was_installed_in_the_workspa
     argv = [sys.executable, "-I", "-B", "-c", program, str(packages), str(work)]
     protected = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
     assert (f"{packages}/sagent" in protected) == ("site-packages" in place)
+
+
+def test_what_is_found_later_makes_no_other_permissions_and_a_rule_does(work: Path) -> None:
+    """By these commands share their processes and their network: what is hidden from some is hidden from all."""
+
+    def permissions(*denied: str, mode: Mode = "edit") -> object:
+        return PermissionPolicy(mode, Rules.parse([], denied)).profile(Workspace(work)).permissions
+
+    before = permissions()
+    (work / ".env").touch()
+    subprocess.run(["git", "init", "-q", str(work / "sub")], check=True)
+    assert permissions() == before
+    others = {permissions(mode="plan"), permissions("Read(*.pem)"), permissions("Edit(*.pem)")}
+    assert len({before, *others}) == 4

@@ -22,12 +22,14 @@ class Rig:
 
     def __init__(self, work: Path) -> None:
         self.work, self.sandbox = work, Sandbox()
+        self.origin: tuple[str, ...] = ()
         self.running: list[subprocess.Popen[bytes]] = []
 
     async def start(
-        self, line: str, *domains: str, needs: Sequence[Need] = (), lasting: bool = False
+        self, line: str, *domains: str, needs: Sequence[Need] = (), lasting: bool = False, hidden: Sequence[str] = ()
     ) -> "subprocess.Popen[bytes]":
-        profile = Profile(writable=(str(self.work),), domains=domains)
+        there = tuple(f"{self.work}/{name}" for name in hidden)
+        profile = Profile((str(self.work),), hidden=there, domains=domains, origin=self.origin)
         confined = await self.sandbox.confine(["bash", "-c", line], profile, self.work, needs, lasting=lasting)
         argv, environment = confined.launched({"PATH": os.environ["PATH"], "MARK": "mine"})
         process = subprocess.Popen(
@@ -44,9 +46,7 @@ class Rig:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
-    # Where another program begins to listen in /tmp meanwhile, the next command gets a new box.
-    monkeypatch.setattr("sagent.sandbox.bubblewrap.listening", lambda _: ())
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     (tmp_path / "work").mkdir()
     rig = Rig(tmp_path.resolve() / "work")
     if rig.sandbox.means.name != "bubblewrap":
@@ -69,6 +69,30 @@ async def test_an_agent_that_may_reach_less_sees_no_command_of_one_that_may_reac
     parent.stdout.readline()
     assert await rig.run(SHOW, "two.example", "one.example") == "2"  # those who may reach the same are one
     assert await rig.run(SHOW, *child) == "0"
+
+
+@pytest.mark.parametrize("origin", ["other", "unknown"])
+async def test_an_agent_that_may_read_less_sees_no_command_of_one_that_may_read_more(rig: Rig, origin: str) -> None:
+    rig.origin = () if origin == "unknown" else ("edit",)
+    parent = await rig.start("echo there; read")
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    (rig.work / "key").write_text("KEY")
+    rig.origin = () if origin == "unknown" else ("edit", "Read(key)")
+    child = await rig.start("cat key /proc/[0-9]*/root/$PWD/key; cat /proc/[0-9]*/comm", hidden=["key"])
+    assert (await asyncio.to_thread(child.communicate))[0] == b"bash\ncat\n"
+
+
+async def test_what_leads_out_of_a_box_shows_nobody_what_is_hidden_since(rig: Rig) -> None:
+    rig.origin = ("edit",)
+    (rig.work / "key").write_text("KEY")
+    namespaces = await rig.run("readlink /proc/self/ns/net", "one.example")
+    line = "readlink /proc/self/ns/net; cat key /proc/[0-9]*/root/$PWD/key; head -1 /proc/[0-9]*/cmdline"
+    child = await rig.start(line, "one.example", hidden=["key"])
+    said = (await asyncio.to_thread(child.communicate))[0].decode()
+    assert said.startswith(namespaces)
+    assert "relay.py" in said
+    assert "KEY" not in said
 
 
 async def test_programs_of_the_persons_do_not_see_each_other(rig: Rig) -> None:

@@ -1,11 +1,13 @@
 """Boxes that are opened ahead, that are killed, and that are made while files come and go."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from sagent.config import load
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Text
 from sagent.sandbox import Sandbox
-from sagent.sandbox.bubblewrap import Box, Boxes, refusal
+from sagent.sandbox.bubblewrap import Box, Boxes, View, refusal
 from sagent.sandbox.profile import Profile
 from sagent.session.blobs import BlobDirectory
 from sagent.testing.server import FakeProviderServer, Received, Turn
@@ -71,9 +73,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What boxes are opened with, as they are."""
     found, really = list[object](), Boxes.open
 
-    def count(boxes: Boxes, mounts: tuple[str, ...]) -> object:
+    def count(boxes: Boxes, mounts: tuple[str, ...], box: Box | None = None) -> object:
         found.append(mounts)
-        return really(boxes, mounts)
+        return really(boxes, mounts, box)
 
     monkeypatch.setattr(Boxes, "open", count)
     return found
@@ -109,6 +111,69 @@ async def test_the_first_box_is_made_while_the_model_thinks(
         settings = load({"cwd": str(tmp_path), "model": "anthropic/claude-sonnet-4-6"})
         async with open_agent(settings, lambda _: None) as agent:
             assert (await agent.run("go")).content == "done"
+
+
+@contextlib.contextmanager
+def listens(place: Path) -> Generator[None]:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place / "socket"))
+        server.listen()
+        yield
+
+
+@contextlib.contextmanager
+def appears(work: Path) -> Generator[None]:
+    (work / ".env").write_text("KEY")
+    yield
+
+
+@contextlib.contextmanager
+def is_replaced(work: Path) -> Generator[None]:
+    subprocess.run(["git", "config", "user.name", "x"], cwd=work, check=True)
+    yield
+
+
+@contextlib.contextmanager
+def is_made(work: Path) -> Generator[None]:
+    subprocess.run(["git", "init", "-q", "sub"], cwd=work, check=True)
+    yield
+
+
+SERVE = "python3 -m http.server -b 127.0.0.1 8123 >/dev/null 2>&1 & echo $! > pid; until {}; do sleep 0.02; done"
+ANSWERS = "(exec 3<>/dev/tcp/127.0.0.1/8123)"
+LOOK = (
+    "cat .env; echo >> .git/config; echo >> sub/.git/config;"
+    "grep -E 'shared:|master:' /proc/self/mountinfo && echo OUT; [ $(ls /proc | grep -c '^[0-9]') -lt 20 ] || echo OUT"
+)
+
+
+@pytest.mark.parametrize("happens", [listens, appears, is_replaced, is_made])
+async def test_what_a_command_left_running_is_reached_and_ended_by_the_next_whatever_happens_outside(
+    boxed: Boxed, happens: Callable[[Path], contextlib.AbstractContextManager[None]]
+) -> None:
+    """A program begins to listen in /tmp, there is a key to hide, git replaces its config, or there is a new one: what
+    commands see of files is made anew, and nothing else."""
+    work = boxed.workspace.cwd
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    with tempfile.TemporaryDirectory(prefix="sagent-test-", dir="/tmp") as place:
+        assert await boxed.run(f"ls -d {place}") == place
+        await boxed.run(SERVE.format(ANSWERS + " 2>/dev/null"))
+        with happens(Path(place) if happens is listens else work):
+            said = await boxed.run(f"{ANSWERS} && {LOOK}; ls {place}; kill $(cat pid) && echo ended")
+    assert "ended" in said
+    assert not any(word in said for word in ("refused", "KEY", "socket", "OUT"))
+    assert said.count("Read-only file system") == 1 + (happens is is_made)
+
+
+async def test_what_was_left_running_does_not_write_what_is_protected_since(boxed: Boxed) -> None:
+    work = boxed.workspace.cwd
+    writes = "until [ -e go ]; do sleep 0.02; done; echo '[x]' >> sub/.git/config; touch done"
+    await boxed.run(f"({writes}) >/dev/null 2>&1 &")
+    with is_made(work):
+        before = (work / "sub/.git/config").read_text()
+        said = await boxed.run("touch go; until [ -e done ]; do sleep 0.02; done")
+    assert "the sandbox undid what was done" in said
+    assert (work / "sub/.git/config").read_text() == before
 
 
 async def test_one_that_nobody_waits_for_any_more_is_there_for_the_next_and_ends_with_the_session(
@@ -173,8 +238,8 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What bubblewrap says at the next tries, before it works."""
     answers, really = list[str](), Boxes.open
 
-    def fail(boxes: Boxes, mounts: Sequence[str]) -> Box | str:
-        return answers.pop(0) if answers else really(boxes, mounts)
+    def fail(boxes: Boxes, mounts: Sequence[str], box: Box | None = None) -> View | str:
+        return answers.pop(0) if answers else really(boxes, mounts, box)
 
     monkeypatch.setattr(Boxes, "open", fail)
     return answers

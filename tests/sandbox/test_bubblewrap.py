@@ -198,9 +198,9 @@ def test_limits_that_a_person_has_already_are_kept_and_no_hindrance() -> None:
     """`ulimit -u` and `ulimit -d`: a command cannot raise them, so it is not told to."""
     program = (
         "import subprocess; from sagent.sandbox.bubblewrap import Boxes, refusal; from sagent.sandbox.scratch import *;"
-        "print(refusal() or 'stands'); scratch = Scratch(); box = Boxes(scratch).open(());"
-        "argv = box.entering(['bash', '-c', 'ulimit -u; ulimit -d'], '/', memory=1 << 45);"
-        "print(subprocess.run(argv, capture_output=True, text=True).stdout); box.close(); scratch.remove()"
+        "print(refusal() or 'stands'); scratch = Scratch(); view = Boxes(scratch).open(());"
+        "argv = view.entering(['bash', '-c', 'ulimit -u; ulimit -d'], '/', memory=1 << 45);"
+        "print(subprocess.run(argv, capture_output=True, text=True).stdout); view.box.close(); scratch.remove()"
     )
     ran = subprocess.run(
         ["prlimit", "--nproc=3000", f"--data={1 << 40}", "--", sys.executable, "-c", program],
