@@ -6,19 +6,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar, cast
 
+from sagent.config import values
 from sagent.config.files import File, Line, read_file
-from sagent.config.values import (
-    PathBase,
-    RefusedError,
-    choice,
-    option,
-    options_of,
-    temperature,
-    text_of,
-    texts,
-    usd,
-    whole,
-)
+from sagent.config.values import PathBase, RefusedError, choice, option, options_of, usd
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
@@ -189,7 +179,7 @@ def _read_options(table: _Table) -> Mapping[str, object] | None:
     """Members of its requests: those of the table `options`, and `temperature`, the one that nearly everybody means."""
     pairs = table.read("options", options_of, ())
     if "temperature" in table.members:
-        pairs = (*pairs, *options_of({"temperature": table.read("temperature", temperature, 0.0)}))
+        pairs = (*pairs, *options_of({"temperature": table.read("temperature", values.temperature, 0.0)}))
     return dict(map(option, pairs)) or None
 
 
@@ -226,14 +216,14 @@ def _read_advisor(table: _Table, spec: str) -> str:
 
 
 def _text(value: object, _: object = None) -> str:
-    if text := text_of(value).strip():
+    if text := values.text_of(value).strip():
         return text
     raise RefusedError("give a text")
 
 
 def _texts(value: object, _: object = None) -> tuple[str, ...]:
     """A list, or one text, which may name several."""
-    return tuple(text.strip() for text in texts(value, "texts"))
+    return tuple(text.strip() for text in values.texts(value, "texts"))
 
 
 def _role_name(value: object, _: object) -> str:
@@ -245,7 +235,7 @@ def _role_name(value: object, _: object) -> str:
 
 def _number(least: int) -> Callable[[object, PathBase], int]:
     """A whole number that is written as one: in a file, "3" is a text."""
-    return lambda value, _: whole(least)(value if isinstance(value, int) else "")
+    return lambda value, _: values.whole(least)(value if isinstance(value, int) else "")
 
 
 _HANDOFF = ("handoff_tokens", "handoff_bytes")

@@ -268,30 +268,22 @@ class LoadedModel:
         return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
+@dataclass(slots=True, eq=False)
 class _Generated:
     """An answer taking shape: what transformers calls a streamer. Its first piece is the prompt."""
 
-    def __init__(
-        self,
-        decode: Callable[[Sequence[int]], str],
-        reader: AnswerReader,
-        ends: frozenset[int],
-        hidden: set[int],
-        emit: Callable[[Delta | Answer | ModelError], None],
-        begun: Charge,
-    ) -> None:
-        self.reader = reader
-        self.ids: list[int] = []
-        self.ended = False
-        self._begun = begun
-        self._decode = decode
-        self._ends = ends
-        self._hidden = hidden
-        self._emit = emit
-        self._reasoning = 0
-        self._prompt = True
-        self._shown: list[int] = []  # tokens that were shown, but are needed to decode those after them
-        self._waiting: list[int] = []
+    _decode: Callable[[Sequence[int]], str]
+    reader: AnswerReader
+    _ends: frozenset[int]
+    _hidden: set[int]
+    _emit: Callable[[Delta | Answer | ModelError], None]
+    _begun: Charge
+    ids: list[int] = field(default_factory=list[int])
+    ended: bool = False
+    _reasoning: int = 0
+    _prompt: bool = True
+    _shown: list[int] = field(default_factory=list[int])  # that are needed to decode those after them
+    _waiting: list[int] = field(default_factory=list[int])
 
     def put(self, value: Tensor) -> None:
         """Take the next tokens."""

@@ -146,6 +146,8 @@ class AnthropicCLI:
     history again. It gets no tools of its own, no settings, hooks, plugins or memory files, and keeps no session.
     """
 
+    name = NAME
+
     def __init__(self, program: Program, *, timeouts: Timeouts | None = None) -> None:
         self.program = program
         self.timeouts = timeouts or Timeouts()
@@ -181,10 +183,6 @@ class AnthropicCLI:
         raise UsageError(
             f"{NAME} takes no key: it uses the login of the program `claude`. With a key, use the provider anthropic."
         )
-
-    @property
-    def name(self) -> str:
-        return NAME
 
     def model(self, model_id: str) -> AnthropicCLIModel:
         """A model by id, or by one of the program's short names ("sonnet", "opus", "haiku")."""

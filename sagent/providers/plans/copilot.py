@@ -87,6 +87,8 @@ class Copilot:
     """A plan of GitHub Copilot, by the login that `sagent login copilot` keeps, or a GitHub token in
     COPILOT_GITHUB_TOKEN."""
 
+    name = NAME
+
     def __init__(
         self,
         account: Account,
@@ -147,10 +149,6 @@ class Copilot:
             raise UsageError(f"The token for {NAME} is empty: is the variable set that it was read from?")
         account = Account(CopilotLogin(key.strip()))
         return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
-
-    @property
-    def name(self) -> str:
-        return NAME
 
     @property
     def address(self) -> str:

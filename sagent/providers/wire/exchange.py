@@ -91,7 +91,6 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
                 yield billed
         raise
     finally:
-        watch.stop()
         if answer is not None:
             await answer.aclose()
 
@@ -373,66 +372,29 @@ def _shown(said: str | bytes) -> str:
 
 
 class _Watch:
-    """Cuts a call that has been silent too long. One timer at a time: it is moved when it fires too early, and when the
-    time allowed changes."""
+    """Cuts a call that has been silent too long."""
 
-    __slots__ = ("_allowed", "_call", "_fired", "_last", "_loop", "_task", "_timer", "_waiting")
+    __slots__ = ("_call", "_last")
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[object] | None = None
-        self._last = self._loop.time()
-        self._waiting = False
-        self._fired = False
-        self._allowed = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self.touch()
 
     def touch(self) -> None:
         """There was a sign of life."""
-        self._last = self._loop.time()
+        self._last = asyncio.get_running_loop().time()
 
     async def over(self, step: Awaitable[T]) -> T:
         """Wait for a step. Raises ModelError("stalled") when the silence lasts too long."""
-        allowed = self._limit()
-        if allowed != self._allowed:
-            self._allowed = allowed
-            self._arm()
-        self._task = asyncio.current_task()
-        before = self._task.cancelling() if self._task else 0
-        self._waiting = True
-        try:
-            return await step
-        except asyncio.CancelledError as error:
-            if self._fired and self._task is not None and self._task.uncancel() <= before:
-                raise self._call.origin.error("stalled", f"nothing was heard for {self._allowed:g} s") from error
-            raise
-        finally:
-            self._waiting = False
-
-    def stop(self) -> None:
-        """The call is over."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _limit(self) -> float:
         reader, times = self._call.reader, self._call.timeouts
+        allowed = times.reasoning_stall if reader.reasoning else times.stall
         if reader.complete:
-            return min(times.stall, _TRAILER)
-        return times.reasoning_stall if reader.reasoning else times.stall
-
-    def _arm(self) -> None:
-        self.stop()
-        self._timer = self._loop.call_at(self._last + self._allowed, self._check)
-
-    def _check(self) -> None:
-        if not self._waiting:
-            self._last = self._loop.time()  # our caller is busy
-        if self._loop.time() < self._last + self._allowed:
-            self._arm()
-        elif self._task is not None:
-            self._fired = True
-            self._task.cancel()
+            allowed = min(times.stall, _TRAILER)
+        try:
+            async with asyncio.timeout_at(self._last + allowed):
+                return await step
+        except TimeoutError as error:
+            raise self._call.origin.error("stalled", f"nothing was heard for {allowed:g} s") from error
 
 
 def read_json(text: str | bytes) -> object:

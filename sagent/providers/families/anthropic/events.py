@@ -1,10 +1,11 @@
 """Anthropic Messages: events in. Pure reading of plain JSON: no clock, no network."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.events import Advice, AdviceStatus
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
@@ -31,20 +32,18 @@ _STOPS: Mapping[str, StopReason] = {
 _OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "tool_use"}
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """A content block while it arrives."""
 
-    __slots__ = ("citations", "extra", "json", "pieces", "signed", "start", "type", "whole")
-
-    def __init__(self, kind: str, start: Mapping[str, object]) -> None:
-        self.type = kind
-        self.start = start
-        self.pieces: list[str] = []
-        self.json: list[str] = []
-        self.signed: list[str] = []  # pieces of a signature
-        self.citations: list[object] = []
-        self.extra: dict[str, object] = {}
-        self.whole = False
+    type: str
+    start: Mapping[str, object]
+    pieces: list[str] = field(default_factory=list[str])
+    json: list[str] = field(default_factory=list[str])
+    signed: list[str] = field(default_factory=list[str])  # pieces of a signature
+    citations: list[object] = field(default_factory=list[object])
+    extra: dict[str, object] = field(default_factory=dict[str, object])
+    whole: bool = False
 
     def absorb(self, delta: Mapping[str, object]) -> None:
         """A delta of an unknown kind: strings go on, lists grow, the rest is replaced."""

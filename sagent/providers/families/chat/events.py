@@ -3,8 +3,9 @@
 import sys
 from binascii import a2b_base64
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, sha256_hex, valid_text
 from sagent.messages import Document, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
@@ -34,16 +35,14 @@ _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
 
+@dataclass(slots=True, eq=False)
 class _Pending:
     """A tool call while it arrives."""
 
-    __slots__ = ("arguments", "extra", "id", "name")
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-        self.extra: Mapping[str, object] = EMPTY
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+    extra: Mapping[str, object] = EMPTY
 
     def followed_by(self, call_id: str, name: str, *, more: bool) -> bool:
         """Whether a delta that seems to go on with this call begins another one all the same."""

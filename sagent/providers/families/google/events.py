@@ -1,9 +1,10 @@
 """Google's generateContent: chunks in. Pure reading of plain JSON: no clock, no network."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import cast
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
@@ -33,19 +34,17 @@ _CITED = ("groundingMetadata", "urlContextMetadata", "citationMetadata")
 _COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount")
 
 
+@dataclass(slots=True, eq=False)
 class _Piece:
     """A part of the reply while it arrives: text, a thought, a call, or something of Google's own (`part`)."""
 
-    __slots__ = ("arguments", "id", "kind", "name", "part", "signature", "texts")
-
-    def __init__(self, kind: str, signature: str = "", part: Mapping[str, object] = EMPTY) -> None:
-        self.kind = kind
-        self.signature = signature
-        self.part = part
-        self.texts: list[str] = []
-        self.id = ""
-        self.name = ""
-        self.arguments: object = None
+    kind: str
+    signature: str = ""
+    part: Mapping[str, object] = EMPTY
+    texts: list[str] = field(default_factory=list[str])
+    id: str = ""
+    name: str = ""
+    arguments: object = None
 
 
 class GenerateReplyReader(ReplyReader):
@@ -166,8 +165,7 @@ class GenerateReplyReader(ReplyReader):
         if name or piece is None:
             if not call:
                 return  # the end of a call that had no pieces
-            piece = _Piece("call")
-            piece.name = name
+            piece = _Piece("call", name=name)
             self._pieces.append(piece)
         piece.id = as_str(call.get("id")) or piece.id
         piece.signature = signature or piece.signature

@@ -1,7 +1,9 @@
 """OpenAI Responses: events in. Pure reading of plain JSON: no clock, no network."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
@@ -38,17 +40,16 @@ _UNFINISHED = ("queued", "in_progress")
 _ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
 
+@dataclass(slots=True, eq=False)
 class _Item:
-    """An output item while it arrives: as it began, what was streamed of it by part, and as it ended."""
+    """An output item while it arrives: what was streamed of it, and its newest form."""
 
-    __slots__ = ("annotations", "arguments", "parts", "said", "whole")
-
-    def __init__(self, start: Mapping[str, object]) -> None:
-        self.whole = start  # the newest form of the item
-        self.said = False  # that form is its last
-        self.parts: dict[tuple[str, int], list[str]] = {}  # streamed text by kind of part and its number
-        self.arguments: list[str] = []
-        self.annotations: dict[int, list[object]] = {}
+    whole: Mapping[str, object]  # that form
+    said: bool = False  # it is the last
+    parts: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
+    """Streamed text by kind of part and its number."""
+    arguments: list[str] = field(default_factory=list[str])
+    annotations: dict[int, list[object]] = field(default_factory=dict[int, list[object]])
 
     @property
     def type(self) -> str:
