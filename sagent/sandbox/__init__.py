@@ -29,6 +29,7 @@ SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the stric
 # What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them.
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
+_REGISTER = "before"  # a directory of the cache
 _PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside
 
 
@@ -86,6 +87,7 @@ class Sandbox:
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
         self._means: Means | None = None
         self._scratch: Scratch | None = None
+        self._register: Scratch | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._boxes: Boxes | None = None
         self._guard: Guard | None = None
@@ -253,7 +255,10 @@ class Sandbox:
         from sagent.sandbox.guard import changed
         from sagent.sandbox.scratch import sweep
 
-        if found := await asyncio.to_thread(sweep, changed):
+        found = await asyncio.to_thread(sweep, changed)
+        if self._cache is not None:
+            found += await asyncio.to_thread(sweep, changed, self._cache / _REGISTER)
+        if found:
             self.warn(
                 f"{', '.join(dict.fromkeys(found))} was changed while a command of a session ran that was then killed:"
                 " look at what it says, for such files run by themselves"
@@ -285,7 +290,7 @@ class Sandbox:
         if self._guard is None:
             from sagent.sandbox.guard import Guard
 
-            self._guard = Guard(self._aside)
+            self._guard = Guard(self._aside, self._copies)
         watch = self._guard.begin(protected, held, granted)
         self._running.add(watch)
         if watch.paths and (self._looking is None or self._looking.done()):
@@ -386,6 +391,9 @@ class Sandbox:
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
             self._sweeping = None
+        if (register := self._register) is not None:
+            self._register = None
+            await asyncio.to_thread(register.remove)
         if (scratch := self._scratch) is not None:
             self._scratch = None
             if self.means.name == "landlock" and not self._stays:
@@ -418,6 +426,19 @@ class Sandbox:
         from sagent.sandbox.scratch import ASIDE
 
         return self.scratch / ASIDE
+
+    @property
+    def _copies(self) -> Path:
+        """Where what was there before commands is kept, also for other sessions: not among temporary files, for a
+        workspace may hold those, and with them a session that a command has made up."""
+        from sagent.sandbox.scratch import ASIDE, Scratch
+
+        if self._register is None and self._cache is not None:
+            place = self._cache / _REGISTER
+            with contextlib.suppress(OSError):
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._register = Scratch(place)
+        return self._aside if self._register is None else self._register.path / ASIDE
 
     def _own_scratch(self) -> "Scratch":
         if self._scratch is None:

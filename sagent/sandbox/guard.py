@@ -42,12 +42,13 @@ class Guard:
     of them was not there before ours either.
 
     Who changed something is not known where several run at the same time: what was there before the first of them
-    began is what is put back, and one that has ended learns of it, once. What a command has made is moved to `aside`, a
-    directory that no command may write to, and nothing of it is lost.
+    began is what is put back, and one that has ended learns of it, once. What a command has made is moved to `aside`,
+    and nothing of it is lost. What is put back is kept in `copies`, and what other sessions keep lies next to it: no
+    command may write there.
     """
 
-    def __init__(self, aside: Path) -> None:
-        self._aside = aside
+    def __init__(self, aside: Path, copies: Path | None = None) -> None:
+        self._aside, self._copies = aside, copies or aside
         self._over: set[str] = set()  # sessions that have ended
         self._shared: dict[str, Before] = {}  # what was there, as other sessions know it
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
@@ -65,13 +66,13 @@ class Guard:
         watch, links = Watch(tuple(protected), tuple(granted)), dict[str, bool]()
         self._granted.update(watch.granted)
         self._watched.update(watch.paths)
-        others = before_for_others(self._aside.parent, self._over) if watch.paths else {}
+        others = before_for_others(self._copies.parent, self._over) if watch.paths else {}
         self._loosen()
         for path in watch.paths:
             if not self._before.get(path):
                 self._before[path] = self._noted(path, held, links, others)
         self._share()
-        later = before_for_others(self._aside.parent, self._over) if watch.paths else {}
+        later = before_for_others(self._copies.parent, self._over) if watch.paths else {}
         for path in later.keys() - others.keys():  # of one that has just begun
             for noted in self._before.values():
                 if path in noted and (adopted := self._adopted(path, later[path], links)) is not None:
@@ -149,7 +150,7 @@ class Guard:
         known = {real: Before(state.link if state else "", copy) for real, (state, copy) in states}
         if known != self._shared:
             self._shared = known
-            share_states(self._aside.parent, known)
+            share_states(self._copies.parent, known)
 
     def _settle(self, granted: Iterable[str]) -> None:
         """What only one command was granted stays as it is now."""
@@ -195,7 +196,7 @@ class Guard:
         if copy is not None and known == state:
             return copy
         _drop(copy)
-        return _copied(path, self._aside / os.urandom(8).hex())
+        return _copied(path, self._copies / os.urandom(8).hex())
 
     def _adopted(self, path: str, before: Before, links: dict[str, bool]) -> tuple[_State | None, Path | None] | None:
         """What another session says was there; None where that is there now, or the other is done with it."""
@@ -204,10 +205,10 @@ class Guard:
         with contextlib.suppress(OSError):
             if not _link_above(path, links) and _contents(path) == _contents(str(before.copy)):
                 return None
-        own = self._aside / os.urandom(8).hex()
+        own = self._copies / os.urandom(8).hex()
         with contextlib.suppress(OSError):  # shutil.Error is one
             copy = _copied(str(before.copy), own)
-            if before_for_others(self._aside.parent, self._over).get(path) == before:
+            if before_for_others(self._copies.parent, self._over).get(path) == before:
                 return _look(str(copy)), copy
         shutil.rmtree(own, ignore_errors=True)
         return None

@@ -41,10 +41,13 @@ class Before(NamedTuple):
 
 
 class Scratch:
-    """`lock` is a descriptor for what may outlive the session to inherit; None where directories cannot be locked."""
+    """`lock` is a descriptor for what may outlive the session to inherit; None where directories cannot be locked.
 
-    def __init__(self) -> None:
-        made = Path(os.path.realpath(tempfile.mkdtemp(prefix=_NEW)))
+    It lies with temporary files, or in the directory `where`."""
+
+    def __init__(self, where: Path | None = None) -> None:
+        """Raises OSError."""
+        made = Path(os.path.realpath(tempfile.mkdtemp(prefix=_NEW, dir=where)))
         self.lock = _locked(made)  # before others see it: they look for locks, which takes one for a moment
         self.path = made.rename(made.with_name(made.name.replace(_NEW, PREFIX, 1)))
 
@@ -67,12 +70,14 @@ class Scratch:
             os.close(self.lock)
 
 
-def sweep(changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda states: ()) -> list[str]:
-    """Remove what sessions of this user left, as much as a moment is enough for. What `changed` says of what was there
-    before commands that were running when their session was killed."""
+def sweep(
+    changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda states: (), where: Path | None = None
+) -> list[str]:
+    """Remove what sessions of this user left there, as much as a moment is enough for. What `changed` says of what was
+    there before commands that were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
-        there = Path(tempfile.gettempdir()).glob(f"{PREFIX}*")
+        there = Path(where or tempfile.gettempdir()).glob(f"{PREFIX}*")
         for path in islice(filter(_going, there), _MOST):
             if (lock := _locked(path)) is not None:
                 left[path] = lock

@@ -1,6 +1,7 @@
 """What is put back when commands have ended, and which of them is told."""
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import tempfile
@@ -238,8 +239,35 @@ def test_what_a_command_of_another_session_has_changed_is_not_taken_as_it_is(
             scratch.remove()
 
 
-async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
+async def test_nobody_is_believed_who_lies_where_commands_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the workspace holds the temporary files a command makes a session up, and locks it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    config, made_up, cache = tmp_path / ".envrc", tmp_path / "sagent-tmp-made-up", tmp_path / "state"
+    config.write_text("old")
+    (made_up / "put-back/x").mkdir(parents=True)
+    (made_up / "put-back/x/copy").write_text("planted")
+    (made_up / "before").write_text(f"{config}\0\0x")
+    lock = os.open(made_up, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    sandbox = Sandbox(cache=cache)
+    try:
+        for _ in range(2):
+            confined = await sandbox.confine(["true"], Profile((str(tmp_path),), (str(config),)), tmp_path)
+            assert confined.finish() == []
+            assert list(cache.rglob("copy"))
+    finally:
+        os.close(lock)
+        await sandbox.aclose()
+    assert config.read_text() == "old"
+    assert [*(cache / "before").iterdir()] == []
+
+
+@pytest.mark.parametrize("cached", [False, True])
+async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, cached: bool
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
@@ -247,7 +275,9 @@ async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
     work.mkdir()
     for name in (".envrc", "unchanged", ".exrc"):
         (work / name).write_text("old")
-    scratch = Scratch()
+    register = tmp_path / "state/before"
+    register.mkdir(parents=True)
+    scratch = Scratch(register if cached else None)
     paths = tuple(f"{work}/{name}" for name in (".envrc", "unchanged", ".exrc", ".mcp.json", "missing"))
     Guard(scratch.path / "put-back").begin(paths)
     (work / ".envrc").write_text("planted")
@@ -255,7 +285,7 @@ async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
     (work / ".mcp.json").write_text("planted")
     scratch.close()  # as when it is killed
     warned: list[str] = []
-    sandbox = Sandbox()
+    sandbox = Sandbox(cache=tmp_path / "state" if cached else None)
     sandbox.warn = warned.append
     try:
         (await sandbox.confine(["true"], Profile(writable=(str(work),)), work)).finish()

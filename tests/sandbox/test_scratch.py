@@ -52,7 +52,7 @@ def test_one_that_is_made_while_others_look_for_locks_has_its_own(
     """Without one it would be taken for a killed session's, and removed while commands run."""
     really, held = tempfile.mkdtemp, list[int]()
 
-    def seen_at_once(prefix: str) -> str:
+    def seen_at_once(prefix: str, **_: object) -> str:
         path = really(prefix=prefix)
         for name in directories(temporary):
             held.append(os.open(temporary / name, os.O_RDONLY))
