@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
-    from sagent.repl.opening import Asker, Listener, Opened
+    from sagent.repl.opening import Asker, Listener, OpenedHere
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
 
@@ -40,7 +40,7 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 @asynccontextmanager
 async def open_linked_session(
     settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
-) -> "AsyncGenerator[Opened]":
+) -> "AsyncGenerator[OpenedHere]":
     """The same as `open_session`, with the editor in which the directory is open, where one offers its link."""
     async with linked_editor(settings) as link:
         if link is None:
@@ -79,11 +79,11 @@ async def open_session(
     answer: "Answerer",
     adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]" = tuple,
     private: "Sequence[Path]" = (),
-) -> "AsyncGenerator[Opened]":
+) -> "AsyncGenerator[OpenedHere]":
     """A session with a person; `private` as `policy_of` has it. Raises what `open_agent` raises."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent, servers_of
-    from sagent.repl.opening import Opened
+    from sagent.repl.opening import OpenedHere
     from sagent.sandbox import Sandbox
     from sagent.tools.ask import AskUser
     from sagent.tools.todo import TodoWrite
@@ -92,7 +92,7 @@ async def open_session(
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
     servers = servers_of(settings)
     async with open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt, servers) as agent:
-        yield Opened(agent, policy, sandbox, servers=servers)
+        yield OpenedHere(agent, policy, sandbox, servers=servers)
 
 
 def _load_policy(settings: "Settings", private: "Sequence[Path]") -> "PermissionPolicy":

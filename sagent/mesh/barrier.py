@@ -3,6 +3,7 @@ until what led to them is acknowledged and the session is still ours."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from sagent.lib.json import JsonObject
 from sagent.mesh.lease import Lease
@@ -11,6 +12,9 @@ from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, St
 from sagent.session.store import Session
 from sagent.tool import RunContext, Tool, ToolOutput
 from sagent.tools.wrapped import WrappedTool
+
+if TYPE_CHECKING:
+    from sagent.mesh.figures import Judgement
 
 
 class Barrier:
@@ -23,6 +27,7 @@ class Barrier:
     ) -> None:
         self._mirror, self._lease, self.keep_files, self._more = mirror, lease, keep_files, more
         self.is_lost: Callable[[], bool] = lambda: False  # whether the local log cannot be written any more
+        self.judgement: Judgement | None = None  # set by who opens the agent
 
     def follow(self, session: Session) -> None:
         self._mirror.follow(session)

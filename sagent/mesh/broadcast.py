@@ -10,6 +10,7 @@ from sagent.events import Event
 from sagent.lib.json import as_object, as_str
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError
+from sagent.mesh.figures import FIGURES, Figures, encode_figures, read_figures
 from sagent.mesh.jetstream import JetStream
 
 if TYPE_CHECKING:
@@ -31,7 +32,14 @@ class Broadcast:
 
     def hear(self, event: Event) -> None:
         kind = type(event).__name__
-        self._lines.append(b'{"kind":"%b","event":%b}\n' % (kind.encode(), _adapter(kind).dump_json(event)))
+        self._add(kind, _adapter(kind).dump_json(event))
+
+    def show(self, figures: Figures) -> None:
+        """Say how things stand from here on."""
+        self._add(FIGURES, encode_figures(figures))
+
+    def _add(self, kind: str, data: bytes) -> None:
+        self._lines.append(b'{"kind":"%b","event":%b}\n' % (kind.encode(), data))
         self._wake.set()
 
     async def run(self) -> None:
@@ -57,16 +65,18 @@ def end_line() -> bytes:
     return json.dumps({"kind": END}).encode() + b"\n"
 
 
-def read_lines(data: bytes) -> Iterator[tuple[str, Event | None]]:
-    """The kinds and events of a message; those of a newer sagent are left out."""
+def read_lines(data: bytes) -> Iterator[Event | Figures | None]:
+    """What a message says, None for the end of a run; what only a newer sagent says is left out."""
     for line in data.splitlines():
         with suppress(ValueError):
             found = as_object(json.loads(line))
             kind = as_str(found.get("kind"))
             if kind in _KINDS:
-                yield kind, cast("Event", _adapter(kind).validate_python(found.get("event")))
+                yield cast("Event", _adapter(kind).validate_python(found.get("event")))
+            elif kind == FIGURES:
+                yield read_figures(found.get("event"))
             elif kind == END:
-                yield kind, None
+                yield None
 
 
 def _adapter(kind: str) -> "TypeAdapter[object]":

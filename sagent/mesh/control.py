@@ -1,34 +1,35 @@
-"""Requests to a session at work, and the questions that it asks: by a request that any of several people may answer."""
+"""The questions that a session asks: by a request that any of several people may answer."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, field
 from os import urandom
+from pathlib import Path
 from typing import Literal
 
-from sagent.agent import Agent
-from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str, valid_text
+from sagent.lib.json import as_array, as_object, as_str, json_freeze_object, json_thaw, valid_text
 from sagent.mesh import names
-from sagent.mesh.errors import MeshError, NobodyThere, Unavailable
+from sagent.mesh.errors import MeshError, NobodyThere, TooLarge, Unavailable
 from sagent.mesh.jetstream import JetStream
 from sagent.messages import ToolCall
-from sagent.peer import Background, Cancel, Compact, Consult, Stop, Switch
 from sagent.policy import Ask
 from sagent.policy.asking import call_text
+from sagent.policy.rules import EDITS
 from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import Settled
 
-ACTIONS = {kind.__name__: kind for kind in (Background, Cancel, Compact, Consult, Stop, Switch)}
+_MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
 _AGAIN = 10.0  # seconds after which a question is put again, to whoever has come since
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked: may `agent` make this call? Or, where there is an `inquiry`, what an agent wants to know.
-    `id` is the same each time it is put. Once it is `over`, no answer to it is waited for any more."""
+    """What a person is asked: may `agent` make this `call`? Or, where there is an `inquiry`, what an agent wants to
+    know. `what` are the call's arguments as text, and `texts` the files that it would change, as they are. `id` is the
+    same each time it is put. Once it is `over`, no answer to it is waited for any more."""
 
     id: str
     agent: str
@@ -38,6 +39,14 @@ class Question:
     wants: tuple[str, ...] = ()
     over: bool = False
     inquiry: Inquiry | None = None
+    call: ToolCall | None = None
+    remedy: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def ask(self) -> Ask:
+        """Why it is asked, as the policy has said it."""
+        return Ask(self.reason, self.remedy, self.agent, self.wants)
 
 
 Reply = Callable[[Question], Awaitable[str | None]]
@@ -52,6 +61,7 @@ class Asking:
 
     def __init__(self, bus: JetStream, session: str) -> None:
         self._bus, self._session = bus, session
+        self.cwd: Path | None = None  # where the session works
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
         """None allows, a text denies and says why. Nobody there is a denial."""
@@ -60,12 +70,28 @@ class Asking:
             "tool": call.name,
             "what": call_text(call),
             "reason": ask.reason,
+            "remedy": ask.remedy,
             "wants": list(map(str, ask.wants)),
+            "call": {"id": call.id, "arguments": json_thaw(call.arguments)},
+            "texts": await asyncio.to_thread(self._texts, call),
         }
         answer = await self._put(names.asking_subject(self._session), "approval", question)
         if answer is None:
             return f"{ask.reason} Nobody is attached to this session who could be asked. {ask.remedy}".rstrip()
         return None if answer.get("allow") is True else _words(answer, "reason") or "The person said no."
+
+    def _texts(self, call: ToolCall) -> Mapping[str, str]:
+        """The file that a call of Edit or Write would change, by the name that it gives it."""
+        path = as_str(call.arguments.get("file_path"))
+        if self.cwd is None or call.name not in EDITS or not path:
+            return {}
+        from sagent.tools.textfile import read_whole
+
+        try:
+            text = read_whole(self.cwd / Path(path).expanduser(), _MOST_SHOWN)
+        except (OSError, ValueError, RuntimeError):
+            return {}
+        return {} if text is None else {path: text}
 
     async def answer(self, inquiry: Inquiry) -> str | Settled | None:
         """What a person says; None where nobody is there, or leaves it unanswered."""
@@ -93,6 +119,11 @@ class Asking:
                 answer = as_object(json.loads(await self._bus.request(subject, _encode(question), timeout=_AGAIN)))
             except NobodyThere:
                 return None
+            except TooLarge:
+                if "texts" not in question:
+                    raise
+                question = {name: value for name, value in question.items() if name not in ("texts", "call")}
+                continue
             except Unavailable:
                 continue  # nobody has decided yet, or the bus is away
             if answer.get("id") == question["id"]:
@@ -113,7 +144,11 @@ def read_question(data: bytes) -> Question:
     name, agent, tool, what, reason = (as_str(found.get(key)) for key in ("id", "agent", "tool", "what", "reason"))
     wants, over = tuple(map(str, as_array(found.get("wants")))), found.get("over") is True
     inquiry = _read_inquiry(found) if found.get("kind") == "inquiry" else None
-    return Question(name, agent, tool, what, reason, wants, over, inquiry)
+    asked, texts = as_object(found.get("call")), as_object(found.get("texts"))
+    arguments = json_freeze_object(as_object(asked.get("arguments")))
+    call = ToolCall(as_str(asked.get("id")), tool, arguments) if asked else None
+    read = {path: as_str(text) for path, text in texts.items()}
+    return Question(name, agent, tool, what, reason, wants, over, inquiry, call, as_str(found.get("remedy")), read)
 
 
 def _read_inquiry(found: Mapping[str, object]) -> Inquiry:
@@ -127,28 +162,3 @@ def encode_answer(question: Question, said: str | Settled | None) -> bytes:
     if question.inquiry is None:
         return _encode({"id": question.id, "allow": said is None, "reason": said or ""})
     return _encode({"id": question.id, **(asdict(said) if isinstance(said, Settled) else {"said": said})})
-
-
-def answer_request(agent: Agent, node: str, data: bytes) -> dict[str, object]:
-    """Carry out a request for a session: {"op": "status" | "interrupt" | "apply", ...}. What is wrong with it is the
-    answer."""
-    try:
-        asked = as_object(json.loads(data))
-        match asked.get("op"):
-            case "status":
-                status = agent.status()
-                usd = float(status.usd_tree)
-                return {"node": node, "state": status.state, "model": status.model, "turns": status.turns, "usd": usd}
-            case "interrupt":
-                agent.interrupt()
-                return {"node": node}
-            case "apply":
-                from sagent.mesh.records import adapter
-
-                action = adapter(ACTIONS[as_str(asked.get("action"))]).validate_python(asked.get("of"))
-                agent.apply(action)  # pyright: ignore[reportArgumentType] -- one of ACTIONS
-                return {"node": node}
-            case other:
-                return {"error": f"There is no request {other!r} here; there are status, interrupt and apply."}
-    except (UsageError, ValueError, KeyError) as error:
-        return {"error": str(error)}

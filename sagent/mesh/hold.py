@@ -12,13 +12,23 @@ from typing import TypeAlias
 
 from sagent.agent import Agent, Asker
 from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
-from sagent.events import Event, Failure, Finished, Notice, Result
+from sagent.events import (
+    Advised,
+    Event,
+    Failure,
+    Finished,
+    Notice,
+    ReplyFinished,
+    Result,
+    Switched,
+    ToolFinished,
+)
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
 from sagent.mesh.barrier import Barrier
 from sagent.mesh.broadcast import Broadcast, end_line
 from sagent.mesh.child import NodeAgent
-from sagent.mesh.control import Answer, Asking, answer_request
+from sagent.mesh.control import Answer, Asking
 from sagent.mesh.errors import Failed, Fenced, MeshError, NoRoom, Unavailable, WrongVersion
 from sagent.mesh.jetstream import JetStream
 from sagent.mesh.lease import Lease
@@ -29,6 +39,7 @@ from sagent.mesh.rebuild import Rebuilt, rebuild
 from sagent.mesh.records import Records, SessionRecord, check_flags
 from sagent.mesh.remote import Mesh
 from sagent.mesh.replies import Replies
+from sagent.mesh.requests import Requests
 from sagent.mesh.streams import Intake, Taken
 from sagent.mesh.tasks import end, kept_up
 from sagent.mesh.trace import under
@@ -41,6 +52,7 @@ from sagent.session.folds import origin
 _MOVED_TO = "This session has moved to another machine. Your working directory is now "
 MOVED = "moved"  # why a turn ends that another node goes on with
 _LOOK = 1.0  # seconds between two looks at whether a message waits
+_TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events after which figures are others
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a disk's trouble, which another node does not have
 _SOON = 0.2  # seconds until the bus is tried again
 _ACK_WAIT = 4.0  # seconds until a message that a node had is given to the next one
@@ -88,6 +100,7 @@ class Hold:
         self._done = False
         self._taken, self._acks = set[int](), set[asyncio.Task[None]]()
         self._replies = Replies()
+        self._requests: Requests | None = None
 
     def move(self) -> None:
         """Let go of the session between two model calls, for another node to go on with."""
@@ -185,12 +198,14 @@ class Hold:
         opened: list[Agent] = []
         child = NodeAgent(self._session, Mesh(self._bus).child, lambda: opened[0], mirror.settled)
         barrier = Barrier(mirror, self._lease, partial(self._keep_files, mirror, files), (child,))
+        self._asking.cwd = opening.cwd
         async with open_agent(opening, self._hear, self._asking.ask, self._asking.answer, barrier) as agent:
             opened.append(agent)
+            requests = self._requests = Requests(agent, self._node, barrier.judgement)
             barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
             tasks = [
                 self._needed(kept_up(lambda: self._feed(agent, mirror))),
-                self._needed(kept_up(lambda: self._listen(agent))),
+                self._needed(kept_up(lambda: self._listen(requests))),
                 asyncio.create_task(self._stop_to_move(agent)),
             ]
             try:
@@ -204,6 +219,8 @@ class Hold:
 
     def _hear(self, event: Event) -> None:
         self._replies.hear(event)
+        if self._requests is not None and self._requests.watched and isinstance(event, _TELLING):
+            self._broadcast.show(self._requests.figures())  # first: who sees the event knows how things stand
         self._broadcast.hear(event)
 
     async def _keep_files(self, mirror: Mirror, files: Files) -> None:
@@ -298,10 +315,10 @@ class Hold:
         if await taken.ack():
             await self._records.drop_parcel(taken.message.headers)
 
-    async def _listen(self, agent: Agent) -> None:
+    async def _listen(self, answering: Requests) -> None:
         async with self._bus.listening(names.control_subject(self._session)) as requests:
             async for request in requests:
-                answer = answer_request(agent, self._node, request.message.data)
+                answer = await answering.answer(request.message.data)
                 with suppress(MeshError):
                     await request.respond(json.dumps(answer).encode())
 

@@ -30,7 +30,6 @@ class Rebuilt:
     files: str = ""
     begun: set[str] = field(default_factory=set[str])
     marked: bool = True
-    logs: dict[str, IO[bytes]] = field(default_factory=dict[str, IO[bytes]])
 
     def may_have_run(self, agent: str, call: str) -> bool:
         """Whether a call without a result may have been carried out, in part or whole, if it changes something."""
@@ -42,41 +41,57 @@ async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt
     knows what it lacks. `until` is the number of a message that is there: a replica that lags is read until it has got
     that one. Raises SessionCorrupt, Unavailable and OSError."""
     await asyncio.to_thread(set_aside, directory)
-    make_directory(directory)
-    blobs, found = BlobDirectory(directory / "blobs"), Rebuilt()
+    copy = LogCopy(stream, directory)
     try:
-        last = 0
-        while True:
-            async for piece in stream.read(last):
-                for name in filter(None, piece.headers.get(BLOBS, "").split(",")):
-                    if blobs.put(await stream.get_blob(name)).name != name:
-                        raise SessionCorrupt(f"blob {name} on the bus is not what was kept")
-                await _add(found, piece, stream, directory)
-                last = piece.sequence
-            if last >= until:
-                break
+        while await copy.read() < until:  # noqa: ASYNC110 -- nobody tells when a replica has it
             await asyncio.sleep(_LAGGING)
     finally:
-        for file in found.logs.values():
+        copy.close()
+    await asyncio.to_thread(_verify, directory, copy.found)
+    return copy.found
+
+
+class LogCopy:
+    """A new session directory that is given what a log on the bus has. `found` is what that says besides."""
+
+    def __init__(self, stream: LogStream, directory: Path) -> None:
+        make_directory(directory)
+        self.directory, self.found = directory, Rebuilt()
+        self.blobs = BlobDirectory(directory / "blobs")
+        self._stream, self._last = stream, 0
+        self._logs: dict[str, IO[bytes]] = {}
+
+    async def read(self) -> int:
+        """Take what is new; the number of the last message. Raises SessionCorrupt, Unavailable and OSError."""
+        async for piece in self._stream.read(self._last):
+            for name in filter(None, piece.headers.get(BLOBS, "").split(",")):
+                if self.blobs.put(await self._stream.get_blob(name)).name != name:
+                    raise SessionCorrupt(f"blob {name} on the bus is not what was kept")
+            await self._add(piece)
+            self._last = piece.sequence
+        for log in self._logs.values():
+            log.flush()
+        return self._last
+
+    async def _add(self, piece: Piece) -> None:
+        found = self.found
+        for text in BytesIO(piece.body):
+            agent, _, line = text.partition(b"\t")
+            if line.startswith(b"@"):
+                line = await self._stream.get_blob(line[1:-1].decode("ascii", "replace"))
+            name = agent.decode("ascii", "replace")
+            if name not in self._logs:
+                self._logs[name] = _open(self.directory, name)
+            self._logs[name].write(line)
+            found.lines += 1
+        found.taken |= {int(text) for text in piece.headers.get(TAKEN, "").split(",") if text.isdecimal()}
+        found.files = piece.headers.get(FILES, found.files)
+        found.begun |= set(piece.headers.get(BEGUN, "").split(","))
+        found.marked = found.marked and (HOLDER not in piece.headers or MARKS in piece.headers)
+
+    def close(self) -> None:
+        for file in self._logs.values():
             file.close()
-    await asyncio.to_thread(_verify, directory, found)
-    return found
-
-
-async def _add(found: Rebuilt, piece: Piece, stream: LogStream, directory: Path) -> None:
-    for text in BytesIO(piece.body):
-        agent, _, line = text.partition(b"\t")
-        if line.startswith(b"@"):
-            line = await stream.get_blob(line[1:-1].decode("ascii", "replace"))
-        name = agent.decode("ascii", "replace")
-        if name not in found.logs:
-            found.logs[name] = _open(directory, name)
-        found.logs[name].write(line)
-        found.lines += 1
-    found.taken |= {int(text) for text in piece.headers.get(TAKEN, "").split(",") if text.isdecimal()}
-    found.files = piece.headers.get(FILES, found.files)
-    found.begun |= set(piece.headers.get(BEGUN, "").split(","))
-    found.marked = found.marked and (HOLDER not in piece.headers or MARKS in piece.headers)
 
 
 def _open(directory: Path, agent: str) -> IO[bytes]:
@@ -90,7 +105,7 @@ def _open(directory: Path, agent: str) -> IO[bytes]:
 
 
 def _verify(directory: Path, found: Rebuilt) -> None:
-    for file in log_files(directory) if found.logs else ():
+    for file in log_files(directory) if found.lines else ():
         read_contents(file)
 
 

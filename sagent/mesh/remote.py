@@ -12,17 +12,19 @@ from typing import Literal, Self
 
 from sagent.errors import UsageError
 from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
-from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load
+from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load, json_thaw
 from sagent.mesh import names
-from sagent.mesh.broadcast import END, read_lines
+from sagent.mesh.broadcast import read_lines
 from sagent.mesh.cards import decode_card
 from sagent.mesh.connection import Request
-from sagent.mesh.control import ACTIONS, Answer, Question, Reply, encode_answer, read_question
+from sagent.mesh.control import Answer, Question, Reply, encode_answer, read_question
 from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable, WrongVersion
+from sagent.mesh.figures import Figures, read_figures
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
 from sagent.mesh.records import FilesKind, Letter, Records, Said, SessionRecord, check_flags, check_label, decode_record
+from sagent.mesh.requests import ACTIONS
 from sagent.mesh.tasks import end
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
@@ -48,6 +50,10 @@ class RemotePeer:
         self._problem: MeshError | None = None  # for which it cannot be followed any more
         self._last = 0  # the number of the last message that was sent
         self._model, self._turns = "", 0
+        self.figures: Figures | None = None
+        """As the node has said them last; None where it was not asked."""
+        self.on_end: Callable[[], object] = lambda: None  # a run has ended, and everything of it was heard
+        self.on_record: Callable[[SessionRecord], object] = lambda before: None  # its record is another than before
         self._asked: dict[str, _Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -70,7 +76,8 @@ class RemotePeer:
                 try:
                     async for entry in changes:
                         if entry is not None and entry.value is not None:
-                            peer.record = decode_record(entry.value)
+                            before, peer.record = peer.record, decode_record(entry.value)
+                            peer.on_record(before)
                             peer._changed.set()
                 except MeshError as error:
                     peer._problem = error
@@ -130,8 +137,22 @@ class RemotePeer:
             raise
 
     def expect(self, number: int) -> None:
-        """Have `wait` wait for the answer to a message that was sent elsewhere."""
+        """Have `wait` wait for the answer to a message that was sent elsewhere; 0: until it rests."""
         self._last = number
+
+    def follow_on(self) -> None:
+        """Have `wait` wait for the answer to the last message, or, where that is there, until the session rests."""
+        if (self._sending is None or self._sending.done()) and self._rests:
+            self._last = 0
+
+    async def look(self) -> Figures:
+        """Ask how things stand, and have the node go on saying it. Raises NobodyThere, Failed, Unavailable."""
+        answer = await self.ask(op="status")
+        try:
+            self.figures = read_figures(json_thaw(answer.get("figures")))
+        except ValueError as error:
+            raise Failed(f"Node {answer.get('node')} does not say how things stand: update it.") from error
+        return self.figures
 
     async def wait(self) -> Result:
         """What came of the last message that was sent here, or else of the last turn. Raises MeshError."""
@@ -205,7 +226,11 @@ class RemotePeer:
         if isinstance(action, Inject):
             self.send(action.message, action.moment)
             return
-        self.start(self._ask({"op": "apply", "action": type(action).__name__, "of": asdict(action)}))
+        self.start(self._change(action))
+
+    async def change(self, action: Action) -> None:
+        """`apply`, and whether it could be done. Raises NobodyThere where no node works on it, Failed, Unavailable."""
+        await self.ask(op="apply", action=type(action).__name__, of=asdict(action))
 
     def status(self) -> Status:
         """As far as events have told: its model and turns since this process attached."""
@@ -220,9 +245,9 @@ class RemotePeer:
             raise Failed(error)
         return json_freeze_object(answer)
 
-    async def _ask(self, request: Mapping[str, object]) -> None:
+    async def _change(self, action: Action) -> None:
         with suppress(NobodyThere):  # it is not at work: there is nothing to stop or change
-            await self.ask(**request)
+            await self.change(action)
 
     def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Have something done until it ends, or the block of `attached` does."""
@@ -232,10 +257,13 @@ class RemotePeer:
         return task
 
     def _hear(self, data: bytes) -> None:
-        for kind, event in read_lines(data):
-            if kind == END:
+        for event in read_lines(data):
+            if event is None:
                 self._over.set()
-            elif event is not None:
+                self.on_end()
+            elif isinstance(event, Figures):
+                self.figures = event
+            else:
                 self._over.clear()
                 if isinstance(event, SessionOpened) and event.agent == "root":
                     self._model = event.model

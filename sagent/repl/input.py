@@ -221,6 +221,8 @@ class InputActions:
     async def _run_shell(self, command: str) -> None:
         """Run a shell command of the person's, and share its output with the model."""
         await self.ready.wait()
+        if self._is_elsewhere("!command"):
+            return
         ticking = asyncio.create_task(self._status.tick())
         try:
             with self._painter.running(command) as show:
@@ -232,6 +234,15 @@ class InputActions:
         half = MOST_SHARED * 2 // 5
         shared = output if len(output) <= MOST_SHARED else f"{output[:half]}\n[...]\n{output[-half:]}"
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
+
+    def _is_elsewhere(self, what: str) -> bool:
+        """Whether something cannot be done as the session runs on another machine, which is said."""
+        try:
+            self._session.require_here(what)
+        except SagentError as error:
+            self._tasks.report(error)
+            return True
+        return False
 
     async def _until_ended(self, command: str, show: Callable[[str], None]) -> tuple[int, str]:
         """The exit code and the output of a command; the end of the output where the person interrupts it."""
@@ -255,6 +266,8 @@ class InputActions:
     async def _add_note(self, text: str) -> None:
         """Write a note, when the person says so; else it is a message, or stays in the input."""
         await self.ready.wait()
+        if self._is_elsewhere("#note"):
+            return
         options = [
             Option("note", "Yes, write it there", key="y"),
             Option("message", "No, send it as a message", key="m"),
@@ -407,9 +420,15 @@ class InputActions:
         if self._session.ready:
             policy, began = self._session.opened.policy, self._session.settings.permission_mode
             modes: list[Mode] = [mode for mode in MODE_WORDS if mode != "full" or began == "full"]
-            policy.mode = modes[(modes.index(policy.mode) + 1) % len(modes) if policy.mode in modes else 0]
+            if (elsewhere := self._session.elsewhere) is not None:
+                modes = [mode for mode in MODE_WORDS if mode in elsewhere.modes()]
+            if not modes:
+                self._status.hint("the mode is that of the node that takes the session")
+                return
+            mode = modes[(modes.index(policy.mode) + 1) % len(modes) if policy.mode in modes else 0]
+            policy.mode = mode
             self._session.refresh()
-            self._status.hint(f"{policy.mode}: {MODE_WORDS[policy.mode]}")
+            self._status.hint(f"{mode}: {MODE_WORDS[mode]}")
 
     def leave(self) -> None:
         """Close the question that is open, else quit."""

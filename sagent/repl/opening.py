@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.policy.permissions import Mode, PermissionPolicy
     from sagent.policy.rules import Rules
+    from sagent.repl.root import Permissions, RootAgent
     from sagent.sandbox import Sandbox, SandboxMode
     from sagent.tools.ask import Answerer
 
@@ -33,16 +34,40 @@ what its policy leaves to a person, and the answerer what its agents want to kno
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What is different where a session runs in another process. `where` is the place, "" while it rests; `begin` has
+    what it says passed on, once its conversation is on the screen; `again` is the command that comes back to it.
+    `read` gives the text of a file there that a call would change, None where it is not known, and `modes` the
+    permission modes that may be chosen."""
+
+    where: "Callable[[], str]"
+    begin: "Callable[[], None]"
+    again: str
+    read: "Callable[[str], str | None]"
+    modes: "Callable[[], Sequence[str]]"
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed.
     `sandbox` is what holds their commands, where that is known; `selected` gives what the person has selected in their
-    editor, "" for nothing new; `servers` are those of MCP, where there are any."""
+    editor, "" for nothing new; `servers` are those of MCP, where there are any. One that runs `elsewhere` goes on when
+    it is closed here."""
 
-    agent: "Agent"
-    policy: "PermissionPolicy"
+    agent: "RootAgent"
+    policy: "Permissions"
     sandbox: "Sandbox | None" = None
     selected: "Callable[[], str]" = str
     servers: "Servers | None" = None
+    elsewhere: Elsewhere | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHere(Opened):
+    """One that runs in this process."""
+
+    agent: "Agent"
+    policy: "PermissionPolicy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +112,7 @@ class Choices:
         return wrong
 
 
-def _switches_to(agent: "Agent") -> "list[Switch]":
+def _switches_to(agent: "RootAgent") -> "list[Switch]":
     """The changes that make another agent answer and be advised as this one."""
     from sagent.advisor.extension import AdvisorExtension
     from sagent.peer import Switch
@@ -125,3 +150,28 @@ class Current:
         if self._opened is None:
             raise UsageError("No session is open yet.")
         return self._opened
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """Of the open session; None where it runs here, or there is none."""
+        try:
+            return self.opened.elsewhere
+        except UsageError:
+            return None
+
+    def require_here(self, what: str) -> None:
+        """For what works on the machine of the session alone. Raises UsageError where that is another."""
+        if (elsewhere := self.elsewhere) is not None:
+            place = elsewhere.where()
+            where = f"it runs on {place}" if place else "it rests, and runs on a node of the bus"
+            raise UsageError(f"{what} works on the machine of the session alone: {where}.")
+
+    @property
+    def local(self) -> "Agent":
+        """The agent of the open session, which runs in this process. Raises UsageError where it does not."""
+        from sagent.agent import Agent
+
+        self.require_here("This")
+        agent = self.opened.agent
+        assert isinstance(agent, Agent)
+        return cast("Agent", agent)

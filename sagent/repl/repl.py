@@ -70,7 +70,13 @@ class Repl(CommandContext):
         self._tasks = tasks = Tasks(painter.write)
         presence = Presence(screen, lambda: session.notify)
         self._questions = questions = Questions(
-            screen, presence, cwd=lambda: session.cwd, allow=self._allow, made=self._made, write=self.write
+            screen,
+            presence,
+            read=lambda path: session.read(path),  # noqa: PLW0108 -- there is none yet
+            kept=lambda: session.elsewhere is None,
+            allow=self._allow,
+            made=self._made,
+            write=self.write,
         )
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
@@ -100,7 +106,7 @@ class Repl(CommandContext):
             await asyncio.shield(live)
         finally:
             self._around.close()
-            if (agent := self._session.running) is not None:
+            if (agent := self._session.running) is not None and self._session.elsewhere is None:
                 agent.interrupt()  # so that its call counts as one which a person has ended, not as one that was lost
             await self._tasks.close()
             self._print(self._farewell)

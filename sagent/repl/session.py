@@ -38,11 +38,11 @@ from sagent.session.names import sessions_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from sagent.agent import Agent
     from sagent.config import Settings
     from sagent.events import Event, Result
     from sagent.policy.permissions import Mode
     from sagent.repl.opening import Asker, Opened, Opening
+    from sagent.repl.root import RootAgent
     from sagent.tools.ask import Answerer
 
 UNHURRIED = 0.3  # seconds before work that nobody waits for
@@ -113,7 +113,7 @@ class Outbox:
             self.prompts.put_nowait(kept[0].message)
         return bool(kept)
 
-    def pass_on(self, agent: "Agent") -> None:
+    def pass_on(self, agent: "RootAgent") -> None:
         """The turn would end now: send the first message that waited for that."""
         if kept := self._kept():
             self.queued[self.queued.index(kept[0])] = replace(kept[0], sent=True)
@@ -126,7 +126,7 @@ class Outbox:
         self.queued.remove(kept[-1])
         return kept[-1].text
 
-    def take_back(self, agent: "Agent") -> list[str]:
+    def take_back(self, agent: "RootAgent") -> list[str]:
         """Take all messages back that were sent and not read, as they were typed."""
         unread = [wait for wait in self.queued if wait.sent and agent.withdraw(wait.message)]
         self.queued = [wait for wait in self.queued if wait not in unread]
@@ -156,7 +156,7 @@ class SessionLoop(Current):
         self._planning = False  # the model knows that it is to propose a plan
         self._greeted = False
         self.on_changes: Callable[[], None] = lambda: None  # files may be others than before
-        self._resumable: Agent | None = None
+        self._resumable: Opened | None = None
 
     # -- what is known of it
 
@@ -175,7 +175,7 @@ class SessionLoop(Current):
         return self._began_at is not None or not self.outbox.prompts.empty()
 
     @property
-    def running(self) -> "Agent | None":
+    def running(self) -> "RootAgent | None":
         """The agent while it runs."""
         return self._opened.agent if self._opened is not None and self._opened.agent.running else None
 
@@ -189,11 +189,22 @@ class SessionLoop(Current):
         """Whether a session is open and its agent does not run."""
         return self._opened is not None and not self._opened.agent.running
 
+    def read(self, path: str) -> str | None:
+        """The text of a file that a call would change; None where it is not known."""
+        from sagent.repl.view.calls import read_text
+
+        elsewhere = self.elsewhere
+        return read_text(self.cwd, path) if elsewhere is None else elsewhere.read(path)
+
     def farewell(self) -> str:
         """How to continue the session and what it cost; "" where nothing was said."""
-        if (agent := self._resumable) is None:
+        if self._resumable is None:
             return ""
+        agent, elsewhere = self._resumable.agent, self._resumable.elsewhere
         cost, log = cost_line(agent.cost()), agent.log
+        if elsewhere is not None:
+            goes_on = "It goes on without you. " if agent.running else ""
+            return f"\n{goes_on}To come back:  {elsewhere.again}\nSession {log.session_id}, {cost}\n"
         if not log.path:
             return f"This session was not kept; it cost {cost}.\n"
         settings, path = self.settings, Path(log.path)
@@ -256,7 +267,7 @@ class SessionLoop(Current):
         self._opened, self._planning = opened, False
         self.on_opened(opened)
         if agent.messages:  # else one goes on with that in which something was said last
-            self._resumable = agent
+            self._resumable = opened
         if not self._greeted:
             self._greeted = True
             kept = not self.settings.ephemeral
@@ -269,11 +280,13 @@ class SessionLoop(Current):
             self._painter.paint()
         self._status.update(opened)
         self._tasks.spawn(self._try_sandbox(opened))
+        if opened.elsewhere is not None:
+            opened.elsewhere.begin()
         if any(wait.early for wait in self.outbox.queued):
             self.outbox.release()
         while not self._other_wanted.is_set():
             message = await self.outbox.prompts.get()
-            if message is not None:
+            if message is not None or agent.running:  # it may run for others, too
                 await self._answer(opened, message)
 
     async def _try_sandbox(self, opened: "Opened") -> None:
@@ -322,24 +335,26 @@ class SessionLoop(Current):
         if self._opened is not None:
             self._opened.agent.send(user(text, sender=sender), "next")
 
-    async def _answer(self, opened: "Opened", message: Message) -> None:
-        """Run the agent on a message, and on those that reached it too late for that run."""
+    async def _answer(self, opened: "Opened", message: Message | None) -> None:
+        """Run the agent on a message, and on those that reached it too late for that run; None: it runs already."""
         agent = opened.agent
         began = self._began_at = time.monotonic()
-        self._resumable = agent
+        self._resumable = opened
         self._painter.show_tasks(tasks_in(agent.messages))
         ticking = asyncio.create_task(self._status.tick(agent))
-        if (planning := opened.policy.mode == "plan") != self._planning:
+        planning = opened.policy.mode == "plan" and opened.elsewhere is None
+        if planning != self._planning:
             from sagent.tools.plan import EXIT_PLAN, PLANNED, plan_notice
 
             self._planning = planning
-            text = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
+            has_tool = any(tool.name == EXIT_PLAN for tool in agent.tools)
+            text = plan_notice(has_tool=has_tool) if planning else PLANNED
             agent.send(user(text, sender=PLAN_MODE), "next")
         if selected := opened.selected():
             agent.send(user(selected, sender="editor"), "next")
         try:
             async with self.turn:
-                good = await self._run(agent.run(message))
+                good = await self._run(agent.go_on() if message is None else agent.run(message))
                 while good and any(wait.sent for wait in self.outbox.queued):
                     good = await self._run(agent.go_on())
         finally:
@@ -349,7 +364,7 @@ class SessionLoop(Current):
             self.on_unread(self.outbox.take_back(agent))
         self._status.update(opened)
         self._presence.ring(time.monotonic() - began)
-        if good and not self.outbox.release() and opened.policy.mode == "plan":
+        if good and not self.outbox.release() and planning:
             self.on_answered(agent.messages[-1].content)
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
@@ -369,6 +384,8 @@ class SessionLoop(Current):
         opened = self._opened
         if type(event) in _STREAMED or opened is None:
             return
+        if not self.busy and opened.agent.running:  # somebody else has said something to it
+            self.outbox.prompts.put_nowait(None)
         if isinstance(event, ToolFinished | Finished):
             self.on_changes()
         match event:

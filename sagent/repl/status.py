@@ -19,8 +19,8 @@ from sagent.repl.view.panel import LEAST_NAME, Around, Figures, Queued, render_p
 from sagent.usage import Cost
 
 if TYPE_CHECKING:
-    from sagent.agent import Agent
     from sagent.repl.opening import Opened
+    from sagent.repl.root import RootAgent
 
 HINT = 2.0  # seconds that a hint is shown
 PATIENCE = 5.0  # seconds for a status line's command
@@ -111,14 +111,15 @@ class StatusDisplay:
         figures = replace(figures, window=status.window, cost=agent.cost(), jobs=len(status.jobs))
         figures = replace(figures, branch=self.figures.branch, changed=self.figures.changed)
         held = opened.sandbox.known if opened.sandbox else None
-        self.show(replace(figures, mode=opened.policy.mode, sandboxed=held))
+        place = f"on {opened.elsewhere.where() or 'the bus'}" if opened.elsewhere else ""
+        self.show(replace(figures, mode=opened.policy.mode, sandboxed=held, place=place))
 
     def show_branch(self, branch: str, changed: int) -> None:
         """Show what is checked out, and how many files differ from it."""
         if (branch, changed) != (self.figures.branch, self.figures.changed):
             self.show(replace(self.figures, branch=branch, changed=changed))
 
-    def update_cost(self, agent: "Agent") -> None:
+    def update_cost(self, agent: "RootAgent") -> None:
         """Show only what was spent, which costs less to find out."""
         if (cost := agent.cost()) != self.figures.cost:
             self.show(replace(self.figures, cost=cost))
@@ -137,7 +138,7 @@ class StatusDisplay:
             return "leaves the search, Enter takes the line"
         return "closes the list" if self._screen.buffer.complete_state else self._questions.leaving
 
-    async def tick(self, agent: "Agent | None" = None) -> None:
+    async def tick(self, agent: "RootAgent | None" = None) -> None:
         """Redraw once a second while a clock, a countdown or a bill changes; until cancelled."""
         drawn: Sequence[Line] = ()
         while True:

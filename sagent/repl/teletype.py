@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
+from sagent.messages import user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.session import choose_session
 from sagent.repl.opening import Choices
@@ -122,7 +123,7 @@ class Teletype(CommandContext):
                 if found:
                     await run_command(self, *found)
                 elif text.strip():
-                    await self.opened.agent.run(text)
+                    await self.opened.agent.run(user(text))
             except SagentError as error:
                 if found:
                     self.say(str(error))

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from sagent.repl.terminal.picker import Lookup, Option, Picker, Stop, render_pic
 from sagent.repl.terminal.questions import PAUSE, QUIET, Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.surface import SteadyOutput
+from sagent.repl.view.calls import read_text
 from sagent.repl.view.lines import line_width, plain
 from sagent.repl.view.panel import Figures
 from sagent.testing import ScriptedModel
@@ -48,7 +50,8 @@ class Desk:
         self.questions = Questions(
             screen,
             presence,
-            cwd=lambda: cwd,
+            read=partial(read_text, cwd),
+            kept=lambda: True,
             allow=lambda rules, always: self.allowed.append((list(rules), always)),
             made=lambda: [ToolCall("c0", "Bash", JsonObject({"command": "make clean"}))],
             write=lambda lines: None,

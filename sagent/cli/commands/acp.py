@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
-    from sagent.repl.opening import Opened
+    from sagent.repl.opening import OpenedHere
     from sagent.session.retention import Glance
 
 _ELSEWHERE = frozenset(
@@ -86,7 +86,7 @@ async def _serve(host: "AcpHost") -> int:
 class AcpSession:
     """A session as the editor's commands work with it."""
 
-    opened: "Opened"
+    opened: "OpenedHere"
     settings: "Settings"
     commands: Sequence[tuple[str, str, str]]
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DESCRIPTION = """Follow a session that runs on a bus. A line that you type is a message to it; /stop interrupts it,
-/quit or the end of input leaves it to itself. It asks everybody who is attached; the first answer counts. Without a
-terminal it is followed until it rests, and the exit code is that of its result."""
+DESCRIPTION = """Talk to a session that runs on a bus, as if it ran here. It asks everybody who is attached; the first
+answer counts. Leaving it (/quit, Ctrl-D) leaves it at work. On a terminal that can only print a line is a message or an
+answer, and /stop interrupts. Without a terminal the session is followed until it rests, and the exit code is that of
+its result."""
 
 
 def run_attach(argv: Sequence[str]) -> int:
@@ -36,7 +37,13 @@ def run_attach(argv: Sequence[str]) -> int:
     parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
     parser.add_argument("--watch", action="store_true", help="answer no questions")
     given = parser.parse_args(argv)
-    return asyncio.run(_attach(bus_url(given.bus), given.session, watch=given.watch))
+    url = bus_url(given.bus)
+    plain = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
+        from sagent.cli.attached import run_attached
+
+        return asyncio.run(run_attached(url, given.session, watch=given.watch))
+    return asyncio.run(_attach(url, given.session, watch=given.watch))
 
 
 async def _attach(url: str, session: str, *, watch: bool) -> int:

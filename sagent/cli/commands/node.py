@@ -108,11 +108,14 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
     ) -> "AsyncGenerator[Agent]":
         from sagent.app import open_agent, policy_of
+        from sagent.mesh.figures import Judgement
 
         settings = _settings_of(flags, opening)
         policy = policy_of(settings, (opening.session.parent,))
         only_looks = settings.permission_mode == "plan" and not settings.plan  # whatever anybody elsewhere says
         answerer = None if only_looks else _answerer(answer, policy)
+        freest = "edit" if settings.plan and policy.mode == "plan" else policy.mode
+        barrier.judgement = Judgement(policy, freest)
         async with open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier) as agent:
             yield agent
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from sagent.agent.tree import Node
 from sagent.errors import UsageError
 from sagent.lib.figures import count, duration, money
+from sagent.messages import user
 from sagent.peer import JobStatus
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.root import TreeAgent
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Span, one_line, table
 
@@ -19,14 +20,14 @@ def _jobs(context: CommandContext) -> list[tuple[str, str]]:
     return [(job.name, f"{job.tool} {job.what}") for _, job in _all_jobs(context) if job.state == "running"]
 
 
-def _all_jobs(context: CommandContext) -> Iterable[tuple[Node, JobStatus]]:
+def _all_jobs(context: CommandContext) -> Iterable[tuple[TreeAgent, JobStatus]]:
     return [(agent, job) for agent in context.opened.agent.tree.living for job in agent.jobs()]
 
 
-def _named(context: CommandContext, name: str) -> Node:
+def _named(context: CommandContext, name: str) -> TreeAgent:
     """One agent. Raises UsageError naming those there are."""
     root = context.opened.agent
-    found: list[Node] = [root] if name == root.path else list(root.peers(name))
+    found: list[TreeAgent] = [root] if name == root.path else list(root.peers(name))
     if len(found) == 1:
         return found[0]
     living = ", ".join(one.path for one in root.tree.living if one.path != root.path)
@@ -65,7 +66,7 @@ async def enter(context: CommandContext, agent: str = "") -> None:
 async def send(context: CommandContext, agent: str, text: str) -> None:
     """Send a message to an agent."""
     found = _named(context, agent)
-    found.send(text)
+    found.send(user(text))
     context.say(f"Sent to {found.path}")
 
 
@@ -106,7 +107,7 @@ async def list_tasks(context: CommandContext) -> None:
     context.write(table(rows or [[("class:dim", "nothing in the background")]]))
 
 
-@command(complete=_jobs)
+@command(complete=_jobs, here=True)
 async def detach(context: CommandContext, job: str) -> None:
     """Let a job go on after this session.
 

@@ -157,6 +157,7 @@ class Command:
     arguments: tuple[Argument, ...]
     run: Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]
     complete: Completions = ()
+    here: bool = False  # it works on the machine of the session alone
 
     def completions(self, context: CommandContext) -> Rows:
         return self.complete(context) if callable(self.complete) else self.complete
@@ -199,10 +200,10 @@ def _first(text: str) -> tuple[str, str]:
 
 
 def command(
-    *, name: str = "", complete: Completions = ()
+    *, name: str = "", complete: Completions = (), here: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], Awaitable[None]]], Command]:
     """Make a command of `async def model(context, name="")`. Parameters are texts; a Literal names the words accepted,
-    and one called `text` takes the rest of the line."""
+    and one called `text` takes the rest of the line. What is `here` works on the machine of the session alone."""
 
     def make(run: Callable[Concatenate[CommandContext, P], Awaitable[None]]) -> Command:
         def call(context: CommandContext, given: Mapping[str, str]) -> Awaitable[None]:
@@ -210,7 +211,7 @@ def command(
 
         text = inspect.cleandoc(run.__doc__ or "")
         name_of = name or run.__name__.replace("_", "-")
-        return Command(name_of, text, tuple(_arguments(run)), call, complete)
+        return Command(name_of, text, tuple(_arguments(run)), call, complete, here)
 
     return make
 
@@ -236,4 +237,6 @@ async def run_command(context: CommandContext, name: str, text: str) -> None:
     found = context.commands.get(context.known(name))
     if found is None:
         raise context.unknown(name)
+    if found.here:
+        context.require_here(f"/{found.name}")
     await found.run(context, found.read(text))

@@ -149,7 +149,7 @@ async def copy(context: CommandContext) -> None:
     context.say(f"{len(said[-1])} characters were copied")
 
 
-@command()
+@command(here=True)
 async def init(context: CommandContext) -> None:
     """Have the model write AGENTS.md."""
     from sagent.repl.project import instructions_file

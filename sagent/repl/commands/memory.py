@@ -14,7 +14,7 @@ from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, Span, cut, table
 
 
-@command()
+@command(here=True)
 async def memory(context: CommandContext, what: Literal["show", "edit", "forget", ""] = "", name: str = "") -> None:
     """Show the instruction files and notes in use; show, edit or forget a note.
 

@@ -186,7 +186,7 @@ def _key_variables() -> list[tuple[str, str]]:
     return [*keyed, (BY_DEVICE, "a GitHub account, in the browser")]
 
 
-@command(complete=lambda _: _key_variables())
+@command(complete=lambda _: _key_variables(), here=True)
 async def login(context: CommandContext, provider: str = "", host: str = "") -> None:
     """Enter, test and keep a provider's key.
 

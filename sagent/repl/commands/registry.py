@@ -105,7 +105,7 @@ def _skill_command(skill: Skill) -> Command:
 async def _send(context: CommandContext, body: str, arguments: str) -> None:
     from sagent.repl.commands.filling import carried_out
 
-    context.send_filled(await carried_out(body, arguments, context.opened.agent))
+    context.send_filled(await carried_out(body, arguments, context.local))
 
 
 def _files(place: Path) -> list[Path]:

@@ -66,7 +66,7 @@ def _goal_of(point: Point) -> _Goal:
     return _Goal(entry, entry, label, point.text if point.current else "")
 
 
-@command()
+@command(here=True)
 async def rewind(
     context: CommandContext, request: str = "", what: Literal["", "both", "conversation", "files"] = ""
 ) -> None:
@@ -78,7 +78,7 @@ async def rewind(
     again, including files.
     """
     found = _points(context)
-    agent = context.opened.agent
+    agent = context.local
     goal = _goal_of(_chosen(found, request)) if request else await _picked(context, found)
     if goal is None:
         return
@@ -126,14 +126,14 @@ async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> 
         return "conversation"
 
 
-@command()
+@command(here=True)
 async def diff(context: CommandContext, file: str = "", what: Literal["", "undo"] = "") -> None:
     """Show what this session has changed in files, and undo it for one of them.
 
     Of a file the diff is shown, and u sets it back to what this session found; so does /diff FILE undo. That can be
     undone in turn, by /rewind. What somebody else has changed since is left alone. Without a terminal it is a patch.
     """
-    agent, cwd = context.opened.agent, context.settings.cwd
+    agent, cwd = context.local, context.settings.cwd
     while True:
         changes = await agent.preview("")
         paths = {each.path: f"{_DONE[each.how]} +{each.removed} -{each.added}" for each in changes.changed}
@@ -255,7 +255,7 @@ async def show_tree(context: CommandContext) -> None:
     context.write(rows)
 
 
-@command()
+@command(here=True)
 async def fork(context: CommandContext, request: str = "") -> None:
     """Continue in a copy of this session.
 

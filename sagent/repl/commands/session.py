@@ -59,7 +59,7 @@ def _time(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-@command(complete=lambda context: [(one.id, one.title) for one in _earlier(context)])
+@command(complete=lambda context: [(one.id, one.title) for one in _earlier(context)], here=True)
 async def resume(context: CommandContext, session: str = "") -> None:
     """Continue an earlier session.
 
@@ -76,7 +76,7 @@ async def resume(context: CommandContext, session: str = "") -> None:
         context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
 
 
-@command()
+@command(here=True)
 async def new(context: CommandContext) -> None:
     """Begin a new session; this one can be resumed."""
     agent = context.opened.agent
@@ -123,7 +123,7 @@ def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
     return [row for row in rows if row[1]]
 
 
-@command(name="sessions")
+@command(name="sessions", here=True)
 async def list_sessions(context: CommandContext) -> None:
     """List the sessions of this directory: this one (●), then the last used."""
     agent = context.opened.agent
@@ -141,12 +141,12 @@ def _facts(at: str, usd: Decimal, session: str, *, least: bool) -> str:
     return f"{_time(at)}  {'≥' if least else ''}{money(usd)}  {session}"
 
 
-@command()
+@command(here=True)
 async def rename(context: CommandContext, text: str) -> None:
     """Give this session a name."""
     from sagent.session.contents import Label
 
-    context.opened.agent.log.append(Label(text))
+    context.local.log.append(Label(text))
     context.say(f"This session is called {text!r} now")
 
 
@@ -169,10 +169,17 @@ async def status(context: CommandContext) -> None:
         ("jobs", ", ".join(f"{job.name} {job.tool} {job.what}" for job in now.jobs) or "none"),
         ("permissions", context.opened.policy.mode),
         *await sandbox_rows(context),
-        ("directory", ", ".join(map(str, dict.fromkeys((settings.cwd, *settings.add_dirs))))),
+        *_place(context),
         ("session", f"{agent.log.session_id}  {agent.log.path or 'in memory only'}"),
     ]
     context.write(table([("class:dim", name), ("", value)] for name, value in rows))
+
+
+def _place(context: CommandContext) -> list[tuple[str, str]]:
+    if (elsewhere := context.elsewhere) is not None:
+        return [("runs on", elsewhere.where() or "no node now")]
+    settings = context.settings
+    return [("directory", ", ".join(map(str, dict.fromkeys((settings.cwd, *settings.add_dirs)))))]
 
 
 @command()
@@ -185,6 +192,7 @@ async def cost(context: CommandContext, cap: str = "") -> None:
     ledger = context.opened.agent.ledger
     if cap:
         context.require_person("--max-budget-usd")
+        context.require_here("/cost with a cap")
         if ledger.cap is None:
             raise UsageError("This session has no cap. Go on with one: sagent --continue --max-budget-usd N.")
         ledger.cap = _usd(cap)

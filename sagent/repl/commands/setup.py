@@ -49,7 +49,7 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
     context.write([*rows, *table([("class:dim", name), ("", text)] for name, text in await sandbox_rows(context))])
 
 
-@command(complete=_SANDBOX.items())
+@command(complete=_SANDBOX.items(), here=True)
 async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "off", ""] = "") -> None:
     """Show what holds commands and what they may touch, or change it.
 
@@ -90,7 +90,7 @@ async def sandbox_rows(context: CommandContext, *, whole: bool = False) -> list[
     held = await asyncio.to_thread(held_by, sandbox)
     if not sandbox.known:
         return [("sandbox", f"{held}: {sandbox.means.why}")]
-    profile = await asyncio.to_thread(opened.policy.profile, opened.agent.state.workspace)
+    profile = await asyncio.to_thread(opened.policy.profile, context.local.state.workspace)
     return [("sandbox", held), *((f"  {name}", text) for name, text in described(profile, whole=whole))]
 
 
@@ -102,7 +102,7 @@ async def list_tools(context: CommandContext) -> None:
     context.write(table(rows or [[("class:dim", "none")]]))
 
 
-@command(name="mcp")
+@command(name="mcp", here=True)
 async def show_servers(context: CommandContext) -> None:
     """Show MCP servers and their tools."""
     servers = context.settings.mcp
@@ -122,7 +122,7 @@ async def show_servers(context: CommandContext) -> None:
     context.write(table(rows))
 
 
-@command(name="skills")
+@command(name="skills", here=True)
 async def show_skills(context: CommandContext) -> None:
     """List the skills that the model can use."""
     from sagent.context.skills import find_skills
@@ -134,7 +134,7 @@ async def show_skills(context: CommandContext) -> None:
     context.write(table([("", skill.name), ("class:dim", skill.description)] for skill in found))
 
 
-@command(name="config")
+@command(name="config", here=True)
 async def show_config(context: CommandContext, name: str = "") -> None:
     """Show the settings and where they come from.
 
@@ -149,7 +149,7 @@ async def show_config(context: CommandContext, name: str = "") -> None:
     context.write([(("", f"  {row.name:{width}}  {row.value}"), ("class:dim", f"  ({row.origin})")) for row in rows])
 
 
-@command(name="hooks")
+@command(name="hooks", here=True)
 async def show_hooks(context: CommandContext) -> None:
     """List the hooks, and where they come from."""
     from sagent.config.report import hook_rows
@@ -172,7 +172,7 @@ async def theme(context: CommandContext, name: str) -> None:
     context.set_display("theme", name)
 
 
-@command()
+@command(here=True)
 async def doctor(context: CommandContext) -> None:
     """Check keys, providers, terminal and programs."""
     from sagent.repl.doctor import examine

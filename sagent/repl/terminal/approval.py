@@ -22,14 +22,15 @@ MOST_LOOKED_AT = 1_000  # of a session's calls, the last ones
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 
-def approval_options(rules: Sequence[str]) -> list[Option[Answer]]:
-    """Only what names its rules can be allowed for longer than once."""
+def approval_options(rules: Sequence[str], *, kept: bool = True) -> list[Option[Answer]]:
+    """Only what names its rules can be allowed for longer than once, and for ever only where they are `kept`."""
     rules = [spelled(rule) for rule in rules]
     every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
     longer: list[Option[Answer]] = [
         Option("session", "Yes, for this session", every, key="s", short="session"),
         Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a", short="always"),
     ]
+    longer = longer if kept else longer[:1]
     no = Option[Answer]("no", "No, and say why", key="n", short="no")
     return [Option("once", "Yes, once", key="y", short="once"), *(longer if rules else ()), no]
 

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
@@ -74,8 +73,9 @@ class Questions:
     """Shows questions above what is being typed, and takes keys for them only when nobody types: when one has been
     there for a while, no key was pressed meanwhile and the input is empty, or when Tab asks for it.
 
-    `cwd` is where relative paths begin; `allow` gets the rules that the person allows, and whether for ever; `made`
-    gives the calls of the session, and `write` shows lines above.
+    `read` gives the text of a file that a call would change, and `kept` says whether rules can be allowed for ever;
+    `allow` gets the rules that the person allows, and whether for ever; `made` gives the calls of the session, and
+    `write` shows lines above.
     """
 
     def __init__(
@@ -83,14 +83,15 @@ class Questions:
         screen: Screen,
         presence: Presence,
         *,
-        cwd: Callable[[], Path],
+        read: Callable[[str], str | None],
+        kept: Callable[[], bool],
         allow: Callable[[Sequence[str], bool], None],
         made: Callable[[], Sequence[ToolCall]],
         write: Callable[[Sequence[Line]], None],
     ) -> None:
         self._screen, self._presence = screen, presence
         self._made = made
-        self._cwd, self._allow, self._write_above = cwd, allow, write
+        self._read, self._kept, self._allow, self._write_above = read, kept, allow, write
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
@@ -400,18 +401,19 @@ class Questions:
             self._screen.redraw()
 
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
-        from sagent.repl.view.calls import read_text, render_approval
+        from sagent.repl.view.calls import render_approval
 
         rules, waiting = rules_for(ask), len(self._askers) - 1
-        options, made = approval_options(rules), self._made()
+        options, made = approval_options(rules, kept=self._kept()), self._made()
         others = await asyncio.to_thread(also_allowed, rules, call, made)
-        read = cache(partial(read_text, self._cwd()))  # what is shown does not change while it is read
+        read = cache(self._read)  # what is shown does not change while it is read
 
         @cache
         def title(width: int) -> Sequence[Line]:
             return render_approval(call, ask, read, width, waiting)
 
-        allows = (("class:dim", "  s and a allow: "), ("class:tool", rules_text(rules, others, len(made))))
+        keys = "s and a allow" if self._kept() else "s allows"
+        allows = (("class:dim", f"  {keys}: "), ("class:tool", rules_text(rules, others, len(made))))
         foot: Line = allows if rules else ()
         picker: Picker[Answer] = Picker(title, options, foot=foot, keys=True, leaving="says no")
         await self._put(picker)

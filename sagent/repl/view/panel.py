@@ -58,6 +58,7 @@ class Figures:
     jobs: int = 0
     mode: str = ""
     branch: str = ""
+    place: str = ""  # where the session runs, where that is not here
     changed: int = 0  # files that differ from what was committed
     note: str = ""  # instead of a model, while there is none
     sandboxed: bool | None = None
@@ -301,7 +302,9 @@ def _segments(figures: Figures) -> Iterator[tuple[str, Line]]:
         yield "jobs", (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
     if figures.mode:
         yield "mode", (("class:mode", figures.mode), *_held(figures))
-    if figures.branch:
+    if figures.place:
+        yield "branch", (("class:dim", figures.place),)
+    elif figures.branch:
         changed = f" ±{figures.changed}" if figures.changed else ""
         yield "branch", (("class:dim", f"⎇ {figures.branch}{changed}"),)
 

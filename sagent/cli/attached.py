@@ -1,0 +1,76 @@
+"""The REPL on a session that runs on a bus."""
+
+import shlex
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.repl.opening import Elsewhere, Opened
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from sagent.config import Settings
+    from sagent.mesh.control import Question
+    from sagent.mesh.remote import Mesh
+    from sagent.repl.opening import Asker, Listener, Opening
+    from sagent.tools.ask import Answerer
+
+
+async def run_attached(url: str, session: str, *, watch: bool) -> int:
+    """Talk to a session until the person leaves; the exit code. With `watch` they answer no questions. Raises
+    SessionNotFound, UsageError and MeshError."""
+    from sagent.mesh.records import Records
+    from sagent.mesh.remote import Mesh
+    from sagent.repl.front import run_repl
+
+    async with Mesh.connect(url) as mesh:
+        record = await Records(mesh.bus).find(session)
+        again = f"sagent attach {record.id} --bus {shlex.quote(url)}"
+        return await run_repl(_load, _opening(mesh, record.id, again, watch=watch))
+
+
+def _load() -> "Settings":
+    """How the person wants their terminal. What concerns a session is its node's."""
+    from sagent.cli.settings import load_settings
+
+    settings = load_settings({})
+    return replace(settings, hooks=(), mcp={}, advisors=(), wish=None, session=None, fork=None, continue_session=False)
+
+
+def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening":
+    @asynccontextmanager
+    async def opening(
+        settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
+    ) -> "AsyncGenerator[Opened]":
+        del settings
+        from sagent.mesh.attached import RemoteAgent, RemotePolicy
+
+        texts = _Texts(ask)
+        reply, answering = (None, None) if watch else (texts.reply, answer)
+        async with (
+            mesh.agent(session, reply, answering) as peer,
+            RemoteAgent.followed(mesh.bus, peer, listener) as agent,
+        ):
+            policy = RemotePolicy(agent)
+            elsewhere = Elsewhere(lambda: agent.where, agent.begin, again, texts.read, lambda: policy.modes)
+            yield Opened(agent, policy, elsewhere=elsewhere)
+
+    return opening
+
+
+class _Texts:
+    """Puts calls to the person, and has the files that they would change, as they are where the session works."""
+
+    def __init__(self, ask: "Asker") -> None:
+        self._ask = ask
+        self._texts: dict[str, str] = {}
+
+    async def reply(self, question: "Question") -> str | None:
+        if question.call is None:
+            return f"What it would do is too large to be shown elsewhere: {question.tool} was not allowed."
+        self._texts.update(question.texts)
+        return await self._ask(question.call, question.ask)
+
+    def read(self, path: str) -> str | None:
+        return self._texts.get(path)
