@@ -1,6 +1,7 @@
 """A cap and what of it is gone: for the whole tree, or for the part of it below an agent that has an allowance."""
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from dataclasses import field
 from decimal import ROUND_CEILING, Decimal
@@ -136,7 +137,7 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
     parts = [f"{show(budget.counted)} counts as spent"]
     parts += [f"{show(budget.aside)} is set aside for other agents"] if budget.aside else []
     parts += [f"{show(budget.held)} is reserved by calls in flight"] if budget.held else []
-    fits, share = _largest_input(ask, EXACT.subtract(left, ask.extra_usd)), int(100 * left / worst)
+    fits, share = _largest_input(ask, ask.ceiling, EXACT.subtract(left, ask.extra_usd)), int(100 * left / worst)
     gone = EXACT.add(EXACT.add(budget.counted, budget.aside), budget.held)
     # Rounded up, with a tenth for what the next prompt adds: one who raises it to just this is not refused again.
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
@@ -150,10 +151,7 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
     )
 
 
-def _largest_input(ask: Ask, usd: Decimal) -> int:
+def _largest_input(ask: Ask, ceiling: "Ceiling", usd: Decimal) -> int:
     """The most tokens of input that a call with the least output may have."""
-    least, most = 0, ask.input_bound
-    while ask.ceiling is not None and least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if ask.ceiling.cost(middle, ask.least) <= usd else (least, middle - 1)
-    return least
+    sizes = range(1, ask.input_bound + 1)
+    return bisect_right(sizes, usd, key=lambda tokens: ceiling.cost(tokens, ask.least))

@@ -5,8 +5,6 @@ a time renew a token, and the address on loopback to which the browser returns.
 """
 
 import asyncio
-import fcntl
-import os
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -25,6 +23,7 @@ from sagent.bridges.mcp.bodies import http_client
 from sagent.bridges.mcp.host import client_info
 from sagent.config import McpServer
 from sagent.lib.atomic import atomic_write
+from sagent.lib.filelock import locked
 from sagent.lib.text import one_line, printable
 
 PATIENCE = 300.0  # seconds for a person to log in
@@ -109,17 +108,8 @@ class LoginFile(LoginStore):
     async def locked(self) -> AsyncGenerator[None]:
         """The right to renew the tokens, among the processes of this machine. Raises TimeoutError."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            async with asyncio.timeout(_RENEWING):
-                while True:
-                    with suppress(BlockingIOError):
-                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    await asyncio.sleep(0.05)
+        async with locked(self.path.with_suffix(".lock"), _RENEWING):
             yield
-        finally:
-            os.close(handle)
 
 
 class Login(OAuthClientProvider):

@@ -13,7 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_str
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.deferral import undeferred
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, think
-from sagent.providers.limits import limits_of
+from sagent.providers.limits import limits_of, output_limit
 from sagent.providers.plans.claude_program import Program
 from sagent.providers.plans.claude_talk import Lost, Setup, Talk
 from sagent.providers.wire.encoding import EncodingCache
@@ -111,13 +111,10 @@ class AnthropicCLIModel:
         left_out = [name for name in ("tools", "betas", "cache_control") if name in request.options]
         notes = tuple(f"the option {name} cannot be given to the program `claude`: left out" for name in left_out)
         body = JsonObject({name: value for name, value in request.options.items() if name not in left_out})
-        most, wanted = self.limits.max_output, request.max_output
-        if most and wanted and wanted > most:
-            notes = (*notes, f"{self.id} writes at most {most} tokens: {wanted} were asked for")
-            wanted = most
+        wanted, cut = output_limit(self.id, self.limits, request.max_output) if request.max_output else (None, ())
         effort, clamped = self._effort(request.effort)
         tools = undeferred(request.tools) if any(tool.deferred for tool in request.tools) else request.tools
-        return Setup(self.id, request.system, tools, wanted, effort, body), (*notes, *clamped)
+        return Setup(self.id, request.system, tools, wanted, effort, body), (*notes, *cut, *clamped)
 
     def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:
         """The effort that the model takes. The program would clamp it by itself, upwards too, and say nothing."""

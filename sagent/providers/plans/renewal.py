@@ -1,14 +1,13 @@
 """A login that runs out: renewed before a call needs it, once for however many ask, and where it is refused."""
 
 import asyncio
-import contextlib
-import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from sagent.errors import ModelError
+from sagent.lib.filelock import locked
 from sagent.model import Delta, Reply
 from sagent.providers.wire.faults import Origin
 
@@ -99,25 +98,13 @@ class Renewal(Generic[L]):
 async def one_at_a_time(path: Path, origin: Origin) -> AsyncGenerator[None]:
     """The right to renew the login in a file, among the processes of this machine. The lock file stays. Raises
     ModelError."""
-    import fcntl
-
-    try:
-        handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise origin.error(
-            "auth", f"the login has run out and cannot be renewed ({error}): make {path.parent} writable."
-        ) from error
-    try:
+    async with AsyncExitStack() as stack:
         try:
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    with contextlib.suppress(BlockingIOError):
-                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    await asyncio.sleep(0.05)
+            await stack.enter_async_context(locked(path.with_name(f"{path.name}.lock"), PATIENCE))
         except TimeoutError as error:
             message = f"another process has been renewing the login for {PATIENCE:g} s"
             raise origin.error("stalled", message) from error
+        except OSError as error:
+            message = f"the login has run out and cannot be renewed ({error}): make {path.parent} writable."
+            raise origin.error("auth", message) from error
         yield
-    finally:
-        os.close(handle)
