@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
+from sagent.model import Provider
 from sagent.providers.access import first_set
 from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.rows import MAKERS, Row, built_in, row_for_url
 from sagent.providers.wire.exchange import Timeouts
+from sagent.providers.wire.transport import Transport
 
 if TYPE_CHECKING:
-    from sagent.model import Provider
     from sagent.providers.families.anthropic.provider import Anthropic
     from sagent.providers.families.bedrock import Bedrock
     from sagent.providers.families.chat.provider import ChatProvider
     from sagent.providers.families.google.provider import Google
     from sagent.providers.families.responses.provider import ResponsesProvider
-    from sagent.providers.wire.transport import Transport
 
 
 def provider_named(
@@ -28,10 +28,10 @@ def provider_named(
     auth: str | None = None,
     rows: Mapping[str, Row] | None = None,
     environ: Mapping[str, str] | None = None,
-    transport: "Transport | Way | None" = None,
+    transport: Transport | Way | None = None,
     timeouts: Timeouts | None = None,
     source: str = "",
-) -> "Provider":
+) -> Provider:
     """A provider, by its key or else by the environment. `rows` are a user's own, which come first; `source` is where
     the key was found, for messages.
 
@@ -54,9 +54,9 @@ def _own_way(
     key: str | None,
     base_url: str | None,
     environ: Mapping[str, str] | None,
-    transport: "Transport | Way | None",
+    transport: Transport | Way | None,
     timeouts: Timeouts | None,
-) -> "Provider":
+) -> Provider:
     if transport == "sdk" and name not in ("llamacpp", "selfhosted"):
         raise UsageError(f"{name} is reached by a login, not by an SDK: leave --transport out.")
     match name:

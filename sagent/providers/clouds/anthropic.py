@@ -11,12 +11,12 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from sagent.providers.clouds.body import hooks
-from sagent.providers.clouds.client import Reach
+from sagent.providers.clouds.client import Reach, SdkClient
 
 _Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
 
-class AnthropicClient:
+class AnthropicClient(SdkClient):
     """One of the SDK's clients, by the cloud's name. Raises AnthropicError or ValueError for a login it lacks."""
 
     def __init__(self, reach: Reach) -> None:
@@ -60,7 +60,7 @@ class AnthropicClient:
             from sagent.providers.clouds.eventstream import server_sent
 
             return server_sent(response.aiter_bytes())
-        return response.aiter_bytes()
+        return super().decode(response)
 
     async def aclose(self) -> None:
         await self._client.close()

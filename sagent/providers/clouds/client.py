@@ -1,7 +1,8 @@
 """What the SDK transport wants of a vendor's client, and what it opens one for."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sagent.lib.dataclass import dataclass
 
@@ -23,17 +24,17 @@ class Reach:
     connect: float
 
 
-class SdkClient(Protocol):
+class SdkClient(ABC):
     """One vendor's client. `send` gives a response of any status, its body unread or read whole."""
 
+    @abstractmethod
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "httpx2.Response":
         """Make one request. A URL without a host is below the SDK's own. May raise whatever the SDK does."""
-        ...
 
     def decode(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
         """The body as it comes, as the server of the API itself would have sent it."""
-        ...
+        return response.aiter_bytes()
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Close its connections."""
-        ...

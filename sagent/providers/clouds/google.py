@@ -1,7 +1,7 @@
 """The google-genai SDK's client: the Gemini API with a key, and Vertex AI with Google's own credentials."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 import google.auth
@@ -10,10 +10,10 @@ from google import genai
 from google.genai import errors, types
 
 from sagent.providers.clouds.body import hooks
-from sagent.providers.clouds.client import Reach
+from sagent.providers.clouds.client import Reach, SdkClient
 
 
-class GoogleClient:
+class GoogleClient(SdkClient):
     """The SDK's client. Raises ValueError for a login it lacks."""
 
     def __init__(self, reach: Reach) -> None:
@@ -38,9 +38,6 @@ class GoogleClient:
         except errors.APIError as error:
             return cast("httpx2.Response", error.response)  # pyright: ignore[reportUnknownMemberType] -- a union of theirs
         return cast("httpx2.Response", answer.response_stream)
-
-    def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        return response.aiter_bytes()
 
     async def aclose(self) -> None:
         await self._http.aclose()

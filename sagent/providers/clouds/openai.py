@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
 import httpx2
@@ -10,13 +10,13 @@ import openai
 from openai.auth import WorkloadIdentity, k8s_service_account_token_provider
 
 from sagent.providers.clouds.body import hooks
-from sagent.providers.clouds.client import Reach
+from sagent.providers.clouds.client import Reach, SdkClient
 
 _SCOPE = "https://cognitiveservices.azure.com/.default"
 _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
 
 
-class OpenAIClient:
+class OpenAIClient(SdkClient):
     """The SDK's client. Raises OpenAIError or ValueError for a login it lacks."""
 
     def __init__(self, reach: Reach) -> None:
@@ -45,9 +45,6 @@ class OpenAIClient:
             raise
         except openai.APIStatusError as error:
             return error.response
-
-    def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        return response.aiter_bytes()
 
     async def aclose(self) -> None:
         await self._client.close()

@@ -1,6 +1,7 @@
 """Images, documents and recordings on the wire: base64, their tokens, and the words for those that cannot be sent."""
 
 from binascii import b2a_base64
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import is_
 from typing import assert_never
@@ -53,6 +54,14 @@ def in_words(part: Text | Image | Document) -> str:
             return stand_in(part)
         case _:
             assert_never(part)
+
+
+def media_in(messages: Iterable[Message]) -> Iterator[Image | Document]:
+    """What a conversation shows other than text, in results too."""
+    for part in (part for message in messages for part in message.parts):
+        for shown in part.content if isinstance(part, ToolResult) else (part,):
+            if isinstance(shown, Image | Document):
+                yield shown
 
 
 def without_images(message: Message) -> Message:

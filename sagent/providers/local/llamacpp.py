@@ -13,17 +13,15 @@ from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import Access, access_from_key, first_set
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
-from sagent.providers.families.endpoint import read_access
+from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.exchange import Timeouts, fetch
-from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
 
 if TYPE_CHECKING:
-    from sagent.providers.families.endpoint import Way
     from sagent.providers.local.llamacpp_server import Launch, LlamaServer
-    from sagent.providers.wire.faults import Origin
-    from sagent.providers.wire.transport import Transport
 
 KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
 _DEATHS = 3  # in a row, without an answer between them, after which no call is tried again by itself
@@ -44,7 +42,7 @@ class LlamaCpp(ChatProvider):
         access: Access,
         *,
         launch: "Launch | None" = None,
-        transport: "Transport | Way | None" = None,
+        transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         if launch is not None and transport in (None, "direct"):  # whatever proxy there is does not lead to a child
@@ -63,7 +61,7 @@ class LlamaCpp(ChatProvider):
         base_url: str | None = None,
         auth: str | None = None,
         environ: Mapping[str, str] | None = None,
-        transport: "Transport | Way | None" = None,
+        transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """The server at LLAMA_CPP_BASE_URL, with LLAMA_CPP_API_KEY where it wants a key; else a child with the .gguf
@@ -129,7 +127,7 @@ class LlamaCpp(ChatProvider):
             await self._meet()
         return server
 
-    async def explain(self, error: ModelError, server: "LlamaServer | None", origin: "Origin") -> ModelError:
+    async def explain(self, error: ModelError, server: "LlamaServer | None", origin: Origin) -> ModelError:
         """The error to raise: the child's death where that is the cause."""
         if error.kind not in ("network", "cut", "protocol"):
             return error
@@ -146,7 +144,7 @@ class LlamaCpp(ChatProvider):
         """Note that a call came to its end."""
         self._deaths = 0
 
-    async def _child(self, launch: "Launch", origin: "Origin") -> "LlamaServer":
+    async def _child(self, launch: "Launch", origin: Origin) -> "LlamaServer":
         """The child, once it is healthy."""
         server = self._server
         if server is None or not server.alive:
@@ -164,7 +162,7 @@ class LlamaCpp(ChatProvider):
                 self._forget(server)
         return server
 
-    def _start(self, launch: "Launch", origin: "Origin") -> "LlamaServer":
+    def _start(self, launch: "Launch", origin: Origin) -> "LlamaServer":
         from sagent.providers.local.llamacpp_server import LlamaServer
 
         try:
@@ -175,7 +173,7 @@ class LlamaCpp(ChatProvider):
         self._met = False
         return server
 
-    async def _healthy(self, server: "LlamaServer", launch: "Launch", origin: "Origin") -> None:
+    async def _healthy(self, server: "LlamaServer", launch: "Launch", origin: Origin) -> None:
         """Wait for a 200 from /health: it is 503 while the model loads. Raises ModelError when that is not to be."""
         pause = 0.02
         while not server.healthy:
@@ -215,7 +213,7 @@ class LlamaCpp(ChatProvider):
         if isinstance(vision, bool):
             self.row = replace(self.row, quirks=replace(self.row.quirks, images=vision))
 
-    async def _died(self, server: "LlamaServer", origin: "Origin", kind: ModelErrorKind = "server") -> ModelError:
+    async def _died(self, server: "LlamaServer", origin: Origin, kind: ModelErrorKind = "server") -> ModelError:
         """The error for everybody whom this server's death hit. Each death counts once."""
         self._forget(server)
         if server.fate is None:

@@ -16,6 +16,7 @@ from sagent.providers.access import access_from_key, check_url
 from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Endpoint, Way
+from sagent.providers.families.media import media_in
 from sagent.providers.families.model import E_co, Outgoing, WireModel
 from sagent.providers.families.openai_models import gpt_version
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
@@ -46,7 +47,7 @@ class _PlanModel(WireModel[E_co]):
 
     def _call(self, request: Request, outgoing: Outgoing) -> Call:
         headers = {**outgoing.headers, "X-Initiator": "user" if _is_asked(request) else "agent"}
-        if _shows(request):
+        if any(isinstance(part, Image) for part in media_in(request.messages)):
             headers["Copilot-Vision-Request"] = "true"
         url = outgoing.url.replace(_NOWHERE, self.plan.address, 1)
         return super()._call(request, replace(outgoing, url=url, headers=headers))
@@ -273,10 +274,3 @@ def _is_asked(request: Request) -> bool:
     last = request.messages[-1] if request.messages else None
     asked = last is not None and last.role == "user" and not (last.sender or last.results)
     return asked and request.conversation.count(":") < 2
-
-
-def _shows(request: Request) -> bool:
-    """Whether there is an image anywhere in the conversation."""
-    results = (part for message in request.messages for result in message.results for part in result.content)
-    shown = (part for message in request.messages for part in message.parts)
-    return any(isinstance(part, Image) for parts in (shown, results) for part in parts)

@@ -10,12 +10,12 @@ from sagent.errors import ModelError
 from sagent.lib.audio import TYPES
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
-from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Request
 from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
-from sagent.providers.families.media import IMAGES, base64_text, data_url, error_text, in_words, media_tokens
+from sagent.providers.families.media import IMAGES, base64_text, data_url, error_text, in_words, media_in, media_tokens
 from sagent.providers.families.model import Outgoing, WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
@@ -168,12 +168,6 @@ class ChatDialect(Dialect):
                 assert_never(part)
 
 
-def _has_media(messages: Sequence[Message]) -> bool:
-    shown = (part for message in messages for part in message.parts if not isinstance(part, ToolResult))
-    found = (part for message in messages for result in message.results for part in result.content)
-    return any(isinstance(part, Image | Document) for parts in (shown, found) for part in parts)
-
-
 def _call(part: ToolCall) -> object:
     function = {"name": part.name, "arguments": json_dump(sendable(part.arguments))}
     call = {"id": part.id, "type": "function", "function": function}
@@ -258,7 +252,7 @@ class ChatProvider(OpenAIEndpoint):
         refused = error.kind in ("invalid_request", "not_found", "server") and re.search(
             _BLIND, str(error.args[0]), re.IGNORECASE
         )
-        if not refused or model_id in self._blind or not _has_media(request.messages):
+        if not refused or model_id in self._blind or not any(media_in(request.messages)):
             return False
         self._blind.add(model_id)
         return True
@@ -266,7 +260,7 @@ class ChatProvider(OpenAIEndpoint):
     def lessons(self, model_id: str, request: Request) -> tuple[str, ...]:
         """Notes on what is left out."""
         notes: list[str] = []
-        if model_id in self._blind and _has_media(request.messages):
+        if model_id in self._blind and any(media_in(request.messages)):
             notes.append(f"{model_id} cannot be shown images or documents: it reads in words that they were there")
         if model_id in self._unmarked:
             notes.append(
