@@ -70,7 +70,11 @@ async def compact(context: CommandContext, text: str = "") -> None:
     before = agent.status().context_tokens
     async with context.turn:
         await agent.compact(text)
-    context.say(f"The context has {count(agent.status().context_tokens)} tokens now; it had {count(before)}.")
+    now = agent.status().context_tokens
+    if now == before:
+        context.say(f"Nothing can be left out yet: the context has about {count(now)} tokens.")
+    elif not context.has_person:  # who is there has read so in a notice
+        context.say(f"The context has {count(now)} tokens now; it had {count(before)}.")
 
 
 @command()
