@@ -163,7 +163,7 @@ def _bind_input(keys: KeyBindings, screen: "Screen", actions: "InputActions", fo
         waiting = ""
         if (state := buffer.complete_state) is not None and state.completions:
             buffer.complete_next()
-        elif screen.completable(text := buffer.document.text_before_cursor):
+        elif screen.line.completable(text := buffer.document.text_before_cursor):
             waiting = text  # they may be under way already, without a choice
             buffer.start_completion(select_first=True)
         elif actions.questions.seen:

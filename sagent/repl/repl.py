@@ -89,10 +89,10 @@ class Repl(CommandContext):
         self.edit = self.input.edit_text
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
         session.on_changes = screen.on_focus = around.look_soon
-        screen.completer = InputCompleter(self._mentionable, self.names, self.arguments, self._first_commands)
-        screen.completable = is_completable
+        screen.line.completer = InputCompleter(self._mentionable, self.names, self.arguments, self._first_commands)
+        screen.line.completable = is_completable
         screen.keys = bind_keys(screen, self.input)
-        screen.on_resized = painter.paint
+        screen.resizing.on_resized = painter.paint
         screen.title = self._title
         screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)
 
@@ -280,7 +280,7 @@ class Repl(CommandContext):
         if agent == self._painter.near:
             raise UsageError(f"You are with {agent} already.")
         back = agent == ROOT
-        self._screen.label = self._screen.home = "› " if back else f"{agent} › "
+        self._screen.line.label = self._screen.line.home = "› " if back else f"{agent} › "
         past = () if back else past_blocks(node.messages, ROOT)
         keys = "Esc interrupts it, ↓ lists the others." if node.running else "Esc goes back."
         notice = f"Back with {agent}." if back else f"Reading along with {agent}: what you type goes to it. {keys}"

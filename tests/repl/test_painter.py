@@ -130,7 +130,7 @@ async def test_a_terminal_that_does_not_read_stops_the_drawing_and_nothing_else(
         while screen.app.renderer.last_rendered_screen is None:
             await asyncio.sleep(0)
         painter = Painter(screen.surface, screen.redraw)
-        screen.on_resized = lambda: (painter.paint(), taken.set())[1]
+        screen.resizing.on_resized = lambda: (painter.paint(), taken.set())[1]
         painter.write(*(Report(f"news {number} is {'x' * 500}") for number in range(400)))
         painter.paint()  # which returns
         assert screen.output.stalled

@@ -174,14 +174,14 @@ async def test_an_answer_in_words_is_typed_where_it_is_asked_for_and_a_draft_com
         while desk.questions.picker is None:
             await asyncio.sleep(0)
         await desk.wait()
-        assert desk.screen.label == "› "
+        assert desk.screen.line.label == "› "
         desk.questions.take_up()
-        assert (desk.screen.label, desk.screen.buffer.text) == ("answer › ", "")
+        assert (desk.screen.line.label, desk.screen.buffer.text) == ("answer › ", "")
         for letter in "blue":
             desk.questions.type(letter)
         desk.questions.enter()
         assert await asked == "blue"
-        assert (desk.screen.label, desk.screen.buffer.text) == ("› ", "half a message")
+        assert (desk.screen.line.label, desk.screen.buffer.text) == ("› ", "half a message")
 
 
 @pytest.mark.parametrize(("width", "height"), [(79, 19), (39, 5)])

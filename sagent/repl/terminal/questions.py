@@ -152,7 +152,7 @@ class Questions:
             return
         picker.held, picker.at, self._letter = "", -1 if picker.keys else 0, ""
         if picker.words:
-            self._draft, self._screen.label = self._screen.buffer.text, "answer › "
+            self._draft, self._screen.line.label = self._screen.buffer.text, "answer › "
             self._screen.buffer.reset()
         self._screen.redraw()
 
@@ -328,13 +328,13 @@ class Questions:
         buffer.reset()
         if text:
             screen.replace_text(text)
-        screen.label, screen.secret = label, secret
+        screen.line.label, screen.line.secret = label, secret
         screen.redraw()
         try:
             return await self._line
         finally:
             self._line = None
-            screen.label, screen.secret = screen.home, False
+            screen.line.label, screen.line.secret = screen.line.home, False
             screen.replace_text(kept)
             screen.redraw()
 
@@ -367,7 +367,7 @@ class Questions:
         finally:
             watching.cancel()
             if picker.words and not picker.held:
-                self._screen.label = self._screen.home
+                self._screen.line.label = self._screen.line.home
                 self._screen.replace_text(self._draft or self._screen.buffer.text)
         return self._words
 

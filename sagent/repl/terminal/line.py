@@ -1,0 +1,102 @@
+"""The line that is typed: its text, what stands before it, its completions, and the search for earlier ones."""
+
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import DynamicCompleter, ThreadedCompleter
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.layout import Window
+from prompt_toolkit.layout.controls import BufferControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import (
+    ConditionalProcessor,
+    HighlightIncrementalSearchProcessor,
+    PasswordProcessor,
+    Processor,
+)
+from prompt_toolkit.search import SearchState
+from prompt_toolkit.widgets import SearchToolbar
+
+from sagent.repl.terminal.application import drawn_text
+from sagent.repl.terminal.menu import render_menu
+from sagent.repl.terminal.surface import SteadyOutput
+from sagent.repl.terminal.wrapping import DrawnInput
+from sagent.repl.view.lines import width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.history import History
+
+MOST_COMPLETIONS = 8
+
+
+class InputLine:
+    """What a person types into. `completer` may be set at any time."""
+
+    def __init__(self, history: "History", output: SteadyOutput) -> None:
+        self.label = self.home = "› "  # before what is typed; where no question is answered
+        self.secret = False  # what is typed is not shown
+        self.completer: Completer | None = None
+        self.completable: Callable[[str], bool] = lambda text: False  # whether typing on should offer completions
+        self._output = output
+        self.buffer = Buffer(
+            name="input",
+            multiline=True,
+            completer=ThreadedCompleter(DynamicCompleter(lambda: self.completer)),
+            complete_while_typing=Condition(lambda: self.completable(self.buffer.document.text_before_cursor)),
+            history=history,
+            tempfile_suffix=".md",
+        )
+        self.toolbar = SearchToolbar(
+            ignore_case=True, backward_search_prompt=self._sought, forward_search_prompt=self._sought
+        )
+        self.window = self._window()
+
+    def _window(self) -> Window:
+        processors: list[Processor] = [
+            ConditionalProcessor(PasswordProcessor(), Condition(lambda: self.secret)),
+            HighlightIncrementalSearchProcessor(),
+            DrawnInput(lambda: width_of(self.label)),
+        ]
+        search = self.toolbar.control
+        return Window(
+            BufferControl(self.buffer, processors, search_buffer_control=search, preview_search=True),
+            height=lambda: Dimension(min=1, max=max(self._rows // 3, 3)),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=self._prefix,
+        )
+
+    @property
+    def _rows(self) -> int:
+        return self._output.get_size().rows
+
+    def menu(self, width: int) -> "StyleAndTextTuples":
+        """The completions around the one at hand."""
+        state, most = self.buffer.complete_state, max(min(MOST_COMPLETIONS, self._rows // 3), 2)
+        rows = [(each.display_text, each.display_meta_text) for each in state.completions] if state else []
+        at = -1 if state is None or state.complete_index is None else state.complete_index
+        return drawn_text(render_menu(rows, at, width, most))
+
+    def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":
+        return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * width_of(self.label))]
+
+    def _sought(self) -> "StyleAndTextTuples":
+        """What stands before the words that the history is searched for."""
+        words = self.toolbar.control.buffer.text
+        lost = words and words.lower() not in self.buffer.document_for_search(self._state()).text.lower()
+        return [("class:warning", "  not found: ") if lost else ("class:mark", "  search: ")]
+
+    def _state(self) -> SearchState:
+        return SearchState(
+            self.toolbar.control.buffer.text, self.toolbar.control.searcher_search_state.direction, ignore_case=True
+        )
+
+    def replace_text(self, text: str) -> None:
+        """Put a text into the input, the cursor after it; undo brings back what was there."""
+        self.buffer.save_to_undo_stack()
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)

@@ -1,0 +1,125 @@
+"""A terminal whose size changes: nothing is drawn until it stays, and then what is ours is found again."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sagent.repl.terminal.application import ScreenApplication
+from sagent.repl.terminal.surface import SteadyOutput, Surface
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.data_structures import Size
+    from prompt_toolkit.layout.screen import Char
+
+SETTLED = 0.35  # seconds without a change after which a size counts; tmux reports one up to 0.25 s after it was made
+MOST_UNSETTLED = 1.0  # seconds after which what is final is written all the same
+
+
+class Resizing:
+    """The surface above an application's input, and when one may draw on it."""
+
+    def __init__(self, app: ScreenApplication, output: SteadyOutput) -> None:
+        self._app, self._output = app, output
+        self.on_resized: Callable[[], None] = lambda: None
+        self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
+        self._holding = False
+        self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
+        self._patient_until = 0.0
+        self.surface = Surface(app, output, self.fits)
+        app.on_resize, app.fits = self._wait, self.fits
+        output.on_taken = self._catch_up
+        app.before_render += self._before_render
+        app.after_render += self._drawn
+
+    def _before_render(self, app: "Application[None]") -> None:
+        """Give back rows that are no longer needed. The signal of a new terminal size may come later than this."""
+        if self._is_stale:
+            self._erase()
+        size = self._drawn_for = self._output.get_size()
+        last = app.renderer.last_rendered_screen
+        wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred if last is not None else 0
+        if last is not None and min(wanted, size.rows) < last.height:  # rows which prompt_toolkit would keep
+            self._output.hold()  # until the new rows are drawn
+            self._holding = True
+            app.renderer.erase(leave_alternate_screen=False)
+
+    def _drawn(self, app: "Application[None]") -> None:
+        del app
+        if self._holding:
+            self._holding = False
+            self._output.release()
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._drawn_for is not None and self._drawn_for != self._output.get_size()
+
+    def fits(self) -> bool:
+        """Whether one may draw: the terminal reads, and its size is what it was a while ago."""
+        if self._is_stale and self._settling is None:
+            self._wait()
+        return not self._output.stalled and self._settling is None
+
+    def _catch_up(self) -> None:
+        """Draw what was not drawn while the terminal did not read."""
+        self._app.invalidate()
+        self.on_resized()
+
+    def _wait(self) -> None:
+        """Draw nothing until the size stays: what is drawn for another one than the terminal has overwrites what is
+        final. Where it does not stay, what is final is written every now and then in a way that fits any size."""
+        loop = asyncio.get_running_loop()
+        if self._settling is None:
+            self._patient_until = loop.time() + MOST_UNSETTLED
+        else:
+            self._settling.cancel()
+        settled = loop.time() + SETTLED
+        if settled < self._patient_until:
+            self._settling = loop.call_at(settled, self._resize)
+        else:
+            self._settling = loop.call_at(self._patient_until, self._write_unsettled)
+
+    def _write_unsettled(self) -> None:
+        self._settling, self._drawn_for = None, self._output.get_size()
+        if self._is_drawn:
+            with self.surface.any_size():
+                self.on_resized()
+        self._wait()
+
+    def _resize(self) -> None:
+        """The terminal has rewrapped its rows: find the first of ours, and draw from there."""
+        self._settling = None
+        if self._is_drawn:
+            with self._output.held():
+                self._erase()
+                self._app._redraw()  # noqa: SLF001 -- what Application._on_resize, which this replaces, does
+                self.on_resized()
+
+    @property
+    def _is_drawn(self) -> bool:
+        """Whether the terminal is ours, and reads."""
+        return self._app.is_running and not self._app._running_in_terminal and not self._output.stalled  # noqa: SLF001
+
+    def _erase(self) -> None:
+        """Erase what is not final, as the terminal has rewrapped it."""
+        app, size = self._app, self._output.get_size()
+        self._drawn_for = size
+        screen = app.renderer.last_rendered_screen
+        rows: list[int] = []  # columns
+        at = over = 0  # the cursor's row, and the rows that it goes on in
+        if screen is not None:
+            cursor = screen.get_cursor_position(app.layout.current_window)
+            at, over = cursor.y, cursor.x // max(size.columns, 1)
+            rows = [_drawn_width(screen.data_buffer[row]) for row in range(screen.height)]
+        above = self.surface.forget(rows[:at], rows[at + 1 :], size, over)
+        with self._output.held():
+            self._output.write_raw("\r")
+            self._output.cursor_up(above)
+            self._output.erase_down()
+        app.renderer.reset()
+
+
+def _drawn_width(row: "Mapping[int, Char]") -> int:
+    """The columns of a drawn row up to the last that is not blank."""
+    return max((x + 1 for x, cell in row.items() if cell.char.strip()), default=0)
