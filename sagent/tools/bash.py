@@ -8,7 +8,7 @@ import math
 import os
 import re
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -201,7 +201,7 @@ class Bash:
 
     def _shell_line(self, command: str, run: RunContext, held: contextlib.ExitStack) -> Sequence[str]:
         """The shell that runs a command; one too long for an argument is read from a file."""
-        self._shell = self._shell or _find_shell()
+        self._shell = self._shell or _find_shell(run.workspace.roots)
         name = Path(self._shell).name
         others = {"notes": 9, "plain": "command"}  # they know one digit only
         script = _SCRIPT.format_map({"notes": SHELVED, "plain": "builtin"} if name == "bash" else others)
@@ -224,7 +224,10 @@ class Bash:
             return Confined(argv)
         profile = _own_profile(workspace, run.blobs)
         needs = run.effect.needs if run.effect is not None else _needs(arguments, workspace)
-        confined = await sandbox.confine(argv, profile, workspace.cwd, needs)
+        try:
+            confined = await sandbox.confine(argv, profile, workspace.cwd, needs)
+        except OSError as error:  # a full disk
+            raise ToolError(f"The command was not run: its sandbox could not be made: {error}.") from error
         workspace.temporary = sandbox.temporary
         return confined
 
@@ -461,24 +464,31 @@ def _outcome(word: str, code: int) -> str:
     return f"{word} {code} ({name})" if name else f"{word} {code}"
 
 
-def _find_shell() -> str:
-    paths = (Path(directory, name) for name in ("bash", "sh") for directory in os.get_exec_path())
-    return next((str(path) for path in paths if path.is_absolute() and os.access(path, os.X_OK)), "/bin/sh")
+def _find_shell(roots: Iterable[Path]) -> str:
+    """A bash, else a sh; one that commands may have put into the workspace only where there is no other."""
+    from sagent.sandbox.profile import is_below
+
+    real = [os.path.realpath(root) for root in roots]
+    given = (directory for directory in os.get_exec_path() if directory.startswith("/"))
+    trusted = sorted(given, key=lambda directory: is_below(os.path.realpath(directory), real))
+    paths = (f"{directory}/{name}" for name in ("bash", "sh") for directory in trusted)
+    return next((path for path in paths if os.access(path, os.X_OK)), "/bin/sh")
 
 
 def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
-    """Leave a directory that no longer exists for the nearest one above that does."""
+    """Leave a directory that no longer exists, or that nobody may enter, for the nearest one above."""
     gone = workspace.cwd
     while not _is_there(workspace) and workspace.cwd != workspace.cwd.parent:
         workspace.cwd = workspace.cwd.parent
     if workspace.cwd == gone:
         return
-    notices.append(f"{gone} no longer exists; the working directory is {workspace.cwd}")
+    why = "may not be entered" if os.path.lexists(gone) else "no longer exists"
+    notices.append(f"{gone} {why}; the working directory is {workspace.cwd}")
 
 
 def _is_there(workspace: Workspace) -> bool:
-    """Whether its directory exists; commands may have one of their own."""
-    return os.path.isdir(workspace.resolve("."))  # noqa: PTH112 -- no error below a directory that may not be entered
+    """Whether its directory exists and may be entered; commands may have one of their own."""
+    return os.access(f"{workspace.resolve('.')}/.", os.X_OK)
 
 
 def _remembered(

@@ -339,6 +339,26 @@ async def test_a_directory_that_vanished_is_left_for_the_nearest_above(rig: Rig)
     assert await rig.text("pwd") == f"{work}\n[{work}/never/was no longer exists; the working directory is {work}]"
 
 
+@pytest.mark.needs("not-root")
+async def test_a_directory_that_was_closed_is_left_for_the_nearest_above(rig: Rig) -> None:
+    work = rig.workspace.cwd
+    rig.workspace.cwd = work / "a"
+    rig.workspace.cwd.mkdir(0)
+    assert (
+        await rig.text("chmod 755 a; pwd") == f"{work}\n[{work}/a may not be entered; the working directory is {work}]"
+    )
+
+
+async def test_a_shell_that_lies_in_the_workspace_is_not_taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An activated environment of the project stands first in PATH, and commands may write there."""
+    own = rig.workspace.cwd / "bin"
+    own.mkdir()
+    (own / "bash").write_text("#!/bin/sh\necho planted\n")
+    (own / "bash").chmod(0o755)
+    monkeypatch.setenv("PATH", str(own), prepend=os.pathsep)
+    assert await rig.text("echo true shell") == "true shell"
+
+
 async def test_a_directory_behind_a_symlink_keeps_its_name(rig: Rig) -> None:
     work = rig.workspace.cwd
     (work / "real").mkdir()
