@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from sagent.errors import ToolError
 from sagent.lib.process import system_path
@@ -298,6 +298,8 @@ class Boxes:
                 opened = await asyncio.shield(self._under_way)
                 if isinstance(opened, View):
                     return opened
+            if key in self._views:
+                self._end(key, f"its view of files could not be made next to what runs there: {opened}")
         raise ToolError(
             f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
         )
@@ -307,16 +309,19 @@ class Boxes:
         if key not in self._views:
             return None
         box = self._views[key][1].box
-        if (stood := box.stands) and not box.is_full:
-            return box
-        del self._views[key]
-        box.close()
-        if stood:
-            raise ToolError(
-                "The command was not run: there was no room for it next to the thousands of processes that earlier"
-                " commands had left running in the sandbox. All of them were ended: run it again."
-            )
-        return None
+        if not box.stands:
+            self._views.pop(key)[1].box.close()
+            return None
+        if box.is_full:
+            self._end(key, "there was no room for it next to thousands of processes in the sandbox")
+        return box
+
+    def _end(self, key: tuple[object, ...], why: str) -> NoReturn:
+        """End a box in which nothing more can be run. Raises ToolError, always."""
+        self._views.pop(key)[1].box.close()
+        raise ToolError(
+            f"The command was not run: {why}. All that earlier commands had left running there was ended: run it again."
+        )
 
     async def _open(self, key: tuple[object, ...], shown: object, mounts: Sequence[str], box: Box | None) -> View | str:
         """A new view among the others, where nobody waits for it any more too: who else would close its box?"""

@@ -15,6 +15,7 @@ import pytest
 
 from sagent.app import open_agent
 from sagent.config import load
+from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Text
 from sagent.sandbox import Sandbox
@@ -174,6 +175,14 @@ async def test_what_was_left_running_does_not_write_what_is_protected_since(boxe
         said = await boxed.run("touch go; until [ -e done ]; do sleep 0.02; done")
     assert "the sandbox undid what was done" in said
     assert (work / "sub/.git/config").read_text() == before
+
+
+async def test_what_keeps_every_other_process_from_running_is_ended(boxed: Boxed) -> None:
+    await boxed.run("(while :; do kill -9 -1; done) >/dev/null 2>&1 & sleep 60")
+    (boxed.workspace.cwd / ".env").touch()
+    with pytest.raises(ToolError, match="left running there was ended: run it again"):
+        await boxed.run("echo next")
+    assert await boxed.run("echo next") == "next"
 
 
 async def test_one_that_nobody_waits_for_any_more_is_there_for_the_next_and_ends_with_the_session(

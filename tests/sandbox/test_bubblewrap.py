@@ -181,6 +181,8 @@ def test_the_everyday_works_and_commands_share_what_runs(who: str) -> None:
             f"git init -q . && echo x > f && git add f && {git} commit -qm a && git checkout -qb new": (0, ""),
             f"echo y > f && {git} stash -q && cat f": (0, "x\n"),
             "sleep 300 >/dev/null 2>&1 & echo $! > /tmp/pid": (0, ""),
+            "mkdir later": (0, ""),  # it is mounted for those that follow
+            "mountpoint -q later && echo mounted": (0, "mounted\n"),
             "kill $(cat /tmp/pid) && echo ended": (0, "ended\n"),
             "pwd": (0, f"{work}\n"),
             "touch /dev/shm/new && ls /dev/shm": (0, "new\n"),
@@ -189,7 +191,7 @@ def test_the_everyday_works_and_commands_share_what_runs(who: str) -> None:
             "head -c 3000000 /dev/zero | wc -c": (0, "3000000\n"),
             "ulimit -d unlimited && echo lifted": (0, "lifted\n"),  # as sanitizers need it, with their shadow memory
         }
-        given = {"profile": {"writable": [str(work)]}, "cwd": str(work), "lines": list(lines)}
+        given = {"profile": {"writable": [str(work), f"{work}/later"]}, "cwd": str(work), "lines": list(lines)}
         found = {line: tuple(answer) for line, answer in zip(lines, run_lines(who, place, given), strict=True)}
         assert found == lines
 
