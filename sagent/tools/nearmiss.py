@@ -5,13 +5,13 @@ that the edit leaves alone stay as the file has them.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
+
+from sagent.tools.patches import sure, unpacked
 
 _QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 _NUMBER = re.compile(r"[ ]*\d+\t")
-_HUNK = re.compile(r"@@ .*|@@")
-_SEARCH = re.compile(r"<{5,9} ?SEARCH\n(.*?)\n?={5,9}\n(.*?)\n?>{5,9} ?REPLACE\n?", re.DOTALL)
 _MOST = 20_000  # lines that are looked through
 _MOST_TEXT = 1_000_000  # characters; what would be made of a longer text is not shown to who is to allow it
 
@@ -19,14 +19,19 @@ Pair = tuple[str, str]
 Lines = Sequence[str]
 
 
-def meant(text: str, old: str, new: str, name: str = "") -> list[Pair]:
-    """The replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the file's."""
+def meant(text: str, old: str, new: str, name: str = "", *, everywhere: bool = False) -> list[Pair]:
+    """The replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the file's.
+    One of all places is sure where there is but one, however the lines are looked at."""
     lines = text.split("\n")
     if len(lines) > _MOST or len(text) > _MOST_TEXT:
         return []
-    if not new and (pairs := _unpacked(old, name)):
-        around = f"\n{text}\n"
-        return pairs if all(around.count(f"\n{before}\n") == text.count(before) == 1 for before, _ in pairs) else []
+    if (
+        everywhere
+        and len(_places(lines, old.removesuffix("\n").split("\n"), lambda line: _unquoted(line).strip())) != 1
+    ):
+        return []
+    if not new and (pairs := unpacked(old, name)):
+        return sure(text, pairs)
     if (bare := _without_numbers(old)) is not None:
         stripped = _without_numbers(new)
         if stripped is None and any(map(_NUMBER.match, new.split("\n"))):
@@ -50,23 +55,25 @@ def _read(lines: Lines, old: str, new: str, view: Callable[[str], str], rewrite:
     ends = old.endswith("\n")
     quoted = old.removesuffix("\n").split("\n")
     given = new.removesuffix("\n").split("\n") if new else []
-    wanted = [view(line) for line in quoted]
-    if not any(wanted):
+    places = _places(lines, quoted, view)
+    if len(places) != 1 or not any(map(view, quoted)):
         return None
-    seen = [view(line) for line in lines]
-    places = [at for at in range(len(seen) - len(wanted) + 1) if seen[at : at + len(wanted)] == wanted]
-    if len(places) != 1:
-        return None
-    own = lines[places[0] : places[0] + len(wanted)]
+    own = lines[places[0] : places[0] + len(quoted)]
     if any(len({mine for mine, line in zip(own, quoted, strict=True) if line == one}) > 1 for one in given):
         return None  # a quoted line is two lines of the file, and nobody knows which is given
     made = rewrite(own, quoted, given)
     if made is None or made == list(own):
         return None
-    if ends and places[0] + len(wanted) == len(lines):
+    if ends and places[0] + len(quoted) == len(lines):
         return None  # the file does not end with the line end that is quoted
     last = "\n" if ends else ""
     return "\n".join(own) + last, "\n".join(made) + (last if new else "")
+
+
+def _places(lines: Lines, quoted: Lines, view: Callable[[str], str]) -> list[int]:
+    """Where lines stand, looked at in some way."""
+    seen, wanted = [view(line) for line in lines], [view(line) for line in quoted]
+    return [at for at in range(len(seen) - len(wanted) + 1) if seen[at : at + len(wanted)] == wanted]
 
 
 def _plain(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
@@ -118,7 +125,8 @@ def _same_ends(before: str, after: str) -> tuple[int, int]:
 
 
 def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
-    """The same with other indents: each quoted one stands for one of the file's, and new lines have no others."""
+    """The same with other indents: each quoted one stands for one of the file's; new lines have no others, unless all
+    that is quoted has moved by the same."""
     indents: dict[str, str] = {"": ""} if any(not line for line in own) and not any(quoted) else {}
     for mine, line in zip(own, quoted, strict=True):
         if line.strip() and indents.setdefault(_indent(line), _indent(mine)) != _indent(mine):
@@ -133,11 +141,33 @@ def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
                 made.append(known[line])
             elif not line.strip():
                 made.append("")
-            elif (indent := indents.get(_indent(line))) is None:
+            elif (indent := indents.get(_indent(line), _moved(line, indents))) is None:
                 return None
             else:
                 made.append(indent + line.lstrip(" \t"))
     return made
+
+
+def _moved(line: str, indents: Mapping[str, str]) -> str | None:
+    """The indent of a new line where those quoted, of which there are several, are all the file's with the same before
+    them, or the other way round; None where that would mix tabs and spaces, or leave the block that is quoted."""
+    indent, pairs = _indent(line), indents.items()
+    if len(indents) < 2:
+        return None
+    if (more := _before(pairs)) is not None and indent.startswith(more):
+        indent = indent.removeprefix(more)
+    elif (less := _before((own, quoted) for quoted, own in pairs)) is not None:
+        indent = less + indent
+    else:
+        return None
+    own = indents.values()
+    return indent if indent.startswith(min(own, key=len)) and len(set(indent).union(*own)) == 1 else None
+
+
+def _before(pairs: Iterable[tuple[str, str]]) -> str | None:
+    """What stands before every second text to make the first of it; None where that differs."""
+    found = {whole.removesuffix(part) if whole.endswith(part) else None for whole, part in pairs}
+    return found.pop() if len(found) == 1 else None
 
 
 def _indent(line: str) -> str:
@@ -154,51 +184,9 @@ def _without_numbers(text: str) -> str | None:
 
 
 def _numbered(lines: Lines, old: str, bare: str, new: str) -> Pair | None:
-    """An edit with line numbers: at the one place where its lines are, which must be where the first number says."""
-    wanted = bare.removesuffix("\n").split("\n")
-    places = [at for at in range(len(lines) - len(wanted) + 1) if list(lines[at : at + len(wanted)]) == wanted]
-    return (bare, new) if len(places) == 1 and places[0] + 1 == int(old.split("\t", 1)[0]) and bare != new else None
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Edits in another form, where a text was to be quoted
-
-
-def _unpacked(old: str, name: str) -> list[Pair]:
-    """The replacements that a diff, a patch or search/replace blocks ask for; [] where it is none, or not of this
-    file."""
-    if blocks := _SEARCH.findall(old):
-        rest = _SEARCH.sub("", old).strip()
-        return [] if rest and rest.rpartition("/")[2] != name else [pair for pair in blocks if pair[0]]
-    lines = old.removesuffix("\n").split("\n")
-    if lines[0] == "*** Begin Patch":
-        if lines[-1] != "*** End Patch" or sum(line.startswith("*** ") for line in lines) != 3:
-            return []
-        named = lines[1].partition("*** Update File: ")[2]
-        return list(_hunks(lines[2:-1])) if named.rpartition("/")[2] == name else []
-    while lines and lines[0].startswith(("diff --git ", "index ")):
-        lines = lines[1:]
-    if lines[:1] and lines[0].startswith("--- "):
-        named = lines[1].removeprefix("+++ ").split("\t")[0] if lines[1:] else ""
-        if named.rpartition("/")[2] != name or any(line.startswith(("--- a/", "+++ b/")) for line in lines[2:]):
-            return []
-        lines = lines[2:]
-    return list(_hunks(lines)) if lines and _HUNK.fullmatch(lines[0]) else []
-
-
-def _hunks(lines: Lines) -> Iterator[Pair]:
-    """The old and the new text of each hunk; nothing at all where a line is none of a hunk."""
-    hunks: list[list[str]] = []
-    for line in lines:
-        if _HUNK.fullmatch(line):
-            hunks.append([])
-        elif not hunks or line[:1] not in ("", " ", "+", "-"):
-            return
-        else:
-            hunks[-1].append(line)
-    for hunk in hunks:
-        before = "\n".join(line[1:] for line in hunk if not line.startswith("+"))
-        after = "\n".join(line[1:] for line in hunk if not line.startswith("-"))
-        if not before.strip() or before == after:
-            continue
-        yield before, after
+    """An edit with line numbers: at the one place where its lines are, which must be where the numbers say."""
+    quoted = [line.split("\t", 1) for line in old.removesuffix("\n").split("\n")]
+    wanted = [line for _, line in quoted]
+    places = _places(lines, wanted, str)
+    said = [list(range(place + 1, place + 1 + len(wanted))) for place in places]
+    return (bare, new) if said == [[int(number) for number, _ in quoted]] and bare != new else None

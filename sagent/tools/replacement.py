@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
@@ -63,7 +64,8 @@ def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, i
     end = line_end(text)
     spans = list(_spans(text, replacement.old, end))
     if not spans:
-        if replacement.everywhere or not (pairs := meant(_lf(text), replacement.old, replacement.new, name)):
+        pairs = meant(_lf(text), replacement.old, replacement.new, name, everywhere=replacement.everywhere)
+        if not pairs:
             raise ToolError(_explain(_lf(text), replacement.old))
         for old, new in pairs:
             text, _ = replace(text, Replacement(old, new, everywhere=False))
@@ -76,9 +78,23 @@ def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, i
     position = 0
     for start, stop in spans:
         found = text[start:stop]
-        pieces += [text[position:start], replacement.new.replace("\n", line_end(found) if "\n" in found else end)]
+        pieces += [text[position:start], _with_line_ends(replacement, found, end)]
         position = stop
     return "".join([*pieces, text[position:]]), len(spans)
+
+
+def _with_line_ends(replacement: Replacement, found: str, end: str) -> str:
+    """What comes for the text that was found: with its line ends, and where these are mixed each line's that stays."""
+    ends = re.findall("\r?\n", found)
+    most = line_end(found) if "\n" in found else end
+    if len(set(ends)) < 2:
+        return replacement.new.replace("\n", most)
+    before, after = replacement.old.split("\n"), replacement.new.split("\n")
+    made = [most] * (len(after) - 1)
+    for one in SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():
+        size = min(one.size, len(ends) - one.a, len(made) - one.b)
+        made[one.b : one.b + size] = ends[one.a : one.a + size]
+    return "".join(line + found_end for line, found_end in zip(after, [*made, ""], strict=True))
 
 
 def _spans(text: str, old: str, end: str, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:

@@ -3,8 +3,9 @@
 `near_misses.jsonl` anew. What each should come to is made from the snippet and what was meant, never by the tool."""
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 FILE = Path(__file__).with_name("near_misses.jsonl")
@@ -35,7 +36,11 @@ class Snippet:
 
     @property
     def wanted(self) -> str:
-        return "\n".join([*self.lines[: self.line], self.becomes, *self.lines[self.line + 1 :]])
+        return self.with_lines(self.given)
+
+    def with_lines(self, lines: list[str]) -> str:
+        """The file with others for the lines that are quoted."""
+        return "\n".join([*self.lines[: self.first], *lines, *self.lines[self.end :]])
 
 
 # fmt: off
@@ -48,7 +53,7 @@ SNIPPETS = (
     Snippet("config.yaml", "name: build\non:\n  push:\n    branches: [main]\njobs:\n  test:\n    runs-on: 'ubuntu-latest'\n    steps:\n      - uses: actions/checkout@v4\n      - run: make test\n", 5, 10, 9, "      - run: make check"),
     Snippet("page.html", '<html>\n  <body>\n    <div class="box">\n      <p>Hello</p>\n      <a href="/more">More</a>\n    </div>\n    <footer>End</footer>\n  </body>\n</html>\n', 2, 6, 3, "      <p>Welcome</p>"),
     Snippet("query.sql", "SELECT name, total\nFROM orders\nWHERE status = 'open'\n  AND total > 100\n  AND region IN ('eu', 'us')\nORDER BY total DESC;\n", 2, 6, 3, "  AND total > 200"),
-    Snippet("Makefile", "CC = gcc\n\nall: prog\n\nprog: main.o\n\t$(CC) -o prog main.o\n\t@echo \"built\"\n\nclean:\n\trm -f prog main.o\n\t@echo 'clean'\n", 4, 7, 5, "\t$(CC) -O2 -o prog main.o"),
+    Snippet("recipe.make", "CC = gcc\n\nall: prog\n\nprog: main.o\n\t$(CC) -o prog main.o\n\t@echo \"built\"\n\nclean:\n\trm -f prog main.o\n\t@echo 'clean'\n", 4, 7, 5, "\t$(CC) -O2 -o prog main.o"),
     Snippet("deploy.sh", '#!/bin/sh\nset -eu\n\nif [ -z "$1" ]; then\n    echo "usage: deploy HOST" >&2\n    exit 2\nfi\n\nfor host in "$@"; do\n    scp app "$host":/srv\n    ssh "$host" restart\ndone\n', 3, 7, 5, "    exit 64"),
     Snippet("App.java", 'package app;\n\npublic class App {\n    private final String name = "app";\n\n    public int size(int[] items) {\n        int size = 0;\n        for (int item : items) {\n            size += item;\n        }\n        return size;\n    }\n}\n', 5, 12, 8, "            size += 2 * item;"),
     Snippet("style.css", ".box {\n  color: red;\n  font-family: 'Arial';\n}\n\n.box .title {\n  margin: 0;\n  content: \"x\";\n  padding: 4px;\n}\n", 5, 10, 8, "  padding: 8px;"),
@@ -59,7 +64,8 @@ SNIPPETS = (
 
 @dataclass(frozen=True)
 class Case:
-    """An edit of a file, and the file afterwards: None where it must be refused."""
+    """An edit of a file, and the file afterwards: None where it must be refused. `meant` is what a person who reads the
+    refused one takes it for, None where that is a guess: another program's tool that makes this of it is not wrong."""
 
     kind: str
     name: str
@@ -67,6 +73,7 @@ class Case:
     old: str
     new: str
     wanted: str | None
+    meant: str | None
     everywhere: bool = False
 
 
@@ -94,7 +101,15 @@ def tabs(lines: list[str]) -> list[str]:
 
 
 def curly(text: str) -> str:
-    return text.replace("'", "’").replace('"', "”")
+    """As a word processor has them: an opening mark where a word may begin."""
+    opened = re.sub(r"""(^|[\s(\[{])(["'])""", lambda found: found[1] + {"'": "‘", '"': "“"}[found[2]], text)
+    return opened.replace("'", "’").replace('"', "”")
+
+
+def deeper(one: Snippet, *, mixed: bool = False) -> list[str]:
+    """What is given, with one indent more in the last line than the changed one has: with `mixed`, of the other kind."""
+    indent = one.becomes[: len(one.becomes) - len(one.becomes.lstrip())]
+    return [*one.given[:-1], indent + ("\t" if ("\t" in indent) is not mixed else "    ") + "more"]
 
 
 def hunk(one: Snippet) -> list[str]:
@@ -108,15 +123,21 @@ def sure(one: Snippet) -> Iterator[Case]:
     old, new, text, wanted, name = one.quoted, one.given, one.text, one.wanted, one.name
 
     def case(kind: str, old: str, new: str, text: str = text, wanted: str = wanted) -> Case:
-        return Case(kind, name, text, old, new, wanted)
+        return Case(kind, name, text, old, new, wanted, wanted)
 
     yield case("white space at line ends, in the quote", join([f"{line}  " for line in old]), join(new))
     loose = [f"{line} " if at == one.first else line for at, line in enumerate(one.lines)]
     now = [f"{line} " if at == one.first else line for at, line in enumerate(wanted.split("\n"))]
     yield case("white space at line ends, in the file", join(old), join(new), join(loose), join(now))
     yield case("indents left out", join(dedent(old)), join(dedent(new)))
+    yield replace(case("indents left out, everywhere", join(dedent(old)), join(dedent(new))), everywhere=True)
     yield case("tabs for spaces or spaces for tabs", join(tabs(old)), join(tabs(new)))
     yield case("indents doubled", join([f"    {line}" for line in old]), join([f"    {line}" for line in new]))
+    longer = one.with_lines(deeper(one))
+    moved = [join([f"   {line}" for line in lines]) for lines in (old, deeper(one))]
+    yield case("a new indent, others moved", *moved, wanted=longer)
+    if len(dedent(old)[0]) < len(old[0]):
+        yield case("a new indent, others left out", join(dedent(old)), join(dedent(deeper(one))), wanted=longer)
     crlf = text.replace("\n", "\r\n")
     yield case("CRLF in the file", join(old), join(new), crlf, wanted.replace("\n", "\r\n"))
     yield case("CRLF in the quote", join(old).replace("\n", "\r\n"), join(new).replace("\n", "\r\n"))
@@ -146,8 +167,9 @@ def unsure(one: Snippet) -> Iterator[Case]:
     """What must be refused."""
     old, new, text, name = one.quoted, one.given, one.text, one.name
 
-    def case(kind: str, old: str, new: str, text: str = text, *, everywhere: bool = False) -> Case:
-        return Case(kind, name, text, old, new, None, everywhere)
+    def case(kind: str, old: str, new: str, text: str = text) -> Case:
+        guess = text != one.text or old == new or not (new or kind.startswith("stale"))
+        return Case(kind, name, text, old, new, None, None if guess else one.wanted)
 
     comment = "..." if name.endswith((".md", ".html")) else "# ..."
     middle = [old[0], comment, old[-1]]
@@ -166,12 +188,17 @@ def unsure(one: Snippet) -> Iterator[Case]:
     some = [*numbered(new, one.first + 1)[:-1], new[-1]]
     yield case("line numbers, in a part of what is new", join(numbered(old, one.first + 1)), join(some))
     yield case("hunk of a part of a line", join(["@@ -1 +1 @@", f"-{old[-1][1:]}", "+new"]), "")
-    yield case("indents left out, everywhere", join(dedent(old)), join(dedent(new)), everywhere=True)
-    yield case(
-        "a new indent",
-        join([f"   {line}" for line in old]),
-        join([f"   {line}" for line in new[:-1]] + ["                   more"]),
+    if dedent(old) != old:
+        where = "indents left out, everywhere, at two places"
+        both = f"{one.wanted}\n{one.wanted}"
+        yield replace(case(where, join(dedent(old)), join(dedent(new)), twice), everywhere=True, meant=both)
+    mixed, deep = deeper(one, mixed=True), deeper(one)
+    yield replace(
+        case("a new indent of tabs and spaces", join([f"   {line}" for line in old]), join([f"   {x}" for x in mixed])),
+        meant=one.with_lines(mixed),
     )
+    uneven = [*(f"   {line}" for line in old[:-1]), f"  {old[-1]}"]
+    yield replace(case("a new indent, others moved unevenly", join(uneven), join(deep)), meant=one.with_lines(deep))
     yield case(
         "white space within a line",
         join(
@@ -206,7 +233,11 @@ def unsure(one: Snippet) -> Iterator[Case]:
     yield case("stale hunk", join([where, " was here", *hunk(one)]), "")
     yield case("stale search/replace block", join(["<<<<<<< SEARCH", *stale, "=======", *new, ">>>>>>> REPLACE"]), "")
     if curly(join(old)) != join(old):
-        yield case("typographic quotes, in what is new", curly(join(old)), curly(join([*new, 'say("it")'])))
+        longer = [*new, 'say("it")']
+        yield replace(
+            case("typographic quotes, in what is new", curly(join(old)), curly(join(longer))),
+            meant=one.with_lines(longer),
+        )
 
 
 def cases() -> Iterator[Case]:

@@ -41,6 +41,45 @@ async def test_each_kind(kind: str, call, root) -> None:
             assert file.read_bytes() == case["wanted"].encode(), case
 
 
+def block(old: str, new: str) -> str:
+    return f"<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "wanted"),
+    [
+        pytest.param("a\nb\nc\n", block("b\n", ""), "a\nc\n", id="a block that deletes takes the line along"),
+        pytest.param("a\nb", block("b\n", ""), "a", id="at the end of a file without a line end"),
+        pytest.param("a\nb\nc\n", block("b\n", "\n"), "a\n\nc\n", id="a block that empties a line"),
+        pytest.param("a\nb\nc\n", "@@ -2 +1,0 @@\n-b", "a\nc\n", id="a hunk that deletes takes the line along"),
+        pytest.param("a\nb\nc\n", "@@ -2 +2 @@\n-b\n+", "a\n\nc\n", id="a hunk that empties a line"),
+        pytest.param("a\n=======\nb\n", block("a\n=======\nb\n", "c\n"), None, id="two middles"),
+        pytest.param("a\nb\n", block("a\n", "c\n") + block("", "d\n"), None, id="a block that says no place"),
+        pytest.param("a\nb\n", "@@ -1 +1 @@\n-a\n+c\n@@ -2,0 +3 @@\n+d", None, id="a hunk that says no place"),
+    ],
+)
+def test_what_goes_goes_whole_and_no_part_is_left_out(text: str, old: str, wanted: str | None) -> None:
+    edit = Replacement(old, "", everywhere=False)
+    if wanted is None:
+        with pytest.raises(ToolError):
+            replace(text, edit)
+    else:
+        assert replace(text, edit)[0] == wanted
+
+
+@pytest.mark.parametrize("second", [1, 3, 5])
+def test_line_numbers_that_skip_are_not_those_of_one_place(second: int) -> None:
+    with pytest.raises(ToolError, match="line numbers"):
+        replace("a\nb\nc\n", Replacement(f"     1\ta\n     {second}\tb", "     1\tx", everywhere=False))
+
+
+def test_lines_that_stay_keep_their_own_line_ends() -> None:
+    after, _ = replace("a\r\nb\nc\r\nd\r\n", Replacement("a\nb\nc\nd", "a\nnew\nc\nd", everywhere=False))
+    assert after == "a\r\nnew\r\nc\r\nd\r\n"
+    after, _ = replace("a\r\nb\nc\nd\n", Replacement("a\nb\nc", "a\nb\nmore\nc", everywhere=False))
+    assert after == "a\r\nb\nmore\nc\nd\n"
+
+
 WORDS = st.sampled_from(["a", "b = 1", "if x:", "  y('z')", "    return 1", "\tdone", "", "}", "  end  ", "‘so’"])
 MISSES = {
     "ends": lambda line: f"{line} \t",

@@ -1,0 +1,69 @@
+"""Edits in another form, where a text was to be quoted: a diff, an `apply_patch`, search/replace blocks."""
+
+import re
+from collections.abc import Sequence
+
+_HUNK = re.compile(r"@@ .*|@@")
+_SEARCH = re.compile(r"^<{5,9} ?SEARCH\n((?:.*\n)*?)={5,9}\n((?:.*\n)*?)>{5,9} ?REPLACE$\n?", re.MULTILINE)
+_MIDDLE = re.compile(r"^={5,9}$", re.MULTILINE)
+
+Asked = tuple[str, str | None]
+"""Lines, and what they become: both without their last line end; None where they go."""
+
+
+def unpacked(old: str, name: str) -> list[Asked]:
+    """What such a text asks for; [] where it is none, not of the file of that name, or not sure in every part."""
+    if blocks := _SEARCH.findall(old):
+        rest = _SEARCH.sub("", old).strip()
+        unsure = any(not before.strip() or _MIDDLE.search(after) for before, after in blocks)
+        if unsure or (rest and rest.rpartition("/")[2] != name):
+            return []
+        return [(before[:-1], after[:-1] if after else None) for before, after in blocks]
+    lines = old.removesuffix("\n").split("\n")
+    if lines[0] == "*** Begin Patch":
+        if lines[-1] != "*** End Patch" or sum(line.startswith("*** ") for line in lines) != 3:
+            return []
+        named = lines[1].partition("*** Update File: ")[2]
+        return _hunks(lines[2:-1]) if named.rpartition("/")[2] == name else []
+    while lines and lines[0].startswith(("diff --git ", "index ")):
+        lines = lines[1:]
+    if lines[:1] and lines[0].startswith("--- "):
+        named = lines[1].removeprefix("+++ ").split("\t")[0] if lines[1:] else ""
+        if named.rpartition("/")[2] != name or any(line.startswith(("--- a/", "+++ b/")) for line in lines[2:]):
+            return []
+        lines = lines[2:]
+    return _hunks(lines) if lines and _HUNK.fullmatch(lines[0]) else []
+
+
+def _hunks(lines: Sequence[str]) -> list[Asked]:
+    """What hunks ask for; [] where a line is none of a hunk, or a hunk has nothing that says where it belongs."""
+    hunks: list[list[str]] = []
+    for line in lines:
+        if _HUNK.fullmatch(line):
+            hunks.append([])
+        elif not hunks or line[:1] not in ("", " ", "+", "-"):
+            return []
+        else:
+            hunks[-1].append(line)
+    pairs: list[Asked] = []
+    for hunk in hunks:
+        before = [line[1:] for line in hunk if not line.startswith("+")]
+        after = [line[1:] for line in hunk if not line.startswith("-")]
+        if not any(map(str.strip, before)):
+            return []
+        if before != after:
+            pairs.append(("\n".join(before), "\n".join(after) if after else None))
+    return pairs
+
+
+def sure(text: str, pairs: Sequence[Asked]) -> list[tuple[str, str]]:
+    """The replacements in a text, [] unless all lines that are quoted stand at one place. Lines that go take a line end
+    along."""
+    around = f"\n{text}\n"
+    if any(not around.count(f"\n{before}\n") == text.count(before) == 1 for before, _ in pairs):
+        return []
+    return [(before, after) if after is not None else (_whole(text, before), "") for before, after in pairs]
+
+
+def _whole(text: str, lines: str) -> str:
+    return next((old for old in (f"{lines}\n", f"\n{lines}") if old in text), lines)
