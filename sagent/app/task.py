@@ -70,7 +70,7 @@ async def open_agent(
 
     Raises UsageError for a model, a key or a tool that cannot be had, SessionBusy and SessionCorrupt for a session.
     """
-    async with assembly.open_agent(config or load(), on_event or _unheard, ask, more=tools_of(tools)) as agent:
+    async with assembly.open_agent(config or load(), on_event or (lambda _: None), ask, more=tools_of(tools)) as agent:
         yield agent
 
 
@@ -89,10 +89,6 @@ def run_task(
             "there (sagent.agent), or await asyncio.to_thread(run_task, ...)."
         )
     return asyncio.run(_run(task, config or load(), on_event))
-
-
-def _unheard(event: Event) -> None:
-    """For whoever listens to nothing."""
 
 
 async def _run(task: str, config: Settings, on_event: Callable[[Event], None] | None) -> TaskResult:

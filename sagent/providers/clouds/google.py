@@ -22,7 +22,10 @@ class GoogleClient(SdkClient):
         options = types.HttpOptions(
             base_url=reach.base_url, httpx_async_client=self._http, api_version="v1" if reach.via else "v1beta"
         )
-        client = _vertex(options) if reach.via and not reach.key else _keyed(reach, options)
+        if reach.via and not reach.key:
+            client = _vertex(options)
+        else:
+            client = genai.Client(api_key=reach.key, vertexai=bool(reach.via), http_options=options)
         # The client's own raw requests are its private part; what is public parses every answer.
         self._client = client._api_client  # noqa: SLF001
 
@@ -41,10 +44,6 @@ class GoogleClient(SdkClient):
 
     async def aclose(self) -> None:
         await self._http.aclose()
-
-
-def _keyed(reach: Reach, options: types.HttpOptions) -> genai.Client:
-    return genai.Client(api_key=reach.key, vertexai=bool(reach.via), http_options=options)
 
 
 def _vertex(options: types.HttpOptions) -> genai.Client:

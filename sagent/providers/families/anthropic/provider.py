@@ -193,9 +193,8 @@ def _adaptive(model: str, family: str, version: tuple[int, int], effort: Effort 
         level, notes = "low", (f"{model} has no effort {effort}: low is used",)
     elif effort == "xhigh" and version < (4, 7):
         level, notes = "high", (f"{model} has no effort xhigh: high is used",)
-    members: dict[str, object] = {"thinking": {"type": "adaptive", "display": "summarized"}}
-    if binding:
-        members["thinking"] = {"type": "adaptive", "display": "summarized", "block_binding": _BINDING}
+    bound = {"block_binding": _BINDING} if binding else {}
+    members: dict[str, object] = {"thinking": {"type": "adaptive", "display": "summarized", **bound}}
     if level is not None:
         members["output_config"] = {"effort": level}
     return Thought(members, (_BINDING_BETA,) if binding else (), notes)

@@ -116,7 +116,8 @@ class ResponsesReplyReader(ReplyReader):
     def message(self) -> Message:
         """The finished message: its parts in the order of the output items."""
         parts = tuple(part for number in sorted(self._items) for part in self._parts(self._items[number]))
-        refused = any(isinstance(part, Text) and _is_refusal(part) for part in parts)
+        texts = [as_object(part.private.data) for part in parts if isinstance(part, Text) and part.private]
+        refused = any(data.get("refusal") for data in texts)
         stop: StopReason = "refusal" if refused and not any(isinstance(part, ToolCall) for part in parts) else "end"
         if self._status == "incomplete":
             stop = _STOPS.get(self._reason, stop)
@@ -337,10 +338,6 @@ def _reasoning_kept(item: Mapping[str, object]) -> Mapping[str, object] | None:
 
 def _is_billed(item: Mapping[str, object]) -> bool:
     return as_str(as_object(item.get("action")).get("type"), "search") == "search"
-
-
-def _is_refusal(part: Text) -> bool:
-    return bool(part.private and as_object(part.private.data).get("refusal"))
 
 
 def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str]]:
