@@ -100,9 +100,9 @@ class ProcessGroup:
         script = f'ulimit -f "$1"; {copy}'
         argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
         if before is None:
-            self._attendants.append(_spawn_aside(argv, source))
+            self._attendants.append(spawn_aside(argv, source))
         else:
-            self.disown(_spawn_aside(argv, source, before))
+            self.disown(spawn_aside(argv, source, before))
 
     def spare(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         """Kill neither a process nor what carries its mark any more. Raises OSError: then nothing has changed."""
@@ -412,7 +412,7 @@ def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
     reading, writing = os.pipe()
     try:
         os.write(writing, f"{mark}\n".encode())
-        return _spawn_aside(["/bin/sh", str(_REAPER)], reading), writing
+        return spawn_aside(["/bin/sh", str(_REAPER)], reading), writing
     except BaseException:
         os.close(writing)
         raise
@@ -428,7 +428,7 @@ def system_path() -> str:
     return os.pathsep.join([*sorted(given, key=lambda directory: not directory.startswith(system)), os.defpath])
 
 
-def _spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+def spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """A helper that shares nothing with us: no group, no directory, no stream, no environment, so no mark either."""
     return subprocess.Popen(
         argv,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.probe import Means
     from sagent.sandbox.profile import Need, Profile
     from sagent.sandbox.scratch import Scratch
+    from sagent.sandbox.tasks import Watchdog
 
 SandboxMode: TypeAlias = Literal["required", "auto", "off"]
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the strictest to the freest
@@ -88,6 +89,7 @@ class Sandbox:
         self._means: Means | None = None
         self._scratch: Scratch | None = None
         self._register: Scratch | None = None
+        self._watchdog: Watchdog | None = None  # where nothing else ends what runs inside
         self._sweeping: asyncio.Task[None] | None = None
         self._boxes: Boxes | None = None
         self._guard: Guard | None = None
@@ -224,7 +226,7 @@ class Sandbox:
 
     async def _make_wall(self, profile: "Profile", needs: "Iterable[Need]", mark: int) -> "Wall":
         from sagent.sandbox.landlock import Wall, make_wall
-        from sagent.sandbox.tasks import MOST_PROCESSES, count_tasks
+        from sagent.sandbox.tasks import MOST_PROCESSES, Watchdog, count_tasks
 
         network, own = any(need.kind == "network" for need in needs), self._own_temporary()
 
@@ -233,6 +235,7 @@ class Sandbox:
             return make_wall(profile, network=network, scratch=own, memory=self._memory, processes=most, mark=mark)
 
         try:
+            self._watchdog = self._watchdog or Watchdog(*self._own_scratch().marks)
             return Wall(await asyncio.to_thread(made))  # which looks into directories of any size
         except (OSError, ValueError) as error:
             raise ToolError(f"The command was not run: its sandbox could not be made: {error}.") from error
@@ -396,10 +399,13 @@ class Sandbox:
             await asyncio.to_thread(register.remove)
         if (scratch := self._scratch) is not None:
             self._scratch = None
-            if self.means.name == "landlock" and not self._stays:
+            if self._watchdog is not None:
                 from sagent.sandbox.tasks import end
 
-                await asyncio.to_thread(end, *scratch.marks)
+                if not self._stays:
+                    await asyncio.to_thread(end, *scratch.marks)
+                self._watchdog.dismiss()
+                self._watchdog = None
             await asyncio.to_thread(scratch.close if self._stays else scratch.remove)
 
     def _let_go(self) -> None:
@@ -408,6 +414,8 @@ class Sandbox:
             self._boxes.let_go()
         elif self._scratch is not None:
             self._scratch.stay()
+            if self._watchdog is not None:
+                self._watchdog.dismiss()
 
     def _open_boxes(self) -> "Boxes":
         if self._boxes is None:

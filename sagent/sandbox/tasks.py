@@ -6,9 +6,19 @@ import resource
 import signal
 import time
 
+from sagent.lib.process import spawn_aside
+
 MOST_PROCESSES = 4096  # threads counted
 LOCKS = 10  # the limit of locks (RLIMIT_LOCKS), which the kernel minds no more, and which no command can change
 _PATIENCE = 20.0  # seconds
+# Its standard input ends with us. What starts others while it is looked for is found by the next look.
+_WATCH = """trap '' HUP INT QUIT TERM PIPE; read -r word && exit
+for look in $(seq 200); do
+    found=$(grep -lsE "^Max file locks +($1|$2) " /proc/[0-9]*/limits)
+    if [ "$found" ]; then clear=; elif [ "$clear" ]; then exit; else clear=yes; fi
+    for each in $found; do each=${each%/limits}; [ -O "$each" ] && kill -KILL "${each#/proc/}"; done
+    sleep 0.04 || sleep 1
+done"""
 
 
 def count_tasks(processes: str = "/proc", uid: int | None = None) -> int:
@@ -35,6 +45,34 @@ def end(*marks: int) -> None:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
+
+
+class Watchdog:
+    """Kills all that runs with one of two marks once this process has ended, however it did, or this is collected."""
+
+    def __init__(self, one: int, other: int) -> None:
+        """Raises OSError."""
+        self._line = -1
+        reading, self._line = os.pipe()
+        try:
+            process = spawn_aside(["/bin/sh", "-c", _WATCH, "sh", str(one), str(other)], reading)
+        finally:
+            os.close(reading)
+        self._pid, process.returncode = process.pid, 0  # only `dismiss` waits for it
+
+    def dismiss(self) -> None:
+        """Let it end, and kill nothing."""
+        if self._line >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._line, b"stay\n")
+            self.__del__()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+
+    def __del__(self) -> None:
+        if self._line >= 0:
+            os.close(self._line)
+            self._line = -1
 
 
 def _mark(pid: int) -> int:

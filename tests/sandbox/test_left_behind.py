@@ -82,16 +82,15 @@ async def test_a_daemon_that_hides_ends_with_the_session_unless_a_command_was_le
             os.kill(pid, signal.SIGKILL)
 
 
-def test_one_that_a_killed_session_has_left_is_ended_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path.resolve()
+def killed_owner(place: Path, more: str = "") -> int:
+    """The daemon of a session that was killed."""
     owner = f"""
 import asyncio, os, signal, subprocess
 from pathlib import Path
 from sagent.sandbox import Sandbox, probe
 from sagent.sandbox.profile import Profile
 probe.probe = lambda cache: probe.Means("landlock")
+{more}
 async def main():
     line = ["sh", "-c", {daemon(place / "told")!r}]
     confined = await Sandbox().confine(line, Profile(({str(place)!r},)), Path("/"))
@@ -101,7 +100,20 @@ async def main():
 asyncio.run(main())
 """
     subprocess.run([sys.executable, "-c", owner], env={**os.environ, "TMPDIR": str(place)}, check=False)
-    pid = int((place / "told").read_text().split()[0])
+    return int((place / "told").read_text().split()[0])
+
+
+def test_one_that_hides_ends_when_its_session_is_killed(tmp_path: Path) -> None:
+    pid = killed_owner(tmp_path.resolve())
+    wait_until(lambda: not runs(pid), "its end", seconds=10)
+
+
+def test_one_that_a_killed_session_has_left_is_ended_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose watchdog was killed as well."""
+    place = tmp_path.resolve()
+    pid = killed_owner(place, "from sagent.sandbox import tasks; tasks.Watchdog = lambda *marks: None")
     assert runs(pid)
     monkeypatch.setattr("tempfile.tempdir", str(place))
     for directory in place.glob("sagent-tmp-*"):

@@ -298,19 +298,19 @@ async def test_a_job_that_was_not_detached_ends_with_the_process(work: Path, mar
 async def test_what_cannot_be_let_go_goes_on_as_a_job(
     work: Path, bash: Bash, markers: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = process_module._spawn_aside
+    real = process_module.spawn_aside
 
     def refuse(*_: object) -> None:
         raise OSError("no more processes")
 
     def go(request: Request) -> str:
-        monkeypatch.setattr(process_module, "_spawn_aside", real)
+        monkeypatch.setattr(process_module, "spawn_aside", real)
         (work / "go").touch()
         return "waiting"
 
     async def lose(request: Request) -> tuple[ToolCall, ...]:
         await until((work / "begun").exists, "begun")
-        monkeypatch.setattr(process_module, "_spawn_aside", refuse)
+        monkeypatch.setattr(process_module, "spawn_aside", refuse)
         return (job(2, "detach"),)
 
     command = f"echo before; {PAUSE}; echo after; sleep {markers[0]} &"
