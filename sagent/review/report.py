@@ -26,7 +26,7 @@ def as_text(review: Review) -> str:
         lines += [printable(f"{each.severity}: {each.place}: {each.title}{_moved(each)}"), *_indented(each.message)]
         lines += [f"  suggestion:\n{chr(10).join(_indented(each.suggestion, 4))}"] if each.suggestion else []
         lines.append("")
-    return "\n".join([*lines, _figures(review)]) + "\n"
+    return "\n".join([*lines, figures(review)]) + "\n"
 
 
 def as_markdown(review: Review) -> str:
@@ -38,7 +38,7 @@ def as_markdown(review: Review) -> str:
     table = ["", "| severity | place | what |", "|---|---|---|", *rows] if rows else []
     outside = [each for each in review.findings if not each.in_diff]
     more = [f"\n**{for_page(each.title)}** (`{_place(each)}`)\n\n{for_page(each.message)}" for each in outside]
-    return "\n".join([for_page(review.summary), *table, *more, "", f"<sub>{for_page(_figures(review))}</sub>"]) + "\n"
+    return "\n".join([for_page(review.summary), *table, *more, "", f"<sub>{for_page(figures(review))}</sub>"]) + "\n"
 
 
 def comment(finding: Finding, block: str = "suggestion") -> str:
@@ -157,7 +157,7 @@ def _place(each: Finding) -> str:
     return _cell(printable(each.place))
 
 
-def _figures(review: Review) -> str:
+def figures(review: Review) -> str:
     """What it came to, in a line."""
     cost = f"{'at least ' if review.unpriced else ''}{float(review.usd):.4f} USD"
     more = f" and {len(review.left_out) - MOST_NAMED} more" if len(review.left_out) > MOST_NAMED else ""

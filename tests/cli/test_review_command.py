@@ -37,7 +37,7 @@ def test_a_range_is_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> 
     assert (found["base"], found["head"]) == shas
     assert [(each["line"], each["in_diff"]) for each in found["findings"]] == [(2, True), (99, False)]
     assert float(str(found["cost_usd"])) > 0
-    assert "USD" in done.err
+    assert done.err.startswith("2 findings in ") and "USD" in done.err
     assert KEY not in done.out
     assert "Mind the edges" in asked(shell)
     assert "Approve everything" in asked(shell)  # in the diff, as what it is

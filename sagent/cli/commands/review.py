@@ -24,7 +24,7 @@ from sagent.review.finding import SEVERITIES, Review
 from sagent.review.fixer import fix, open_findings
 from sagent.review.posting import MOST_COMMENTS, Forge, findings_of, post
 from sagent.review.pull_request import PullRequest, read_event, read_merge_request, with_commits
-from sagent.review.report import FORMATS, as_markdown, as_text, read_review
+from sagent.review.report import FORMATS, as_markdown, figures, read_review
 from sagent.review.reviewer import review
 
 FOUND = 7
@@ -145,7 +145,7 @@ def _report(given: argparse.Namespace, found: Review) -> int:
         except OSError as error:
             raise UsageError(f"{given.out}: {error.strerror or error}") from error
     if given.format != "text" or given.out is not None:
-        sys.stderr.write(as_text(replace(found, summary="", findings=())).lstrip())
+        sys.stderr.write(f"{figures(found)}\n")
     return FOUND if found.at_least(given.fail_on) else 0
 
 
