@@ -14,7 +14,7 @@ from sagent.policy.places import env_files
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
 from sagent.policy.trees import searches, shows, starts_here
-from sagent.policy.wrappers import INTERPRETERS, WRAPPERS, bare_text, is_opaque, runs
+from sagent.policy.wrappers import INTERPRETERS, WRAPPERS, bare_text, brings_code, is_opaque, runs
 
 # Variables that change how much a program says, and not what it does.
 _ASSIGNABLE = frozenset(
@@ -123,6 +123,8 @@ class CommandJudge:
             yield f"What `{_shown(part.words)}` opens is only known when it runs; {rule} may deny it."
         if looks and (not words or not searches(line)):
             return
+        if any(brings_code(each) for each, _ in runs(part)):
+            yield f"What the code in `{_shown(part.words)}` opens is only known when it runs; {rule} may deny it."
         if not self._place.certain:
             yield f"Where `{_shown(part.words)}` would run is not certain; {rule} may deny what is there."
         here = self._place.known if any(starts_here(each) for each, _ in runs(part)) else ()

@@ -22,6 +22,8 @@ INTERPRETERS = frozenset(
     | {"awk", "gawk", "mawk", "nawk", "sed", "ed", "ex", "vi", "vim", "emacs", "osascript", "pwsh", "source", "."}
     | {"gdb", "at", "batch", "crontab", "m4", "tar", "rsync"}
 )
+_NO_CODE = frozenset({"-m", "-V", "--version", "--test", "--help"})
+_EDITS_TEXT = re.compile(r"(s([/|,#]).*\2.*\2[gIip0-9]*|[0-9,$]+[pdq])(;[0-9,$]*[pdq])*")
 _RUNS_NEXT = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
 _TAILS = 256  # words of a wrapper that may each begin its command
 _GIT_RUNS = frozenset({"foreach", "run", "-x", "--exec", "filter-branch", "--upload-pack", "--receive-pack"})
@@ -80,6 +82,16 @@ def is_opaque(words: tuple[Word, ...]) -> bool:
             word.text in _GIT_RUNS or word.text.startswith(("-c", "--config-env", "--exec-path")) for word in words
         )
     return name in INTERPRETERS or name in SHELLS
+
+
+def brings_code(words: tuple[Word, ...]) -> bool:
+    """Whether a command line hands code to an interpreter that nobody reads here: as an option, or on its input."""
+    name, arguments = program(words[0]) if words else "", [word.text for word in words[1:]]
+    if name in ("sed", "gsed"):
+        return not any(map(_EDITS_TEXT.fullmatch, arguments))
+    if name not in INTERPRETERS - {"tar", "rsync", "source", "."}:
+        return False
+    return name.endswith("awk") or not arguments or (arguments[0][:1] == "-" and arguments[0] not in _NO_CODE)
 
 
 def bare_text(command: str) -> str:
