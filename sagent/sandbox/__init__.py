@@ -153,7 +153,7 @@ class Sandbox:
         """Directories of which commands see another one, or have for themselves, and which that is. Empty before the
         first command."""
         if self._boxes is not None:
-            return self._boxes.private
+            return self._boxes.mounts.private
         own = self._scratch and self._scratch.path / "tmp"
         return {str(own): own} if own and own.is_dir() else {}
 
@@ -221,8 +221,8 @@ class Sandbox:
         granted, held = {*guarded} - {*profile.protected}, view.held if view else frozenset[str]()
         watch = self._watch(() if lasting else profile.protected, held, granted)
         finish = partial(self._finish, watch, token, view, program)
-        attend = partial(self._attend, profile.protected, held, granted)
-        return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
+        attend = partial(self._watch, profile.protected, held, granted)
+        return Confined(argv, environment, profile, self._let_go, finish, wall, lambda: partial(self._finish, attend()))
 
     async def _make_wall(self, profile: "Profile", needs: "Iterable[Need]", mark: int) -> "Wall":
         from sagent.sandbox.landlock import Wall, make_wall
@@ -280,11 +280,6 @@ class Sandbox:
         if not once:
             self._passes[domains] = token
         return token, *await self._network.environment(token, view)
-
-    def _attend(
-        self, protected: Iterable[str], held: frozenset[str], granted: Iterable[str]
-    ) -> Callable[[], Sequence[str]]:
-        return partial(self._finish, self._watch(protected, held, granted))
 
     def _watch(
         self, protected: Iterable[str], held: frozenset[str] = frozenset(), granted: Iterable[str] = ()

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
-from sagent.sandbox.bubblewrap import INSIDE, KEPT
+from sagent.sandbox.bubblewrap import KEPT
+from sagent.sandbox.mounts import INSIDE
 from sagent.sandbox.proxy import Proxy
 
 if TYPE_CHECKING:

@@ -304,7 +304,7 @@ def test_the_limit_of_process_numbers_is_set_only_where_it_is_the_namespaces_own
 async def test_what_is_exposed_is_there_however_full_the_host_s_tmp_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.bubblewrap._MOST_SHOWN", 0)
+    monkeypatch.setattr("sagent.sandbox.mounts._MOST_SHOWN", 0)
     (tmp_path / "blob").write_text("kept")
     sandbox = Sandbox()
     try:

@@ -165,7 +165,7 @@ async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(
 ) -> None:
     """Terminals, desktops and other sessions listen there, and our own files lie there."""
     temporary = str(boxed.work)  # in place of the machine's, in which other tests make and remove what they need
-    monkeypatch.setattr("sagent.sandbox.bubblewrap.TEMPORARY", (temporary,))
+    monkeypatch.setattr("sagent.sandbox.mounts.TEMPORARY", (temporary,))
     monkeypatch.setattr(tempfile, "tempdir", temporary)
     boxed.workspace.profile = lambda workspace: Profile((temporary,))
     with tempfile.TemporaryDirectory(prefix="a-") as place, socket.socket(socket.AF_UNIX) as server:

@@ -1,0 +1,220 @@
+"""What a box shows of the host's files, as the arguments of bubblewrap that mount it."""
+
+import contextlib
+import functools
+import glob
+import os
+import stat
+import sys
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from sagent.lib.regular import identity
+from sagent.sandbox.places import listening
+from sagent.sandbox.profile import Profile, is_below
+from sagent.sandbox.scratch import PREFIX
+
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
+INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
+GATE = f"{INSIDE}-gate"  # and the program by which commands lose system calls
+_MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
+
+# What listens in /run (Docker, D-Bus, agents with keys) can be connected to through a read-only mount: it is left out.
+_SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
+_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm: no limit of a process counts what lies there
+# What root may write there whatever namespace it is in, and what it may read of the kernel's memory and keys.
+_KERNEL_READ_ONLY = (
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/acpi",
+    "/proc/scsi",
+)
+_KERNEL_HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/sched_debug")
+_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # where NixOS has its programs
+_DEVICES = ("/dev/nvidia*", "/dev/dri", "/dev/kfd")
+
+
+class Mounts:
+    """The mounts of a session's boxes. `scratch` holds what these have in place of /tmp."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._seen: set[str] = set()  # of the host's temporary files
+        self.private = {place: scratch / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
+        for directory in self.private.values():
+            directory.mkdir(mode=0o700, exist_ok=True)
+        self._proxy = scratch / "proxy"
+        self._proxy.mkdir(mode=0o700, exist_ok=True)
+        self._empty = scratch / "empty"  # in place of a hidden file: programs are content with one that says nothing
+        self._empty.touch(0o444)
+
+    def look(self, profile: Profile) -> tuple[tuple[str, ...], Hashable]:
+        """How a profile is mounted now; and what shows that it has to be mounted anew, by the same arguments even."""
+        sockets = sorted(listening(()))
+        mounts = tuple(self._mounts(profile, sockets))
+        files = tuple(identity(each) for each in mounts if each.startswith("/"))  # replaced, they lose their mounts
+        return mounts, (mounts, files, tuple(path for path in sockets if is_below(path, self._seen)))
+
+    def base(self, opened: set[int]) -> Iterator[str]:
+        """What every box has: the file system to read, and devices, processes and temporary files of its own."""
+        yield from _SYSTEM
+        for place in filter(_exists, _KERNEL_READ_ONLY):
+            yield from ("--ro-bind", place, place)
+        for place in filter(_exists, _KERNEL_HIDDEN):
+            yield from ("--ro-bind", "/dev/null", place)
+        for place in filter(_exists, _KEPT_OF_RUN):
+            yield from ("--ro-bind", place, place)
+        yield from ("--ro-bind", str(self._proxy), INSIDE)
+        if program := gate():
+            opened.add(file := os.memfd_create("gate"))
+            os.write(file, program)
+            os.lseek(file, 0, os.SEEK_SET)
+            yield from ("--perms", "0555", "--file", str(file), GATE)
+        for device in chain.from_iterable(map(glob.iglob, _DEVICES)):
+            yield from ("--dev-bind", device, device)
+        for place, directory in self.private.items():
+            yield from ("--bind", str(directory), place, "--bind", str(directory), str(directory))
+            for entry in _shown(place):
+                self._seen.add(entry)
+                if _fits(entry, directory / entry.removeprefix(f"{place}/")):
+                    yield from ("--ro-bind-try", entry, entry)  # they come and go
+        # Memory that no limit counts, and what a command must not change for the next one.
+        yield from ("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 -- its own
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/run")
+
+    def _mounts(self, profile: Profile, sockets: Sequence[str]) -> Iterator[str]:
+        """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
+        others = [each for place in filter(profile.can_write, TEMPORARY) for each in _holding(place, sockets)]
+        if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
+            others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*")))
+        profile = replace(profile, hidden=(*profile.hidden, *others))
+        held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
+        # else one is renamed, mounts and all, and made anew
+        parents = {str(parent) for place in held for parent in Path(place).parents if profile.can_write(str(parent))}
+        there = filter(_exists, {*profile.writable, *parents, *held, *profile.exposed})  # most are not
+        bound = [place for place in there if profile.can_read(place)]
+        writable = [place for place in bound if profile.can_write(place)]
+        covered = Profile(writable=(*writable, *profile.hidden, *self.private))  # what lies there is mounted anew
+        shown = [*writable, *filter(covered.can_write, bound)]
+        there = (place for place in profile.hidden if _exists(place) and not is_below(place, ["/run"]))
+        hidden = [place for place in there if not profile.can_read(place)]
+        emptied: list[str] = []
+        for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):
+            if not _exists(place):
+                continue
+            if profile.can_read(place):
+                if os.path.realpath(place) != place:
+                    continue  # what a command made a link to anywhere is not opened for it
+                yield from ("--bind" if profile.can_write(place) else "--ro-bind", place, place)
+            elif Path(place).is_dir():
+                emptied.append(place)
+                yield from ("--perms", "0555", "--tmpfs", place)
+            else:
+                yield from ("--ro-bind", str(self._empty), place)
+        for place in emptied:
+            yield from ("--remount-ro", place)
+        needed = _needed(self.private)
+        for place in sockets:
+            others = not is_below(place, (*profile.writable, *profile.exposed)) and profile.can_read(place)
+            if others and is_below(place, needed):
+                yield from ("--ro-bind", str(self._empty), place)
+
+
+@functools.cache
+def gate() -> bytes:
+    """The program that commands pass through; empty for a machine that it is not known for."""
+    from sagent.sandbox.gate import Gate
+    from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
+
+    try:
+        steps = Gate()
+        steps.call("PR_SET_NO_NEW_PRIVS", "prctl", NO_NEW_PRIVS, 1)
+        steps.filter(seccomp(steps.machine, network=True, apart=True))
+        return steps.made()
+    except ValueError:
+        return b""
+
+
+def pinned(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
+    """Mounts by what lies at their sources now: a command that runs may put a symlink there at any time, and bubblewrap
+    would follow it out of the workspace. Raises OSError."""
+    words = iter(mounts)
+    for word in words:
+        yield word
+        if word not in ("--bind", "--ro-bind"):
+            continue
+        place = next(words)
+        descriptor = os.open(place, os.O_PATH | os.O_NOFOLLOW)
+        opened.add(descriptor)
+        real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 -- of our own
+        if real != place or stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(f"{place} has become a link")
+        yield from (f"/proc/self/fd/{descriptor}", next(words))
+
+
+def remove_made(began: Mapping[str, tuple[int, int] | None]) -> list[str]:
+    """Remove what bubblewrap has made to mount on, for what lay there was moved away before it came to it: an empty
+    file or directory, which stays on the host. The paths of these."""
+    made: list[str] = []
+    for place, was in began.items():
+        if identity(place) not in (None, was):
+            with contextlib.suppress(OSError):
+                found = os.lstat(place)
+                if stat.S_ISDIR(found.st_mode):
+                    os.rmdir(place)  # noqa: PTH106 -- fails where it has entries
+                    made.append(place)
+                elif stat.S_ISREG(found.st_mode) and not found.st_size:
+                    os.unlink(place)  # noqa: PTH108 -- as the one above
+                    made.append(place)
+    return made
+
+
+def _fits(entry: str, own: Path) -> bool:
+    """Whether an entry of the host can be mounted over what commands have made at that name."""
+    with contextlib.suppress(OSError):
+        return stat.S_IFMT(own.lstat().st_mode) in (stat.S_IFREG, stat.S_IFDIR) and own.is_dir() == Path(entry).is_dir()
+    return True
+
+
+def _shown(place: str) -> Iterator[str]:
+    """What can be read in a box of the host's temporary files: the newest, without sockets and what leads to them."""
+    sockets, entries = set(_holding(place, listening(()))), list[tuple[int, str]]()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(place):
+            with contextlib.suppress(OSError):
+                if entry.path not in sockets and not entry.is_symlink() and os.access(entry.path, os.R_OK):
+                    entries.append((-entry.stat().st_mtime_ns, entry.path))
+    ours = f"{place}/{PREFIX}"
+    newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(ours)]
+    yield from (*newest, *(path for path in _needed([place]) if not is_below(path, newest)))
+
+
+def _needed(places: Collection[str]) -> list[str]:
+    """What lies there, and commands need."""
+    own = Path(__file__).parents[2]  # where our package is: of a checkout, or a part of `sys.prefix`
+    needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix, own)}
+    return sorted(path for path in needed if is_below(path, places) and path not in places and _exists(path))
+
+
+def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:
+    """The entries of a directory that are, or hold, sockets."""
+    for path in sockets:
+        if is_below(path, [place]):
+            yield f"{place}/{path.removeprefix(f'{place}/').partition('/')[0]}"
+
+
+def _can_be_held(place: str) -> bool:
+    return _exists(place) and not Path(place).is_symlink()
+
+
+def _is_plain(place: str) -> bool:
+    return Path(place).is_dir() and not Path(place).is_symlink()
+
+
+def _exists(place: str) -> bool:
+    return os.path.lexists(place)
