@@ -75,6 +75,7 @@ class RemoteAgent:
         self._stale = asyncio.Event()
         self._read: tuple[Message, ...] = ()
         self._catalog = ""
+        self._changed: Callable[[], None] = lambda: None
         self.texts: dict[str, str] = {}
         """Files that calls which are asked about would change, as they are where the session works."""
         peer.listen(self._hear)
@@ -101,9 +102,10 @@ class RemoteAgent:
             finally:
                 copy.close()
 
-    def begin(self) -> None:
-        """What was said so far is shown: pass on what is heard from now on."""
+    def begin(self, changed: Callable[[], None]) -> None:
+        """What was said so far is shown: pass on what is heard from now on, and call back when figures are others."""
         held, self._held = self._held or [], None
+        self._changed = changed
         if self.running:
             self._listener(_STARTED)
             for call in self._open_calls():
@@ -268,7 +270,7 @@ class RemoteAgent:
 
         async def ask() -> None:
             await self.peer.ask(**asked)
-            await self.peer.look()
+            await self._look()
 
         self.peer.start(self._report(ask()))
 
@@ -322,6 +324,7 @@ class RemoteAgent:
     async def _look(self) -> None:
         with suppress(NobodyThere):
             await self.peer.look()
+        self._changed()
 
     def _on_end(self) -> None:
         self._live = False
@@ -335,6 +338,7 @@ class RemoteAgent:
         elif before.node and now.node != before.node and now.state == "working" and before.state != "idle":
             text = f"Node {now.node} goes on with this session, which {before.node} had before."
             self._emit(Notice("root", "info", text))
+        self._changed()
 
     async def _keep_up(self) -> None:
         """Read what is new in the log, when something was said."""

@@ -101,6 +101,8 @@ class Hold:
         self._taken, self._acks = set[int](), set[asyncio.Task[None]]()
         self._replies = Replies()
         self._requests: Requests | None = None
+        self._changing = asyncio.Lock()
+        self._record: tuple[SessionRecord, int] | None = None
 
     def move(self) -> None:
         """Let go of the session between two model calls, for another node to go on with."""
@@ -154,7 +156,8 @@ class Hold:
         files = Files(
             self._bus.store(names.BLOBS), record.files, self._place / "files" / self._session, self._own.shared
         )
-        record, revision = await self._records.change(record, revision, state="working", node=self._node)
+        self._record = (record, revision)
+        await self._change(state="working", node=self._node)
         mirror = self._mirror = Mirror(self._stream, after, rebuilt.files)
         tasks = [self._needed(mirror.run()), asyncio.create_task(self._broadcast.run())]
         try:
@@ -174,15 +177,28 @@ class Hold:
                 result = Result("", (), "error", failure)
                 await self._give_up(failure.message)
             if result is None:
-                await self._records.change(record, revision, state="queued")
+                await self._change(state="queued")
                 return
             await self._broadcast.flush(end_line())
             changes = self._replies.changes(before, self._taken, result)
-            await self._records.change(record, revision, state="idle", now=mirror.files, **changes)
+            await self._change(state="idle", now=mirror.files, **changes)
             self._done = True  # from here on, though the rest of this is cancelled
         finally:
             self._let_go()
             await end(*tasks, *self._acks)
+
+    async def _change(self, **changes: object) -> None:
+        """Change the session's record. Raises Fenced where somebody else has, Unavailable."""
+        async with self._changing:
+            assert self._record is not None
+            self._record = await self._records.change(*self._record, **changes)
+
+    async def _keep_chosen(self, requests: Requests) -> None:
+        """Have the next node, too, open the agent as it was switched."""
+        record = self._record[0] if self._record else None
+        if record is not None and not requests.chosen.items() <= record.flags.items():
+            # not cut off in the middle: what is changed next must know of it
+            await asyncio.shield(self._change(flags={**record.flags, **requests.chosen}))
 
     async def _run(
         self,
@@ -320,6 +336,7 @@ class Hold:
             async for request in requests:
                 answer = await answering.answer(request.message.data)
                 with suppress(MeshError):
+                    await self._keep_chosen(answering)
                     await request.respond(json.dumps(answer).encode())
 
     async def _stop_to_move(self, agent: Agent) -> None:

@@ -25,6 +25,8 @@ class Requests:
     def __init__(self, agent: Agent, node: str, judgement: Judgement | None) -> None:
         self._agent, self._node, self._judgement = agent, node, judgement
         self.watched = False
+        self.chosen: dict[str, str] = {}
+        """The flags that would open the agent as somebody has switched it."""
 
     def figures(self) -> Figures:
         return Figures.of(self._agent, self._node, self._judgement)
@@ -52,6 +54,8 @@ class Requests:
             case "apply":
                 action = adapter(ACTIONS[as_str(asked.get("action"))]).validate_python(asked.get("of"))
                 agent.apply(cast("Action", action))
+                if isinstance(action, Switch):
+                    self.chosen |= {name: text for name in ("model", "effort") if (text := getattr(action, name))}
             case "send":
                 self._named(asked).send(user(valid_text(as_str(asked.get("text")))))
             case "cancel_job":

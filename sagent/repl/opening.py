@@ -36,12 +36,12 @@ what its policy leaves to a person, and the answerer what its agents want to kno
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
     """What is different where a session runs in another process. `where` is the place, "" while it rests; `begin` has
-    what it says passed on, once its conversation is on the screen; `again` is the command that comes back to it.
-    `read` gives the text of a file there that a call would change, None where it is not known, and `modes` the
-    permission modes that may be chosen."""
+    what it says passed on, once its conversation is on the screen, and calls back when its figures are others; `again`
+    is the command that comes back to it. `read` gives the text of a file there that a call would change, None where it
+    is not known, and `modes` the permission modes that may be chosen."""
 
     where: "Callable[[], str]"
-    begin: "Callable[[], None]"
+    begin: "Callable[[Callable[[], None]], None]"
     again: str
     read: "Callable[[str], str | None]"
     modes: "Callable[[], Sequence[str]]"

@@ -281,7 +281,7 @@ class SessionLoop(Current):
         self._status.update(opened)
         self._tasks.spawn(self._try_sandbox(opened))
         if opened.elsewhere is not None:
-            opened.elsewhere.begin()
+            opened.elsewhere.begin(self.refresh)
         if any(wait.early for wait in self.outbox.queued):
             self.outbox.release()
         while not self._other_wanted.is_set():

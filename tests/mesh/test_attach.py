@@ -15,7 +15,7 @@ from sagent.mesh.control import Question
 from sagent.mesh.records import Records, SessionRecord
 from sagent.mesh.remote import Mesh
 from sagent.messages import ToolCall
-from sagent.peer import Peer
+from sagent.peer import Peer, Switch
 from sagent.policy import Ask
 from sagent.testing.server import Call, Turn
 from sagent.tools.ask import Question as Inquiry
@@ -289,6 +289,21 @@ async def test_a_call_whose_approval_was_open_when_its_node_died_is_asked_about_
         assert [str(second) in what for what in asked] == [False, True, True]
         assert (first.read_text(), second.read_text()) == ("\n", "\n")  # each once: one had begun, the other had not
         assert said_last(here).count("outcome is unknown") == 1
+
+
+async def test_what_the_model_was_switched_to_is_used_when_the_session_has_rested(tmp_path: Path) -> None:
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    wait = Call("Bash", {"command": f"echo >{begun}; until [ -e {gate} ]; do sleep 0.1; done"})
+    async with place(tmp_path, by_results([Turn("One.", calls=(wait,)), Turn("Done.")])) as here, asyncio.timeout(30):
+        await here.node("n1")
+        async with Mesh(here.bus).spawn("work", flags={"model": "anthropic/claude-opus-4-5"}) as peer:
+            while not begun.exists():
+                await asyncio.sleep(0.05)
+            await peer.change(Switch(model="anthropic/claude-haiku-4-5"))
+            gate.touch()
+            await peer.wait()
+            peer.send("go on")
+            assert (await peer.wait()).model == "anthropic/claude-haiku-4-5"
 
 
 async def test_a_line_answers_what_is_shown(tmp_path: Path) -> None:
