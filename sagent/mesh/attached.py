@@ -292,7 +292,7 @@ class RemoteAgent:
         self._live = True
         match event:
             case SessionOpened():
-                self._on_opened()
+                self.peer.start(self._report(self._look()))
             case TextDelta():
                 self._writing = True
             case ReplyFinished() | Finished() | Retrying():
@@ -310,9 +310,8 @@ class RemoteAgent:
         else:
             self._held.append(event)
 
-    def _on_opened(self) -> None:
-        """A node has opened it: what another had begun and not ended is over."""
-        self.peer.start(self._report(self._look()))
+    def _on_moved(self) -> None:
+        """Another node has it: what was begun and not ended is over."""
         if self._writing:
             self._writing = False
             self._emit(Retrying("root", "The node that wrote it has stopped", "node", 1, 0.0, "…"))
@@ -338,6 +337,7 @@ class RemoteAgent:
         elif before.node and now.node != before.node and now.state == "working" and before.state != "idle":
             text = f"Node {now.node} goes on with this session, which {before.node} had before."
             self._emit(Notice("root", "info", text))
+            self._on_moved()
         self._changed()
 
     async def _keep_up(self) -> None:
@@ -367,6 +367,10 @@ class RemoteAgent:
             if away or not self.running:
                 silent = 0
                 continue
+            figures = self.peer.figures
+            if figures is None or figures.node != self.peer.record.node:
+                with suppress(MeshError):
+                    await self._look()
             with suppress(Unavailable):
                 silent = 0 if await leases.get(names.token(self.peer.path)) is not None else silent + 1
             if silent == _SILENT and self.running:

@@ -77,6 +77,8 @@ class RemotePeer:
                     async for entry in changes:
                         if entry is not None and entry.value is not None:
                             before, peer.record = peer.record, decode_record(entry.value)
+                            if peer.record.node != before.node:  # what a node asked that is gone nobody waits for
+                                peer._forget_asked()
                             peer.on_record(before)
                             peer._changed.set()
                 except MeshError as error:
@@ -267,13 +269,15 @@ class RemotePeer:
                 self._over.clear()
                 if isinstance(event, SessionOpened) and event.agent == "root":
                     self._model = event.model
-                    for asked in self._asked.values():  # by a node that is gone
-                        asked.task.cancel()
-                    self._asked.clear()
                 if isinstance(event, ReplyFinished) and event.agent == "root":
                     self._turns += 1
                 for listener in tuple(self._listeners):
                     listener(event)
+
+    def _forget_asked(self) -> None:
+        for asked in self._asked.values():
+            asked.task.cancel()
+        self._asked.clear()
 
     def _put(self, request: Request, reply: Reply | None, answer: Answer | None) -> None:
         """Have a person answer a question, unless they are at it, or it is over."""

@@ -129,3 +129,19 @@ async def test_a_node_is_killed_before_the_eyes_of_who_is_attached_and_the_sessi
         assert "white" in here.server.requests[-1].body.decode()
         one.console.leave()
         await one.attach(here, session, ready="Done with it.")
+
+
+async def test_a_call_that_is_asked_about_when_its_node_is_killed_is_asked_about_by_the_next(tmp_path: Path) -> None:
+    async with (
+        place(tmp_path, by_results([Turn("I write.", calls=(WRITE,)), Turn("Done.")])) as here,
+        terminals(here, "one") as (one,),
+    ):
+        session = await submitted(here)
+        await one.attach(here, session)
+        node = await here.node("n1", "--permission-mode", "ask")
+        await one.until("2 + two ☂", "home-n1", "y Yes, once")
+        await here.node("n2", "--permission-mode", "ask")
+        node.kill()
+        await one.until("Node n2 goes on with this session", "home-n2", "y Yes, once", gone="home-n1")
+        await one.keys("s")
+        await one.until("Write a.txt · +2 -0", "Done.", gone="outcome is unknown")
