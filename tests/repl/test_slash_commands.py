@@ -303,6 +303,9 @@ async def test_switching(context: RecordingContext) -> None:
     context.picks = ["openai/gpt-5.5"]
     await context.do("/model")
     await context.do("/effort high")
+    context.picks = [None]
+    await context.do("/effort")
+    assert [option.label for option in context.offered if "✓" in option.label] == ["high ✓"]
     assert context.opened.agent.status().effort == "high"
     await context.do("/permissions plan")
     assert context.opened.policy.mode == "plan"

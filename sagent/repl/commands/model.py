@@ -81,7 +81,7 @@ async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str
     now, options = context.opened.agent.status().model, [Option(name, name, about) for name, about in more]
     about = _aligned((name.partition("/")[0], *cells) for name, cells in models.items())
     for name, detail in zip(models, about, strict=True):
-        options.append(Option(name, f"{name.partition('/')[2]}{' ✓' if name == now else ''}", detail, also=name))
+        options.append(Option(name, _marked(name.partition("/")[2], current=name == now), detail, also=name))
     return await context.pick(f"{title} (USD per million tokens)", options)
 
 
@@ -127,7 +127,8 @@ async def provider(context: CommandContext, name: str = "") -> None:
     rows = {key: own.row for key, own in context.settings.providers.items()}
     if not name:
         known = await asyncio.to_thread(_providers, context)
-        options = [Option(one, one, row_named(one, rows).default) for one, _ in known]
+        now = context.opened.agent.status().model.partition("/")[0]
+        options = [Option(one, _marked(one, current=one == now), row_named(one, rows).default) for one, _ in known]
         name = await context.pick("Which provider?", options) or ""
     if name:
         row = row_named(name, rows)
@@ -142,9 +143,15 @@ async def effort(context: CommandContext, level: Effort | Literal[""] = "") -> N
 
     Without a level, choose from a list.
     """
-    chosen = level or await context.pick("Which effort?", [Option(one, one) for one in EFFORTS])
-    if chosen:
-        context.opened.agent.apply(Switch(effort=chosen))
+    agent = context.opened.agent
+    now = agent.status().effort
+    options = [Option(one, _marked(one, current=one == now)) for one in EFFORTS]
+    if chosen := level or await context.pick("Which effort?", options):
+        agent.apply(Switch(effort=chosen))
+
+
+def _marked(label: str, *, current: bool) -> str:
+    return f"{label} ✓" if current else label
 
 
 def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
