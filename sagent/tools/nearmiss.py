@@ -40,7 +40,7 @@ def meant(text: str, old: str, new: str, name: str = "", *, everywhere: bool = F
         return [found] if found else []
     if old.endswith("\n") != new.endswith("\n") and new:
         return []
-    for view, rewrite in ((str.rstrip, _plain), (_unquoted, _requoted), (str.strip, _reindented)):
+    for view, rewrite in ((str.rstrip, _plain), (_unquoted, _requoted), (_bare, _reindented)):
         if found := _read(lines, old, new, view, rewrite):
             return [found]
     return []
@@ -168,6 +168,10 @@ def _before(pairs: Iterable[tuple[str, str]]) -> str | None:
     """What stands before every second text to make the first of it; None where that differs."""
     found = {whole.removesuffix(part) if whole.endswith(part) else None for whole, part in pairs}
     return found.pop() if len(found) == 1 else None
+
+
+def _bare(line: str) -> str:
+    return line.strip(" \t")
 
 
 def _indent(line: str) -> str:

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 
 _HUNK = re.compile(r"@@ .*|@@")
-_SEARCH = re.compile(r"^<{5,9} ?SEARCH\n((?:.*\n)*?)={5,9}\n((?:.*\n)*?)>{5,9} ?REPLACE$\n?", re.MULTILINE)
-_MIDDLE = re.compile(r"^={5,9}$", re.MULTILINE)
+_MARKS = tuple(re.compile(mark) for mark in ("<{5,9} ?SEARCH", "={5,9}", ">{5,9} ?REPLACE"))
 
 Asked = tuple[str, str | None]
 """Lines, and what they become: both without their last line end; None where they go."""
@@ -13,13 +12,9 @@ Asked = tuple[str, str | None]
 
 def unpacked(old: str, name: str) -> list[Asked]:
     """What such a text asks for; [] where it is none, not of the file of that name, or not sure in every part."""
-    if blocks := _SEARCH.findall(old):
-        rest = _SEARCH.sub("", old).strip()
-        unsure = any(not before.strip() or _MIDDLE.search(after) for before, after in blocks)
-        if unsure or (rest and rest.rpartition("/")[2] != name):
-            return []
-        return [(before[:-1], after[:-1] if after else None) for before, after in blocks]
     lines = old.removesuffix("\n").split("\n")
+    if any(map(_MARKS[0].fullmatch, lines)):
+        return _blocks(lines, name)
     if lines[0] == "*** Begin Patch":
         if lines[-1] != "*** End Patch" or sum(line.startswith("*** ") for line in lines) != 3:
             return []
@@ -33,6 +28,26 @@ def unpacked(old: str, name: str) -> list[Asked]:
             return []
         lines = lines[2:]
     return _hunks(lines) if lines and _HUNK.fullmatch(lines[0]) else []
+
+
+def _blocks(lines: Sequence[str], name: str) -> list[Asked]:
+    """What search/replace blocks ask for; [] where one is not whole, or what is around them does not name the file."""
+    parts: list[list[str]] = [[]]  # around, before, after, around, ...
+    for line in lines:
+        which = next((at for at, mark in enumerate(_MARKS) if mark.fullmatch(line)), None)
+        if which is None or (which == 1 and len(parts) % 3 == 1):
+            parts[-1].append(line)
+        elif which == (len(parts) - 1) % 3:
+            parts.append([])
+        else:
+            return []
+    around = "\n".join(line for part in parts[::3] for line in part).strip()
+    blocks = list(zip(parts[1::3], parts[2::3], strict=False))
+    if len(parts) % 3 != 1 or (around and around.rpartition("/")[2] != name):
+        return []
+    if not all(any(map(str.strip, before)) for before, _ in blocks):
+        return []
+    return [("\n".join(before), "\n".join(after) if after else None) for before, after in blocks]
 
 
 def _hunks(lines: Sequence[str]) -> list[Asked]:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def block(old: str, new: str) -> str:
         pytest.param("a\nb\nc\n", "@@ -2 +2 @@\n-b\n+", "a\n\nc\n", id="a hunk that empties a line"),
         pytest.param("a\n=======\nb\n", block("a\n=======\nb\n", "c\n"), None, id="two middles"),
         pytest.param("a\nb\n", block("a\n", "c\n") + block("", "d\n"), None, id="a block that says no place"),
+        pytest.param("a\n", "<<<<<<< SEARCH\na\n" + block("a\n", "b\n"), None, id="a block that is not whole"),
         pytest.param("a\nb\n", "@@ -1 +1 @@\n-a\n+c\n@@ -2,0 +3 @@\n+d", None, id="a hunk that says no place"),
     ],
 )
@@ -102,6 +104,7 @@ def test_an_edit_that_is_accepted_is_the_one_that_was_meant(lines, data, kind) -
     end = data.draw(st.integers(first + 1, len(lines)))
     changed = data.draw(st.integers(first, end - 1))
     indent = lines[changed][: len(lines[changed]) - len(lines[changed].lstrip())]
+    indent += "" if kind == "tabs" else data.draw(st.sampled_from(["", "    ", "\t"]))
     becomes = f"{indent}{line}" if line else ""
     miss = MISSES.get(kind, dedent([*lines[first:end], becomes]))
     old = "\n".join(map(miss, lines[first:end]))
@@ -116,6 +119,29 @@ def test_an_edit_that_is_accepted_is_the_one_that_was_meant(lines, data, kind) -
         return
     own = [*lines[:changed], becomes, *lines[changed + 1 :]]
     assert after == "\n".join(own)
+
+
+@given(
+    st.lists(WORDS, min_size=1, max_size=9), st.lists(WORDS, min_size=1, max_size=9), st.integers(0, 3), st.booleans()
+)
+def test_a_diff_is_made_as_it_is_written_or_refused(lines, wanted, context, blocks) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    if blocks:
+        groups = SequenceMatcher(None, lines, wanted, autojunk=False).get_grouped_opcodes(context)
+        spans = [(group[0], group[-1]) for group in groups]
+        quoted = [(lines[a[1] : b[2]], wanted[a[3] : b[4]]) for a, b in spans]
+        old = "".join(
+            block("".join(f"{line}\n" for line in one), "".join(f"{line}\n" for line in other)) for one, other in quoted
+        )
+    else:
+        old = "\n".join(unified_diff(lines, wanted, "a/f", "b/f", n=context, lineterm=""))
+    if not old:
+        return
+    try:
+        after, _ = replace(text, Replacement(old, "", everywhere=False), "f")
+    except ToolError:
+        return
+    assert after == "".join(f"{line}\n" for line in wanted)
 
 
 @given(st.lists(WORDS, min_size=1, max_size=4), st.sampled_from(sorted(MISSES)))
