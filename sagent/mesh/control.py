@@ -14,6 +14,7 @@ from sagent.lib.json import as_array, as_object, as_str, json_freeze_object, jso
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError, NobodyThere, TooLarge, Unavailable
 from sagent.mesh.jetstream import JetStream
+from sagent.mesh.tasks import end
 from sagent.messages import ToolCall
 from sagent.policy import Ask
 from sagent.policy.asking import call_text
@@ -62,6 +63,12 @@ class Asking:
     def __init__(self, bus: JetStream, session: str) -> None:
         self._bus, self._session = bus, session
         self.cwd: Path | None = None  # where the session works
+        self._newcomer = asyncio.Event()
+
+    def put_again(self) -> None:
+        """Somebody has come who may answer what is open."""
+        came, self._newcomer = self._newcomer, asyncio.Event()
+        came.set()
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
         """None allows, a text denies and says why. Nobody there is a denial."""
@@ -116,7 +123,7 @@ class Asking:
     async def _answered(self, subject: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
         while True:
             try:
-                answer = as_object(json.loads(await self._bus.request(subject, _encode(question), timeout=_AGAIN)))
+                answer = as_object(json.loads(await self._once(subject, _encode(question))))
             except NobodyThere:
                 return None
             except TooLarge:
@@ -128,6 +135,18 @@ class Asking:
                 continue  # nobody has decided yet, or the bus is away
             if answer.get("id") == question["id"]:
                 return answer
+
+    async def _once(self, subject: str, data: bytes) -> bytes:
+        """An answer to a question that is put once. Raises Unavailable where it is to be put again."""
+        asking = asyncio.create_task(self._bus.request(subject, data, timeout=_AGAIN))
+        newcomer = asyncio.create_task(self._newcomer.wait())
+        try:
+            await asyncio.wait((asking, newcomer), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise Unavailable("Somebody has come who has not heard the question.")
+            return asking.result()
+        finally:
+            await end(asking, newcomer)
 
 
 def _words(answer: Mapping[str, object], name: str) -> str:

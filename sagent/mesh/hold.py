@@ -218,6 +218,7 @@ class Hold:
         async with open_agent(opening, self._hear, self._asking.ask, self._asking.answer, barrier) as agent:
             opened.append(agent)
             requests = self._requests = Requests(agent, self._node, barrier.judgement)
+            requests.on_watched = self._asking.put_again
             barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
             tasks = [
                 self._needed(kept_up(lambda: self._feed(agent, mirror))),

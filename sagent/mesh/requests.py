@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from sagent.agent import Agent
@@ -25,6 +25,7 @@ class Requests:
     def __init__(self, agent: Agent, node: str, judgement: Judgement | None) -> None:
         self._agent, self._node, self._judgement = agent, node, judgement
         self.watched = False
+        self.on_watched: Callable[[], None] = lambda: None  # somebody has come
         self.chosen: dict[str, str] = {}
         """The flags that would open the agent as somebody has switched it."""
 
@@ -43,6 +44,7 @@ class Requests:
         match asked.get("op"):
             case "status":
                 self.watched, status = True, agent.status()
+                self.on_watched()
                 figures = adapter(Figures).dump_python(self.figures(), mode="json")
                 usd = float(status.usd_tree)
                 return {

@@ -118,7 +118,10 @@ async def test_a_node_is_killed_before_the_eyes_of_who_is_attached_and_the_sessi
         await here.node("n2", *TOOLS)
         await one.until("Node n2 goes on with this session, which n1 had before.", "outcome is unknown", "on n2")
         await one.until("? The model asks", "Which flag?", "white")
-        await one.until("Enter chooses", "Esc skips")
+        await one.until("Enter chooses", "answer ›")
+        one.console.leave()  # the terminal is closed: that is no answer, and who comes next is asked
+        await one.attach(here, session, ready="? The model asks")
+        await one.until("Enter chooses", "answer ›")
         await one.keys("Down", "Enter")
         await one.until("◌ Bash echo")
         await one.keys("C-d")
