@@ -52,7 +52,7 @@ def test_keys_told_apart_are_those_of_other_terminals(sequence: str, keys: Seque
 def pressed(*reads: str) -> list[tuple[str, str]]:
     """The keys, each with its text, that a terminal's input is taken for when it comes in these pieces."""
     found: list[KeyPress] = []
-    parser = InputParser(found.append, bool, bool)
+    parser = InputParser(found.append, bool, bool, lambda: True)
     for data in reads:
         parser.feed(data)
     parser.flush()

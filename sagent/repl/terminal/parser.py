@@ -25,7 +25,8 @@ class InputParser(Vt100Parser):
 
     A terminal that does not mark pastes sends them like keys, the line ends as Enter. What arrives at once and is more
     than anyone types, or has words after an Enter, is a paste, with the words that follow it before `flush`. An Enter
-    that arrives by itself, or after the only line, is the key.
+    that arrives by itself, or after the only line, is the key. Nothing is taken for a paste until all is
+    `loaded`: what was typed before waits in the terminal, and arrives at once too.
 
     `on_focus` learns whether the terminal is in front, `on_background` whether its background is light.
     """
@@ -35,6 +36,7 @@ class InputParser(Vt100Parser):
         callback: Callable[[KeyPress], None],
         on_focus: Callable[[bool], object],
         on_background: Callable[[bool], object],
+        loaded: Callable[[], bool],
     ) -> None:
         def take(press: KeyPress) -> None:
             if press.key == Keys.Ignore and press.data in _FOCUS:
@@ -44,7 +46,7 @@ class InputParser(Vt100Parser):
                 callback(KeyPress(press.key, text))
 
         super().__init__(take)
-        self._on_background = on_background
+        self._on_background, self._loaded = on_background, loaded
         self._held = ""  # the beginning of an answer
         self._pasted = ""  # without marks, so far
 
@@ -65,7 +67,7 @@ class InputParser(Vt100Parser):
             super().feed(data)
 
     def _is_pasted(self, data: str) -> bool:
-        if data == "\r" or not _WORDS.fullmatch(data):
+        if data == "\r" or not self._loaded() or not _WORDS.fullmatch(data):
             return False
         line = data.rstrip("\r\n")
         several = "\r" in line or "\n" in line

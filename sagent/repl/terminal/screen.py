@@ -55,7 +55,7 @@ class Screen:
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
         self.title: Callable[[], str] = lambda: ""  # of the terminal's window; "" leaves it as it is
         self._titled = ""
-        self._tidies = False
+        self._loaded = False
         out = stdout or sys.stdout
         self.output = SteadyOutput(out, lambda: _size(out), synchronised=os.environ.get("TERM") != "dumb")
         self.line = InputLine(history, self.output)
@@ -82,7 +82,8 @@ class Screen:
         )
         source = app.input
         if (parser := getattr(source, "vt100_parser", None)) is not None:
-            parser = InputParser(parser.feed_key_callback, self._take_focus, self._take_background)
+            take = parser.feed_key_callback
+            parser = InputParser(take, self._take_focus, self._take_background, lambda: self._loaded)
             source.vt100_parser = parser  # pyright: ignore[reportAttributeAccessIssue]
         # the application remembers its bindings from the first key on, so that they must not be others later
         app.key_bindings = DynamicKeyBindings(lambda: self.keys)
@@ -175,8 +176,8 @@ class Screen:
     def tidy_up(self) -> None:
         """Look for garbage whenever something was drawn, from now on, so that no key waits for that on its way to the
         screen: what is loaded by now stays, and the 50,000 new objects that are right for loading take 12 ms."""
-        if not self._tidies:
-            self._tidies = True
+        if not self._loaded:
+            self._loaded = True
             gc.freeze()
 
     # -- keeping to what is ours
@@ -185,7 +186,7 @@ class Screen:
         del app
         self.surface.flush_waiting()
         self._set_title()
-        if self._tidies and gc.get_count()[0] > YOUNG:
+        if self._loaded and gc.get_count()[0] > YOUNG:
             gc.collect(int(gc.get_count()[1] > OLDER))
         if not self._asked:
             self._asked = True
