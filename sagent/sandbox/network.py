@@ -76,7 +76,7 @@ class Network:
 
 
 def _start_relay(view: "View") -> "tuple[subprocess.Popen[bytes], int]":
-    """A relay, and the port on which it listens in a box. Raises OSError or ValueError."""
+    """A relay, and the port on which it listens in a box. Raises OSError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
     argv = view.entering(argv, "/", memory=_MEMORY, kept=KEPT)  # for it outlives the view
@@ -87,8 +87,8 @@ def _start_relay(view: "View") -> "tuple[subprocess.Popen[bytes], int]":
     assert relay.stdout is not None
     with contextlib.closing(relay.stdout) as output:
         try:
-            return relay, int(output.readline() or b"no port was named")
+            return relay, int(output.readline())
         except ValueError:
             relay.kill()
-            relay.wait()
-            raise
+            relay.communicate()
+            raise OSError(f"{sys.executable} does not run in the sandbox") from None

@@ -433,6 +433,9 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
             raise ToolError(f"{error}.") from error
         if need.kind in ("read", "write"):
             need = Need(need.kind, os.path.realpath(workspace.resolve(need.target)))
+            if not os.path.lexists(need.target):
+                above = os.path.dirname(need.target)  # noqa: PTH120 -- a text path
+                raise ToolError(f"The command was not run: nothing lies at {need.target}. Ask for {need.kind}:{above}.")
         found.append(need)
     return tuple(dict.fromkeys(found))
 

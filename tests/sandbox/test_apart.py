@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sagent.errors import ToolError
 from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Need, Profile
 from tests.waiting import until
@@ -112,6 +113,12 @@ async def test_who_ends_the_way_out_of_a_box_closes_it_for_nobody_after(rig: Rig
         if "407" in (said := await rig.run(ask, "one.example")):
             break
     assert "407" in said
+
+
+async def test_a_way_out_that_does_not_open_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(ToolError, match="/bin/false does not run in the sandbox"):
+        await rig.start("true", "example.org")
 
 
 async def test_what_leads_out_of_a_box_has_nothing_of_our_environment(

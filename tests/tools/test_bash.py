@@ -339,6 +339,18 @@ async def test_a_directory_that_vanished_is_left_for_the_nearest_above(rig: Rig)
     assert await rig.text("pwd") == f"{work}\n[{work}/never/was no longer exists; the working directory is {work}]"
 
 
+@pytest.mark.parametrize("kind", ["write", "read"])
+def test_what_is_not_there_cannot_be_asked_for_and_the_directory_is_named(rig: Rig, kind: str) -> None:
+    """A person would be asked, and the command fail all the same."""
+    work = rig.workspace.cwd
+    arguments = json_freeze_object({"command": "true", "needs": [f"{kind}:{work}/new"]})
+    if not rig.sandbox.stands:
+        assert rig.tool.effect(arguments, rig.workspace).needs == ()
+        return
+    with pytest.raises(ToolError, match=f"nothing lies at {work}/new. Ask for {kind}:{work}"):
+        rig.tool.effect(arguments, rig.workspace)
+
+
 @pytest.mark.needs("not-root")
 async def test_a_directory_that_was_closed_is_left_for_the_nearest_above(rig: Rig) -> None:
     work = rig.workspace.cwd
