@@ -80,7 +80,7 @@ def permissions(user: User) -> Permissions:
         "$JS.API.INFO",
         "$JS.API.STREAM.INFO.*",
         "$JS.API.CONSUMER.INFO.*.*",
-        *_reads(f"KV_{names.CARDS}", f"KV_{names.SESSIONS}"),
+        *_reads(*(f"KV_{name}" for name in (names.CARDS, names.SESSIONS, names.LEASES))),
     ]
     listening = [f"{names.private_inbox(user.key)}.>"]
     logs = _reads(names.LOG, f"OBJ_{names.BLOBS}")
