@@ -464,9 +464,9 @@ def test_the_idioms_check_strictly_for_who_uses_them() -> None:
 
 
 async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
-    agent = Agent(ScriptedModel("one", ModelError("invalid", "not so", provider="scripted", model="scripted")))
+    agent = Agent(ScriptedModel("one", ModelError("invalid_request", "not so", provider="scripted", model="scripted")))
     assert (await outcome(agent.run("a"), agent.wait)).content == "one"
     with pytest.raises(UsageError, match="two tools"):  # it does not begin
         await outcome(agent.run("b", tools=[twice, twice]), agent.wait)
     failed = await outcome(agent.run("c"), agent.wait)
-    assert failed.error is not None and failed.error.kind == "invalid"
+    assert failed.error is not None and failed.error.kind == "invalid_request"
