@@ -76,8 +76,6 @@ class RemoteAgent:
         self._read: tuple[Message, ...] = ()
         self._catalog = ""
         self._changed: Callable[[], None] = lambda: None
-        self.texts: dict[str, str] = {}
-        """Files that calls which are asked about would change, as they are where the session works."""
         peer.listen(self._hear)
         peer.on_end, peer.on_record = self._on_end, self._on_record
 
