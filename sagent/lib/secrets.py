@@ -100,7 +100,7 @@ _PASSED = re.compile(r"[ =](?!-)([^\s\"',;&<>(){}\[\]\\$]{3,})")  # --password h
 
 _KEY_NAME = re.compile(
     r"(?:keys?|token|secrets?|passw(?:or)?d|passphrase|credentials?|connection_string)(?:_|\d*\Z)"
-    r"|_(?:pat|pwd|pass|auth)\Z",
+    r"|_(?:pat|pwd|pass|auth|jwt|headers|auth_config)\Z|sshpass",
     re.IGNORECASE,
 )
 
