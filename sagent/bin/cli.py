@@ -30,7 +30,16 @@ def main() -> int:
         return 0
     from sagent.cli.main import run
 
+    _notice_ended_children()
     return run(argv)
+
+
+def _notice_ended_children() -> None:
+    """Where the caller ignores their signal, exit codes would be lost, and bubblewrap never end."""
+    import signal
+
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _leave(codes: list[int]) -> None:

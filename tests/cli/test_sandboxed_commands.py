@@ -5,6 +5,7 @@
 
 import http.server
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from program import Outcome, Shell
+from program import PROGRAM, Outcome, Shell
 
 from sagent.testing.server import Call, Turn
 
@@ -26,6 +27,16 @@ def bash(shell: Shell, command: str, *flags: str, **arguments: object) -> tuple[
     done = shell.run("--output-format", "json", *flags, "go")
     assert done.code == 0, done.err
     return json.dumps(server.requests[1].json["messages"][-1]), done
+
+
+def test_a_caller_that_ignores_ended_children_loses_no_exit_code_and_leaves_no_box(shell: Shell) -> None:
+    server = shell.serve([Turn(calls=(Call("Bash", {"command": "exit 7"}),)), Turn(text="Done.")])
+    argv = ["bash", "-c", 'trap "" CHLD; exec "$@"', "bash", *PROGRAM, "--model", "claude-sonnet-4-6", "go"]
+    done = subprocess.run(argv, cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL, timeout=60, check=False)
+    assert done.returncode == 0
+    assert "exit code 7" in json.dumps(server.requests[1].json["messages"][-1])
+    lines = (file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists())
+    assert not [line for line in lines if line.startswith(b"/usr/bin/bwrap") and os.fsencode(shell.cwd) in line]
 
 
 def denied(done: Outcome) -> bool:
