@@ -6,14 +6,14 @@ In addition to what the SDK does: lines are bounded, the program cannot outlive 
 import asyncio
 import contextlib
 import json
-import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
-from sagent.lib.text import one_line, printable
+from sagent.lib.piped import PipedProcess
+from sagent.lib.process import ProcessGroup
+from sagent.lib.text import one_line
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -35,21 +35,18 @@ class Program:
 
     def __init__(self, processes: ProcessGroup, on_end: Callable[[], None]) -> None:
         self._processes, self._on_end = processes, on_end
-        self._last_words = b""
         self._overlong = False
         self._heard = False
-        self._process: Process | None = None
+        self._program: PipedProcess | None = None
 
     @property
     def fault(self) -> str:
         if self._overlong:
             return f"it wrote a line of more than {LONGEST_LINE >> 20} MiB"
-        if self._process is None or self._process.alive:
+        if self._program is None or self._program.process.alive:
             return ""
-        lines = printable(self._last_words.decode("utf-8", "replace")).split("\n")
-        said = next((f": {one_line(line, 200)}" for line in reversed(lines) if line.strip()), "")
-        code = self._process.code
-        return f"it {f'was ended by signal {-code}' if code < 0 else f'ended with exit code {code}'}{said}"
+        said = "".join(f": {one_line(line, 200)}" for line in self._program.lines[-1:])
+        return f"it {self._program.outcome}{said}"
 
     @asynccontextmanager
     async def streams(self, argv: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator["TransportStreams"]:
@@ -58,41 +55,20 @@ class Program:
         from mcp.shared.message import SessionMessage
 
         async with AsyncExitStack() as stack:
-            ends = self._start(argv, environment)
-            stack.callback(_close, ends)
-            stack.callback(self._close)
-            writer = await open_writer(ends.pop())
-            stack.callback(writer.close)
-            reader, transport = await open_reader(ends.pop(), limit=LONGEST_LINE)
-            stack.callback(transport.close)
-            words, transport = await open_reader(ends.pop())
-            stack.callback(transport.close)
+            program = self._program = await PipedProcess.start(
+                self._processes, argv, environment, longest=LONGEST_LINE, kept=_LAST_WORDS
+            )
+            stack.callback(program.close)
             arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
             outgoing, leaving = anyio.create_memory_object_stream[SessionMessage](0)
             for stream in (arriving, incoming, outgoing, leaving):
                 stack.callback(stream.close)
-            listening = asyncio.create_task(self._listen(words))
-            talking = (self._read(reader, arriving), _write(writer, leaving, arriving), self._hurry(arriving))
-            stack.push_async_callback(_cancel, listening, *map(asyncio.create_task, talking))
-            stack.push_async_callback(self._end, writer, listening)
+            reading, writing = self._read(program.reader, arriving), _write(program.writer, leaving, arriving)
+            talking = (reading, writing, self._hurry(arriving))
+            stack.push_async_callback(_cancel, *map(asyncio.create_task, talking))
+            stack.push_async_callback(_end, program)
             stack.callback(incoming.close)
             yield incoming, outgoing
-
-    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> list[int]:
-        """The ends of its standard error, output and input, for somebody to close."""
-        (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
-        try:
-            self._process = self._processes.start(argv, env=environment, input=given, output=written, errors=uttered)
-        except BaseException:
-            _close((errors, output, sent))
-            raise
-        finally:
-            _close((uttered, written, given))
-        return [errors, output, sent]
-
-    def _close(self) -> None:
-        if self._process is not None:
-            self._process.close()
 
     async def _read(
         self, reader: asyncio.StreamReader, arriving: "MemoryObjectSendStream[SessionMessage | Exception]"
@@ -132,19 +108,15 @@ class Program:
         except ValueError:
             self._overlong = True
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        while chunk := await reader.read(_CHUNK):
-            self._last_words = (self._last_words + chunk)[-_LAST_WORDS:]
 
-    async def _end(self, writer: asyncio.StreamWriter, listening: "asyncio.Task[None]") -> None:
-        """Ask it to end, by the end of its standard input, and then see to it."""
-        assert self._process is not None
-        writer.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE):
-                await self._process.ended()
-        await self._process.kill()
-        await asyncio.wait([listening], timeout=_GRACE)
+async def _end(program: PipedProcess) -> None:
+    """Ask a program to end, by the end of its standard input, and then see to it."""
+    program.writer.close()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_GRACE):
+            await program.process.ended()
+    await program.process.kill()
+    await asyncio.wait([program.listening], timeout=_GRACE)
 
 
 def _message(line: bytes) -> "JSONRPCMessage":
@@ -189,8 +161,3 @@ async def _cancel(*tasks: "asyncio.Task[None]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _close(ends: Iterable[int]) -> None:
-    for end in ends:
-        os.close(end)

@@ -7,12 +7,13 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Self, TypeAlias
+from typing import Self
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object
-from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
+from sagent.lib.piped import PipedProcess
+from sagent.lib.process import ProcessGroup
 from sagent.model import Effort
 
 SERVER = "sagent"
@@ -97,50 +98,31 @@ class Program:
         return (self.path, *_FLAGS, *named, *thinking, *shown)
 
 
-_Reading: TypeAlias = tuple[asyncio.StreamReader, asyncio.BaseTransport]
-
-
 class ClaudeProcess:
     """One run of the program."""
 
-    def __init__(
-        self, group: ProcessGroup, process: Process, pipes: tuple[asyncio.StreamWriter, _Reading, _Reading]
-    ) -> None:
-        self._group, self._process = group, process
-        self._stdin, (self._stdout, output), (self._errors, errors) = pipes
-        self._transports = (self._stdin, output, errors)
-        self._stderr = b""
-        self._listener = asyncio.create_task(self._listen())
+    def __init__(self, group: ProcessGroup, program: PipedProcess) -> None:
+        self._group, self._program = group, program
 
     @classmethod
     async def start(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
         """Start it here, in the current directory, which it reports to the model. Raises OSError."""
         group = ProcessGroup()
-        (stdin, ours), (output, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
-        try:
-            process = group.start(argv, env=environ, input=stdin, output=stdout, errors=stderr)
-        except BaseException:
-            for end in (ours, output, errors):
-                os.close(end)
-            raise
-        finally:
-            for end in (stdin, stdout, stderr):
-                os.close(end)
-        readers = await open_reader(output, limit=_LONGEST_LINE), await open_reader(errors)
-        return cls(group, process, (await open_writer(ours), *readers))
+        program = await PipedProcess.start(group, argv, environ, longest=_LONGEST_LINE, kept=_COMPLAINT)
+        return cls(group, program)
 
     async def send(self, line: bytes) -> bool:
         """Write a line; false when the program no longer reads."""
         try:
-            self._stdin.write(line + b"\n")
-            await self._stdin.drain()
+            self._program.writer.write(line + b"\n")
+            await self._program.writer.drain()
         except (ConnectionError, RuntimeError):
             return False
         return True
 
     async def receive(self) -> Mapping[str, object] | None:
         """The next object the program says; None when it has ended. Lines that are no JSON are passed over."""
-        while line := await self._stdout.readline():
+        while line := await self._program.reader.readline():
             with contextlib.suppress(ValueError, RecursionError):
                 said: object = json.loads(line)
                 if fields := as_object(said):
@@ -150,12 +132,12 @@ class ClaudeProcess:
     async def complaint(self) -> str:
         """The end of what it wrote to standard error, once it has ended."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._listener), 1.0)
-        return self._stderr.decode("utf-8", "replace").strip()
+            await asyncio.wait_for(asyncio.shield(self._program.listening), 1.0)
+        return self._program.words
 
     def abort(self) -> None:
         """Kill it at once, before it does anything more."""
-        self._process.strike()
+        self._program.process.strike()
 
     async def stopped(self) -> None:
         """Let it end, within a second, with all that it started, and wait until it has; also when cancelled."""
@@ -167,18 +149,11 @@ class ClaudeProcess:
             raise
 
     async def _end(self) -> None:
-        self._process.terminate()
+        process = self._program.process
+        process.terminate()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.ended(), _GRACE)
-        self._process.strike()
-        await self._process.ended()
-        self._process.close()
+            await asyncio.wait_for(process.ended(), _GRACE)
+        process.strike()
+        await process.ended()
+        self._program.close()
         await self._group.aclose()
-        for transport in self._transports:
-            transport.close()
-        self._listener.cancel()
-        await asyncio.gather(self._listener, return_exceptions=True)
-
-    async def _listen(self) -> None:
-        while piece := await self._errors.read(65_536):
-            self._stderr = (self._stderr + piece)[-_COMPLAINT:]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,9 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.json import as_object, as_str, wire_bytes
-from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
-from sagent.lib.text import one_line, printable
+from sagent.lib.piped import PipedProcess
+from sagent.lib.process import ProcessGroup
+from sagent.lib.text import one_line
 from sagent.sandbox import Confined
 
 LONGEST_LINE = 1 << 27  # bytes of an answer
@@ -31,37 +31,20 @@ class Kernel:
     def __init__(self, processes: ProcessGroup, confined: Confined) -> None:
         self.confined = confined
         self._processes = processes
-        self._process: Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._pipes: list[asyncio.BaseTransport] = []
-        self._errors = b""
-        self._listening: asyncio.Task[None] | None = None
+        self._program: PipedProcess | None = None
         self._count = 0
 
     @property
     def alive(self) -> bool:
-        return self._process is not None and self._process.alive
+        return self._program is not None and self._program.process.alive
 
     async def start(self, environment: Mapping[str, str], cwd: Path) -> None:
         """Raises ToolError."""
-        (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
-        ends = [errors, output, sent]
         try:
-            argv, variables = self.confined.launched(environment)
-            self._process = self._processes.start(
-                argv, env=variables, input=given, output=written, errors=uttered, cwd=cwd
-            )
-            self._writer = await open_writer(ends.pop())
-            self._reader, pipe = await open_reader(ends.pop(), limit=LONGEST_LINE)
-            words, other = await open_reader(ends.pop())
-            self._pipes = [self._writer.transport, pipe, other]
+            launched = self.confined.launched(environment)
+            self._program = await PipedProcess.start(self._processes, *launched, cwd, longest=LONGEST_LINE)
         except (OSError, ValueError) as error:
             raise ToolError(f"The kernel was not started: {error}") from error
-        finally:
-            for end in (uttered, written, given, *ends):
-                os.close(end)
-        self._listening = asyncio.create_task(self._listen(words))
 
     async def run(self, code: str, seconds: float, progress: Callable[[str], None]) -> Mapping[str, object]:
         """Run code; the last answer. Cancelled, it interrupts the code. Raises ToolError where the kernel is gone."""
@@ -75,17 +58,13 @@ class Kernel:
 
     async def close(self) -> None:
         """End it, with all it has started."""
-        for pipe in self._pipes:
-            pipe.close()
-        self._pipes = []
-        if self._listening is not None:
-            self._listening.cancel()
-        if self._process is not None:
+        if (program := self._program) is not None:
+            program.hang_up()
             with contextlib.suppress(TimeoutError):  # its input has ended: it takes its kernel and its files with it
                 async with asyncio.timeout(ENDING):
-                    await self._process.ended()
-            await self._process.kill()
-            self._process.close()
+                    await program.process.ended()
+            await program.process.kill()
+            program.close()
         self.confined.finish()
 
     async def _interrupt(self, progress: Callable[[str], None]) -> None:
@@ -98,15 +77,15 @@ class Kernel:
             await self.close()
 
     def _send(self, question: Mapping[str, object]) -> None:
-        if self._writer is None or not self.alive or self._writer.is_closing():
+        if self._program is None or not self.alive or self._program.writer.is_closing():
             raise self._gone()
-        self._writer.write(wire_bytes(question) + b"\n")
+        self._program.writer.write(wire_bytes(question) + b"\n")
 
     async def _answer(self, number: int, progress: Callable[[str], None]) -> Mapping[str, object]:
-        assert self._reader is not None
+        assert self._program is not None
         while True:
             try:
-                line = await self._reader.readuntil(b"\n")
+                line = await self._program.reader.readuntil(b"\n")
             except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
                 await self.close()
                 raise self._gone() from None
@@ -117,13 +96,9 @@ class Kernel:
                 return answer
             progress(as_str(answer.get("progress")))
 
-    async def _listen(self, words: asyncio.StreamReader) -> None:
-        while chunk := await words.read(1 << 16):
-            self._errors = (self._errors + chunk)[-4_000:]
-
     def _gone(self) -> ToolError:
-        lines = printable(self._errors.decode("utf-8", "replace")).strip().split("\n")
-        said = f": {one_line(lines[-1], 300)}" if lines[-1] else ""
+        lines = self._program.lines if self._program is not None else []
+        said = f": {one_line(lines[-1], 300)}" if lines else ""
         return ToolError(f"The kernel has ended{said}. Its variables are gone; the next call starts another.")
 
 

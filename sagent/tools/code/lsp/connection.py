@@ -5,18 +5,17 @@ As the Language Server Protocol 3.17 has it under "Base Protocol".
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sagent.lib.json import as_int, as_object, as_str, json_parse, wire_bytes
-from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
+from sagent.lib.piped import PipedProcess
+from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line, printable
 
 LARGEST = 1 << 26  # bytes of one message, and of what waits to be read by the server
 _MOST_HEADER = 1 << 13
-_LAST_WORDS = 4_000  # bytes of its standard error that are kept
 _IN_A_THREAD = 1 << 20  # bytes of a message that is parsed outside of the loop
 _GRACE = 1.0  # seconds to end by itself
 METHOD_NOT_FOUND = -32601
@@ -40,13 +39,10 @@ class Connection:
         hear: Callable[[str, Mapping[str, object]], None],
     ) -> None:
         self._processes, self._answer, self._hear = processes, answer, hear
-        self._process: Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._program: PipedProcess | None = None
         self._pending: dict[int, asyncio.Future[object]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._pipes: list[asyncio.BaseTransport] = []
+        self._reading: asyncio.Task[None] | None = None
         self._count = 0
-        self._words = b""
         self.ended = asyncio.Event()
         self._broken = ""  # why it is not listened to any more
 
@@ -55,32 +51,16 @@ class Connection:
         """Why it is gone; "" while it is there."""
         if self._broken:
             return self._broken
-        if self._process is None or self._process.alive:
+        if self._program is None or self._program.process.alive:
             return ""
-        lines = [line for line in printable(self._words.decode("utf-8", "replace")).split("\n") if line.strip()]
+        lines = self._program.lines
         line = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
-        said = f": {one_line(line, 200)}" if line else ""
-        code = self._process.code
-        return f"it {f'was ended by signal {-code}' if code < 0 else f'ended with exit code {code}'}{said}"
+        return f"it {self._program.outcome}{f': {one_line(line, 200)}' if line else ''}"
 
     async def start(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
         """Raises OSError, and ValueError for arguments that hold a NUL."""
-        (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
-        ends = [errors, output, sent]
-        try:
-            self._process = self._processes.start(
-                argv, env=environment, input=given, output=written, errors=uttered, cwd=cwd
-            )
-            self._writer = await open_writer(ends.pop())
-            self._pipes.append(self._writer.transport)
-            reader, pipe = await open_reader(ends.pop(), limit=_MOST_HEADER)
-            self._pipes.append(pipe)
-            words, pipe = await open_reader(ends.pop())
-            self._pipes.append(pipe)
-        finally:
-            for end in (uttered, written, given, *ends):
-                os.close(end)
-        self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._listen(words))]
+        program = await PipedProcess.start(self._processes, argv, environment, cwd, longest=_MOST_HEADER)
+        self._program, self._reading = program, asyncio.create_task(self._read(program))
 
     async def request(self, method: str, params: object, seconds: float) -> object:
         """The result. Raises ServerError, and TimeoutError after `seconds`; the server is then asked to give up."""
@@ -103,19 +83,19 @@ class Connection:
         self._send(_call(method, params))
 
     def _send(self, message: Mapping[str, object]) -> None:
-        if self._writer is None or self.fault or self._writer.is_closing():
+        if self._program is None or self.fault or self._program.writer.is_closing():
             raise ServerError(self.fault or "it does not run")
         body = wire_bytes({"jsonrpc": "2.0", **message})
-        self._writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        if self._writer.transport.get_write_buffer_size() > LARGEST:
+        self._program.writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        if self._program.writer.transport.get_write_buffer_size() > LARGEST:
             self._break("it does not read what is sent to it")
             raise ServerError(self._broken)
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, program: PipedProcess) -> None:
         try:
             while True:
-                size = _length(await reader.readuntil(b"\r\n\r\n"))
-                text = (await reader.readexactly(size)).decode()
+                size = _length(await program.reader.readuntil(b"\r\n\r\n"))
+                text = (await program.reader.readexactly(size)).decode()
                 large = size > _IN_A_THREAD
                 message = as_object(await asyncio.to_thread(json_parse, text) if large else json_parse(text))
                 self._take(message)
@@ -124,10 +104,10 @@ class Connection:
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
-            if self._process is not None and not self._broken:
+            if not self._broken:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_GRACE):
-                        await self._process.ended()
+                        await program.process.ended()
             self._break(self.fault or "it has closed its output")
 
     def _take(self, message: Mapping[str, object]) -> None:
@@ -151,16 +131,12 @@ class Connection:
         except ServerError as error:
             return {"error": {"code": error.code, "message": str(error)}}
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        while chunk := await reader.read(1 << 16):
-            self._words = (self._words + chunk)[-_LAST_WORDS:]
-
     def _break(self, why: str) -> None:
         """Nothing is asked or heard any more."""
         self._broken = self._broken or why
         self.ended.set()
-        if self._process is not None:
-            self._process.strike()
+        if self._program is not None:
+            self._program.process.strike()
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(ServerError(self._broken))
@@ -168,21 +144,19 @@ class Connection:
 
     async def aclose(self) -> None:
         """Ask it to end, and see to it."""
-        if self._process is not None and not self.fault:
+        program = self._program
+        if program is not None and not self.fault:
             with contextlib.suppress(ServerError, TimeoutError):
                 await self.request("shutdown", None, _GRACE)
                 self.notify("exit", None)
                 async with asyncio.timeout(_GRACE):
-                    await self._process.ended()
+                    await program.process.ended()
         self._break("it was ended")
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for pipe in self._pipes:
-            pipe.close()
-        if self._process is not None:
-            await self._process.kill()
-            self._process.close()
+        if program is not None and self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+            await program.process.kill()
+            program.close()
 
 
 def _call(method: str, params: object) -> Mapping[str, object]:

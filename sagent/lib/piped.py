@@ -1,0 +1,88 @@
+"""A child process that is spoken to, over a pipe at each of its standard streams."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
+from sagent.lib.text import printable
+
+_CHUNK = 1 << 16
+_Reading: TypeAlias = tuple[asyncio.StreamReader, asyncio.BaseTransport]
+
+
+class PipedProcess:
+    """A process with our ends of its pipes. Of what it writes to standard error the end is kept."""
+
+    def __init__(
+        self, process: Process, writer: asyncio.StreamWriter, output: _Reading, errors: _Reading, kept: int
+    ) -> None:
+        self.process, self.writer, self.reader = process, writer, output[0]
+        self._pipes = (writer.transport, output[1], errors[1])
+        self._kept = kept
+        self._words = b""
+        self.listening = asyncio.create_task(self._listen(errors[0]))
+
+    @classmethod
+    async def start(
+        cls,
+        group: ProcessGroup,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path | None = None,
+        *,
+        longest: int = _CHUNK,
+        kept: int = 4_000,
+    ) -> Self:
+        """Start one of a group, with lines of its output of up to `longest` bytes, and `kept` bytes of its errors.
+        Raises OSError, and ValueError for arguments that hold a NUL."""
+        (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
+        ours = [errors, output, sent]
+        with ExitStack() as undo:
+            try:
+                process = group.start(argv, env=env, input=given, output=written, errors=uttered, cwd=cwd)
+                undo.callback(process.close)
+                writer = await open_writer(ours.pop())
+                undo.callback(writer.close)
+                reading = await open_reader(ours.pop(), limit=longest)
+                undo.callback(reading[1].close)
+                program = cls(process, writer, reading, await open_reader(ours.pop()), kept)
+            finally:
+                for end in (uttered, written, given, *ours):
+                    os.close(end)
+            undo.pop_all()
+        return program
+
+    @property
+    def words(self) -> str:
+        """The end of what it has written to standard error."""
+        return self._words.decode("utf-8", "replace").strip()
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of that which hold something, safe to show."""
+        return [line for line in printable(self.words).split("\n") if line.strip()]
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, in words."""
+        code = self.process.code
+        return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+    def hang_up(self) -> None:
+        """Close the pipes, which is the end of its input."""
+        for pipe in self._pipes:
+            pipe.close()
+        self.listening.cancel()
+
+    def close(self) -> None:
+        """Release what is held; a process that still runs is killed with its group."""
+        self.hang_up()
+        self.process.close()
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while chunk := await reader.read(_CHUNK):
+            self._words = (self._words + chunk)[-self._kept :]
