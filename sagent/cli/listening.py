@@ -85,7 +85,7 @@ def announced(
     """Say where it listens and with which tokens; also in a file of `folder`, for this user's other processes."""
     from ipaddress import ip_address
 
-    from sagent.lib.atomic import atomic_write
+    from sagent.lib.atomic import put
     from sagent.session.log import make_directory
 
     url, file = url_of(bound, host), folder / f"{bound.getsockname()[1]}.json"
@@ -93,8 +93,7 @@ def announced(
     shown = {"url": url, "pid": os.getpid(), **opens}
     make_directory(folder)
     _sweep(folder)
-    with atomic_write(file) as out:
-        out.write(json.dumps(shown).encode() + b"\n")
+    put(file, json.dumps(shown).encode() + b"\n")
     try:
         if form == "json":
             write(sys.stdout, [json.dumps({**shown, "file": str(file)})])

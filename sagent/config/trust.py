@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sagent.config.files import NAMES, File, parse_file
 from sagent.config.settings import Wish
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.json import sha256_hex
 from sagent.lib.regular import read_regular
 
@@ -96,8 +96,7 @@ def _answer_to(asked: object, state_dir: Path) -> Path:
 
 def _keep(path: Path, record: Mapping[str, object]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(json.dumps(record, indent=1).encode())
+    put(path, json.dumps(record, indent=1).encode())
 
 
 def _record(wish: Wish, *, trusted: bool) -> dict[str, object]:

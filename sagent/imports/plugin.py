@@ -16,7 +16,7 @@ from sagent.context.places import PLUGINS
 from sagent.errors import ConfigError, UsageError
 from sagent.imports.plan import Plan, read_json
 from sagent.imports.servers import take_servers
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
 from sagent.lib.regular import read_regular
@@ -193,8 +193,7 @@ def _json(file: Path, border: Path) -> Mapping[str, object]:
 
 
 def _keep(config_dir: Path, record: Mapping[str, object]) -> None:
-    with atomic_write(config_dir / PLUGINS / RECORD) as file:
-        file.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+    put(config_dir / PLUGINS / RECORD, json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
 
 
 def _git(*arguments: str, may: bool = False) -> str:

@@ -28,6 +28,12 @@ def atomic_write(path: Path) -> Generator[IO[bytes]]:
         os.fsync(file.fileno())
 
 
+def put(path: Path, data: bytes) -> None:
+    """Put data at a path, whole or not at all, as `atomic_write` does. Raises OSError."""
+    with atomic_write(path) as file:
+        file.write(data)
+
+
 @contextmanager
 def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[bytes]]:
     """A file to write that takes the place of `name` in an open directory, in one step, when the block ends well.

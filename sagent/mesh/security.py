@@ -12,7 +12,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, json_load
 from sagent.mesh import names
@@ -193,15 +193,13 @@ class Users:
                 raise UsageError(f"There is a user {name} of {tenant}. To give it a new key, remove it first.")
             seed = new_seed()
             user = User(tenant, check_name(name), role, public_key(seed), addresses)
-            with atomic_write(self.key_file(user)) as file:
-                file.write(seed.encode() + b"\n")
+            put(self.key_file(user), seed.encode() + b"\n")
             users.append(user)
         for path, text in (
             (_LIST, json.dumps([_encode(user) for user in users])),
             (_CONFIGURATION, configuration(users)),
         ):
-            with atomic_write(self.folder / path) as file:
-                file.write(text.encode())
+            put(self.folder / path, text.encode())
 
 
 def _encode(user: User) -> dict[str, object]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.process import Process, ProcessGroup
 from sagent.mesh import names
@@ -160,8 +160,7 @@ def _start(options: ServerOptions, group: ProcessGroup, limit: int, port: int | 
             os.ftruncate(log, 0)
             shutil.rmtree(ports, ignore_errors=True)
             ports.mkdir()
-            with atomic_write(config) as file:
-                file.write(_configuration(options, ports).encode())
+            put(config, _configuration(options, ports).encode())
         env = {"HOME": str(folder), _ROOM: str(limit), _OWN_PORT: str(port or options.port or -1)}
         return group.start([binary, "-c", str(config)], env=env, output=log)
     finally:
@@ -234,16 +233,14 @@ def _own_name(folder: Path) -> str:
     """By which the other servers of a cluster know it for good."""
     path = folder / "name"
     if not path.exists():
-        with atomic_write(path) as file:
-            file.write(f"{names.SYNCED}-{os.urandom(4).hex()}\n".encode())
+        put(path, f"{names.SYNCED}-{os.urandom(4).hex()}\n".encode())
     return path.read_text().strip()
 
 
 def _secret(path: Path) -> str:
     """What the servers of a cluster know each other by. Raises UsageError."""
     if not path.exists():
-        with atomic_write(path) as file:
-            file.write(os.urandom(32).hex().encode() + b"\n")
+        put(path, os.urandom(32).hex().encode() + b"\n")
     if len(secret := path.read_text(errors="replace").strip()) < _SHORTEST or not secret.isalnum():
         raise UsageError(f"{path} does not hold the key of a cluster: letters and digits, {_SHORTEST} of them or more.")
     return secret
@@ -255,8 +252,7 @@ def _own_key(folder: Path) -> str:
 
     path = folder / "bus.nk"
     if not path.exists():
-        with atomic_write(path) as file:
-            file.write(new_seed().encode() + b"\n")
+        put(path, new_seed().encode() + b"\n")
     return public_key(path.read_text().strip())
 
 

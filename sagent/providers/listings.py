@@ -83,12 +83,11 @@ class Listings:
         self._places = places
         if self._file is None:
             return
-        from sagent.lib.atomic import atomic_write
+        from sagent.lib.atomic import put
 
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with atomic_write(self._file) as file:
-                file.write(json.dumps({"version": 1, "places": places}).encode())
+            put(self._file, json.dumps({"version": 1, "places": places}).encode())
 
     def _read(self, *, again: bool = False) -> Mapping[str, Mapping[str, object]]:
         """What is known; `again` by the file, which another process may have written."""

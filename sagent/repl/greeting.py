@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.repl.view.blocks import Page
 from sagent.repl.view.lines import Line, one_line
 from sagent.version import __version__
@@ -59,8 +59,7 @@ def take_news(state: Path) -> tuple[str, ...]:
         return ()
     with contextlib.suppress(OSError):
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with atomic_write(file) as written:
-            written.write(__version__.encode())
+        put(file, __version__.encode())
     return news_since(before) if before else ()
 
 

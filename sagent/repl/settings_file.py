@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.json import as_array, as_object
 from sagent.lib.toml import toml_members
 
@@ -100,8 +100,7 @@ def remove_server(path: Path, name: str) -> None:
 def write_private(path: Path, text: str | bytes) -> None:
     """Replace a file in one step, readable by its owner alone. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with atomic_write(path) as file:
-        file.write(text.encode() if isinstance(text, str) else text)
+    put(path, text.encode() if isinstance(text, str) else text)
 
 
 def _read(path: Path) -> tuple[str, dict[str, object]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 
 _FILE = "sandbox.json"
 Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
@@ -40,8 +40,7 @@ def probe(cache: Path | None) -> Means:
 
 def keep(cache: Path, means: Means) -> None:
     """Have this found from now on. Raises OSError."""
-    with atomic_write(cache / _FILE) as out:
-        out.write(json.dumps({"key": list(_dependencies()), "name": means.name, "why": means.why}).encode())
+    put(cache / _FILE, json.dumps({"key": list(_dependencies()), "name": means.name, "why": means.why}).encode())
 
 
 def forget(cache: Path | None) -> None:

@@ -59,7 +59,7 @@ def seal_again(parent: str, entry: Entry, body: Mapping[str, object] | None = No
 
 def _sealed(parent: str, at: str, kind: str, text: bytes) -> Entry:
     rest = b'"at":"%b","body":%b%b' % (at.encode(), text, _tail(kind, parent))
-    entry_id = _hash(rest)
+    entry_id = hashlib.sha256(b"{" + rest[:-1]).hexdigest()
     return Entry(entry_id, parent, at, kind, b'{"id":"%b",%b' % (entry_id.encode(), rest))
 
 
@@ -105,13 +105,6 @@ def unreadable(entry: Entry, error: Exception) -> SessionCorrupt:
 
 def _tail(kind: str, parent: str) -> bytes:
     return f',"kind":"{kind}","parent":"{parent}"}}\n'.encode()
-
-
-def _hash(rest: bytes | memoryview) -> str:
-    """The id, from the line after it."""
-    found = hashlib.sha256(b"{")
-    found.update(rest[:-1])
-    return found.hexdigest()
 
 
 def recompute_id(entry: Entry) -> str:

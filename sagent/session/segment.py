@@ -1,6 +1,6 @@
 """A segment of a log checked by itself: what it proves, and what only its neighbours can show.
 
-Stretches of one log may be checked in any order and in several processes; whoever puts them together looks at the
+Segments of one log may be checked in any order and in several processes; whoever puts them together looks at the
 seams.
 """
 

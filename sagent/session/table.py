@@ -222,15 +222,16 @@ class _Advice(_Form[Advice]):
         return {**show_advice(content), "usd": _digits(content.usd)}
 
 
-def _read_status(value: object) -> AdviceStatus:
-    return next((each for each in get_args(AdviceStatus) if each == value), "failed")
+def _one_of(accepted: object, default: str) -> _Member:
+    words: Sequence[str] = get_args(accepted)
+
+    def read(said: object) -> str:
+        return next((word for word in words if word == said), default)
+
+    return _Member(read)
 
 
-def _read_verdict(value: object) -> AdviceVerdict:
-    return next((each for each in get_args(AdviceVerdict) if each == value), "")
-
-
-_ADVICE = _Advice("", Advice, status=_Member(_read_status), verdict=_Member(_read_verdict))
+_ADVICE = _Advice("", Advice, status=_one_of(AdviceStatus, "failed"), verdict=_one_of(AdviceVerdict, ""))
 _FAILURE = _Form("", Failure)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.errors import SagentError, SessionNotFound, UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
 from sagent.session.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
@@ -109,7 +109,7 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     """
     if path.is_file() and path.name != "root.jsonl":
         signature = path.with_name(f"{path.name}.sig")
-        _put(signature, sign(path, key))
+        put(signature, sign(path, key))
         return signature
     session = path.parent if path.is_file() else path
     if unpacked(session):
@@ -119,14 +119,9 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     statement = state(Statement(proof.session, proof.heads, tuple(blobs)))
     signature = sign(statement, key)
     with closing(Lock(session)):
-        _put(session / STATEMENT, statement)
-        _put(session / SIGNATURE, signature)
+        put(session / STATEMENT, statement)
+        put(session / SIGNATURE, signature)
     return session / SIGNATURE
-
-
-def _put(file: Path, data: bytes) -> None:
-    with atomic_write(file) as written:
-        written.write(data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.exports import Exports
+from sagent.tools.exports import Exports, profile_of
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
@@ -129,7 +129,7 @@ class Bash:
         if sandbox is None or not sandbox.stands:
             return Effect("execute", command=command)
         needs = sandbox.asked(_needs(arguments, workspace))
-        holds = not any(need.kind == "all" for need in needs) and sandbox.holds(_profile(workspace))
+        holds = not any(need.kind == "all" for need in needs) and sandbox.holds(profile_of(workspace))
         return Effect("execute", command=command, confined=holds, needs=needs, reason=str(arguments.get("reason", "")))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -183,7 +183,8 @@ class Bash:
             shown = end_line(await capture.excerpt())
             own = confined.environment.get("TMPDIR", "/tmp")  # noqa: S108 -- as it is called
             notices += _lacked(shown, confined.profile, run.workspace.roots, own, failed=process.code != 0)
-            if process.code and (names := ", ".join(self._kept_back(command + shown, start))):
+            said = command + shown
+            if process.code and (names := ", ".join(name for name in os.environ if name in said and name not in start)):
                 notices.append(f"kept from commands: {names}. The person lets a variable through with env.pass")
             content = shown + "".join(f"[{notice}]\n" for notice in notices)
             return ToolOutput(
@@ -308,10 +309,6 @@ class Bash:
         if kept is not None:
             self._exports.after(run.workspace, run.agent, start, kept, held=bool(confined.wall))
 
-    def _kept_back(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
-        """The variables that a text names and that a command did not get."""
-        return (name for name in os.environ if name in text and name not in environment)
-
     def _follow(self, capture: "Capture", run: RunContext) -> str:
         """Something in the background holds the pipe: let it print into a file from here on."""
         try:
@@ -402,18 +399,9 @@ def _command(arguments: JsonObject) -> str:
     return command
 
 
-def _profile(workspace: Workspace) -> "Profile":
-    """What commands may touch: where no policy says so, what the program's own says in mode edit."""
-    if workspace.profile is not None:
-        return workspace.profile(workspace)
-    from sagent.policy.permissions import PermissionPolicy
-
-    return PermissionPolicy("edit").profile(workspace)
-
-
 def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
     """The same, with what is too long for a reply, which can be looked at inside."""
-    profile = _profile(workspace)
+    profile = profile_of(workspace)
     with contextlib.suppress(OSError):
         return replace(profile, exposed=(*profile.exposed, os.path.realpath(blobs.scratch().parent)))
     return profile

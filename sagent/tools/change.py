@@ -1,8 +1,6 @@
 """Changes of text files: made whole or not at all, and shown as a diff for people, as numbered lines for the model."""
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
-from operator import eq
 from pathlib import Path
 
 from sagent.errors import ToolError
@@ -12,7 +10,7 @@ from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, short
 from sagent.tools.replacement import Replacement, replace
-from sagent.tools.textfile import UTF8, Binary, Encoding, decode, write_atomic
+from sagent.tools.textfile import UTF8, Binary, Encoding, decode, same_ends, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _CONTEXT = 3
@@ -181,9 +179,7 @@ def _changed_lines(before: str, after: str) -> str:
 
 def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
     """Differences grouped with their context. What is equal at both ends is skipped before anything is compared."""
-    head = sum(takewhile(bool, map(eq, before, after)))
-    room = min(len(before), len(after)) - head
-    tail = min(room, sum(takewhile(bool, map(eq, reversed(before), reversed(after)))))
+    head, tail = same_ends(before, after)
     first = max(0, head - _CONTEXT)
     old = before[first : len(before) - max(0, tail - _CONTEXT)]
     new = after[first : len(after) - max(0, tail - _CONTEXT)]

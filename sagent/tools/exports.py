@@ -1,10 +1,23 @@
-"""What commands start with: the variables that earlier ones of the same agent exported."""
+"""What commands may touch, and start with: the variables that earlier ones of the same agent exported."""
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from sagent.tool import Workspace
 
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Profile
+
 _DIRECTORIES = ("PWD", "OLDPWD")  # which a shell sets by itself
+
+
+def profile_of(workspace: Workspace) -> "Profile":
+    """What commands may touch: where no policy says so, what the program's own says in mode edit."""
+    if workspace.profile is not None:
+        return workspace.profile(workspace)
+    from sagent.policy.permissions import PermissionPolicy
+
+    return PermissionPolicy("edit").profile(workspace)
 
 
 class Exports:

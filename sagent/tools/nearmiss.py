@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from sagent.tools.patches import sure, unpacked
+from sagent.tools.textfile import same_ends
 
-_QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
+QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 _NUMBER = re.compile(r"[ ]*\d+\t")
 _MOST = 20_000  # lines that are looked through
 _MOST_TEXT = 1_000_000  # characters; what would be made of a longer text is not shown to who is to allow it
@@ -86,14 +87,14 @@ def _plain(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
 
 
 def _unquoted(line: str) -> str:
-    return line.translate(_QUOTES)
+    return line.translate(QUOTES)
 
 
 def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
     """The same with typographic marks: of a changed line, what is the same at both ends is the file's; what is new may
     hold no mark that the file has otherwise, for nobody knows which was meant."""
     pairs = zip("".join(own), "".join(quoted), strict=True)
-    unclear = {mine.translate(_QUOTES) for mine, theirs in pairs if mine != theirs}
+    unclear = {mine.translate(QUOTES) for mine, theirs in pairs if mine != theirs}
     if not unclear.isdisjoint("'\""):
         unclear |= {"'", '"'}
     known, made = dict(zip(quoted, own, strict=True)), list[str]()
@@ -104,7 +105,7 @@ def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
             made += [known[line] for line in given[j1:j2]]
         elif tag == "replace" and i2 - i1 == j2 - j1:
             for mine, before, after in zip(own[i1:i2], quoted[i1:i2], given[j1:j2], strict=True):
-                head, tail = _same_ends(before, after)
+                head, tail = same_ends(before, after)
                 between = after[head : len(after) - tail]
                 if not unclear.isdisjoint(_unquoted(between)):
                     return None
@@ -114,14 +115,6 @@ def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
         else:
             made += given[j1:j2]
     return made
-
-
-def _same_ends(before: str, after: str) -> tuple[int, int]:
-    """How many characters two lines share at their beginning, and at their end beyond that."""
-    room = min(len(before), len(after))
-    head = next((at for at in range(room) if before[at] != after[at]), room)
-    tail = next((at for at in range(room - head) if before[-1 - at] != after[-1 - at]), room - head)
-    return head, tail
 
 
 def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:

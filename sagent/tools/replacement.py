@@ -7,11 +7,10 @@ from difflib import SequenceMatcher
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
-from sagent.tools.nearmiss import meant
+from sagent.tools.nearmiss import QUOTES, meant
 from sagent.tools.textfile import line_end
 
 _MOST_LINES = 20_000
-_QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ def _squeeze(line: str) -> str:
 _VIEWS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("white space at line ends", str.rstrip),
     ("indentation or white space", _squeeze),
-    ("quotes, dashes or white space", lambda line: _squeeze(line.translate(_QUOTES))),
+    ("quotes, dashes or white space", lambda line: _squeeze(line.translate(QUOTES))),
     ("letter case", lambda line: _squeeze(line).lower()),
     ("escaped characters", lambda line: _squeeze(line.replace("\\", ""))),
 )

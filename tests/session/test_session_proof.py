@@ -14,7 +14,7 @@ import sagent.session.verify as proof_module
 from sagent.codec import encode_message
 from sagent.context.compaction import compose
 from sagent.errors import SessionCorrupt, SessionNotFound
-from sagent.lib.json import canonical_bytes
+from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
 from sagent.session.contents import Compacted, MessageEntry, NoticeEntry, Opened, Returned, Spawned, Unknown
@@ -328,11 +328,9 @@ def test_an_entry_hashed_over_other_than_canonical_json_shows(session: Path):
     head = verify(session).heads["root"]
     body = seal(head, MessageEntry(StoredMessage.of(user("x"), None))).line
     # Spaces written into a body, and the line hashed as it is: the chain is whole, the id is not the definition's.
-    from sagent.session.entries import _hash
-
     rest = body[73:].replace(b'"role":"user"', b'"role": "user"')
     with (session / "root.jsonl").open("ab") as file:
-        file.write(b'{"id":"%b",' % _hash(rest).encode() + rest)
+        file.write(b'{"id":"%b",' % sha256_hex(b"{" + rest[:-1]).encode() + rest)
     (problem,) = verify(session).problems
     assert "canonical" in problem
 

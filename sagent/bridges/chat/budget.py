@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.bridges.chat.rules import ChatRules
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.json import as_object
 from sagent.lib.money import ZERO, as_usd, total
 
@@ -52,8 +52,7 @@ class DayBudget:
         days.setdefault(day, {})[place] = days.get(day, {}).get(place, ZERO) + usd
         kept = {name: days[name] for name in sorted(days)[-DAYS:]}
         text = {name: {own: str(sum_) for own, sum_ in each.items()} for name, each in kept.items()}
-        with atomic_write(self._file) as file:
-            file.write(json.dumps(text).encode())
+        put(self._file, json.dumps(text).encode())
         self._days = kept
 
     def _read(self) -> Mapping[str, Mapping[str, Decimal]]:

@@ -22,7 +22,7 @@ from pydantic import AnyUrl, BaseModel
 from sagent.bridges.mcp.bodies import http_client
 from sagent.bridges.mcp.host import client_info
 from sagent.config import McpServer
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.filelock import locked
 from sagent.lib.text import one_line, printable
 
@@ -93,8 +93,7 @@ class LoginFile(LoginStore):
 
     def write(self, kept: Kept) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with atomic_write(self.path) as file:
-            file.write(kept.model_dump_json(exclude_none=True).encode())
+        put(self.path, kept.model_dump_json(exclude_none=True).encode())
 
     def forget(self) -> bool:
         """Remove the login; whether there was one."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagent.config import McpServer
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.json import as_object, as_str, json_load, sha256_hex, wire_bytes
 
 FILE = "approved.json"
@@ -54,8 +54,7 @@ class Pins:
             fcntl.flock(lock, fcntl.LOCK_EX)
             known = self._read()
             known.setdefault(key, {})[tool] = fingerprint
-            with atomic_write(self._path) as file:
-                file.write(json.dumps(known, indent=1, sort_keys=True).encode())
+            put(self._path, json.dumps(known, indent=1, sort_keys=True).encode())
         finally:
             os.close(lock)
 

@@ -15,7 +15,7 @@ from sagent.cli.headless import exit_code
 from sagent.cli.render import binary_safe
 from sagent.cli.tables import report_secrets, without_secrets, write
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.json import json_dump
 from sagent.lib.text import printable
 
@@ -124,7 +124,6 @@ def _write(diff: "SessionDiff", form: str, output: object) -> None:
     if out is text:
         path = Path(str(output)).expanduser()
         try:
-            with atomic_write(path) as file:
-                file.write(text.getvalue().encode("utf-8", "replace"))
+            put(path, text.getvalue().encode("utf-8", "replace"))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}. Nothing was written.") from error

@@ -291,11 +291,11 @@ class _Sweep(ExperimentCommand):
 
     def keep(self, experiment: "Experiment") -> None:
         """The figures as they stand, in a file that is always whole."""
-        from sagent.lib.atomic import atomic_write
+        from sagent.lib.atomic import put
         from sagent.lib.json import json_dump
 
-        with atomic_write(self._kept_in / RESULT) as file:
-            file.write((json_dump(self._object(experiment, self._rows(experiment))) + "\n").encode("utf-8", "replace"))
+        text = json_dump(self._object(experiment, self._rows(experiment)))
+        put(self._kept_in / RESULT, f"{text}\n".encode("utf-8", "replace"))
 
     def show(self, experiment: "Experiment") -> None:
         from sagent.lab import table

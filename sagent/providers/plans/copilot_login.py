@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sagent.context.places import directory
 from sagent.errors import ModelError, UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 from sagent.lib.regular import MOST, read_regular
@@ -217,5 +217,4 @@ def _read(path: Path) -> CopilotLogin:
 
 def _write(path: Path, login: CopilotLogin) -> None:
     own = {"host": login.host, "github_token": login.github, "access_token": login.access}
-    with atomic_write(path) as file:
-        file.write(wire_bytes({**own, "until": login.until, "api": login.api, "models": login.models}))
+    put(path, wire_bytes({**own, "until": login.until, "api": login.api, "models": login.models}))

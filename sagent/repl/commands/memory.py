@@ -7,7 +7,7 @@ from typing import Literal
 from sagent.app.parts.memory import Note, find_note, folders, has_memory, list_notes, read_note
 from sagent.context.instructions import gather
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.project import instructions_file
 from sagent.repl.terminal.picker import Option
@@ -77,8 +77,7 @@ async def _edit(context: CommandContext, note: Note) -> None:
     if await asyncio.to_thread(read_note, note) != before:
         raise UsageError(f"{note.name} was changed meanwhile, so it was not written. Edit it again.")
     try:
-        with atomic_write(note.path) as file:
-            file.write(after.encode())
+        put(note.path, after.encode())
     except OSError as error:
         raise UsageError(f"{note.path} was not written: {error.strerror or error}") from error
     context.say(f"Wrote {note.name}. New sessions see it; this one keeps its prompt.")

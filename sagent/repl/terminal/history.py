@@ -42,7 +42,7 @@ class ProjectHistory(History):
         """The entries of the file, newest first; what cannot be read is skipped."""
         import json
 
-        from sagent.lib.atomic import atomic_write
+        from sagent.lib.atomic import put
 
         if self._path is None:
             return []
@@ -52,8 +52,8 @@ class ProjectHistory(History):
             return []
         if len(data) > MOST_BYTES:
             data = data[-MOST_BYTES // 2 :].partition(b"\n")[2]
-            with contextlib.suppress(OSError), atomic_write(self._path) as file:
-                file.write(data)
+            with contextlib.suppress(OSError):
+                put(self._path, data)
         found: list[str] = []
         for line in data.splitlines():
             try:

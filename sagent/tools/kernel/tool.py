@@ -15,6 +15,7 @@ from sagent.lib.process import ProcessGroup
 from sagent.messages import Image, Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.exports import profile_of
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
@@ -61,7 +62,7 @@ class Notebook:
 
         command = f"python3 -c {shlex.quote(_code(arguments, workspace))}"
         sandbox = self._sandbox
-        holds = sandbox is not None and sandbox.stands and sandbox.holds(_profile(workspace))
+        holds = sandbox is not None and sandbox.stands and sandbox.holds(profile_of(workspace))
         return Effect("execute", command=command, confined=holds)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -99,7 +100,7 @@ class Notebook:
 
         workspace, sandbox = run.workspace, self._sandbox
         held = sandbox is not None and sandbox.stands
-        profile = _profile(workspace) if held else None
+        profile = profile_of(workspace) if held else None
         known = self._kernels.get(run.agent)
         notes: list[str] = []
         if known is not None:
@@ -126,14 +127,6 @@ class Notebook:
         await kernel.start({**environment, **quiet}, workspace.cwd)
         self._kernels[run.agent] = kernel, profile
         return kernel, notes
-
-
-def _profile(workspace: Workspace) -> "Profile":
-    if workspace.profile is not None:
-        return workspace.profile(workspace)
-    from sagent.policy.permissions import PermissionPolicy
-
-    return PermissionPolicy("edit").profile(workspace)
 
 
 def _judged(effect: Effect | None) -> str:

@@ -1,7 +1,7 @@
 """What a paper is called: ids of every kind, read from text and from addresses."""
 
 import re
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
@@ -68,19 +68,8 @@ def parse_id(text: str) -> PaperId:
             value = value.upper()
         elif kind == "s2":
             value = value.lower()
-        return PaperId(_KINDS[kind], value)
+        return PaperId(cast("Kind", kind), value)
     raise ToolError(
         f"{text[:100]!r} is not the id of a paper. Give an arXiv id (2401.00001, hep-th/9901001), a DOI (10.1000/x), "
         "PMID:123, PMC123, an id of Semantic Scholar or OpenAlex, or the address of one of these."
     )
-
-
-_KINDS: dict[str, Kind] = {
-    "arxiv": "arxiv",
-    "doi": "doi",
-    "s2": "s2",
-    "corpus": "corpus",
-    "openalex": "openalex",
-    "pmid": "pmid",
-    "pmc": "pmc",
-}

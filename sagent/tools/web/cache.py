@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import put
 from sagent.lib.json import as_object, sha256_hex
 from sagent.lib.regular import read_regular
 
@@ -36,8 +36,7 @@ class FetchCache:
             return
         with suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with atomic_write(self._path(key)) as file:
-                file.write(json.dumps(about).encode() + b"\n" + body)  # ASCII: half a surrogate pair passes too
+            put(self._path(key), json.dumps(about).encode() + b"\n" + body)  # ASCII: half a surrogate pair passes too
             self._prune()
 
     def _prune(self) -> None:

@@ -1,11 +1,10 @@
 """The WebFetch tool: a page as Markdown, a part at a time, or what it says about a question."""
 
-import asyncio
 import json as json_text
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlencode
 
-from sagent.errors import SagentError, ToolError
+from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_int, as_object, as_str, json_dump
 from sagent.messages import Text
 from sagent.peer import SpawnRequest
@@ -90,6 +89,7 @@ class WebFetch:
     async def _ask(self, question: str, page: "Page", response: "WebResponse", run: RunContext) -> ToolOutput:
         """What a small model, which has no tools, reads in the page. Its calls are billed to the role "web"."""
         from sagent.tools.web.marking import mark
+        from sagent.tools.web.native import answer_of
 
         if run.caller is None:
             raise ToolError("No model can be asked here. Call again without question.")
@@ -103,19 +103,9 @@ class WebFetch:
             max_turns=1,
             role="web",
         )
-        try:
-            reader = await run.caller.spawn(order)
-        except (SagentError, OSError) as error:
-            raise ToolError(f"The page could not be read by a model: {error}") from error
-        try:
-            result = await reader.wait()
-        except asyncio.CancelledError:
-            reader.interrupt()
-            raise
-        if not result.content:
-            why = result.error.message if result.error else result.stop_reason
-            raise ToolError(f"The model that read the page gave no answer ({why}). Call again without question.")
-        said = mark(result.content, f"{response.address}, as a model read it")
+        silent = "The model that read the page gave no answer ({}). Call again without question."
+        answer = await answer_of(run.caller, order, "The page could not be read by a model: {}", silent)
+        said = mark(answer, f"{response.address}, as a model read it")
         return ToolOutput.of(said, summary=f"{response.address.host}: answered")
 
 
@@ -132,17 +122,14 @@ def _request(arguments: JsonObject) -> "WebRequest":
     if "json" in arguments:
         headers["content-type"], body = "application/json", json_dump(json_thaw(arguments["json"])).encode()
     elif "form" in arguments:
-        pairs = {name: _form_value(value) for name, value in as_object(arguments["form"]).items()}
+        given = as_object(arguments["form"]).items()
+        pairs = {name: value if isinstance(value, str) else json_text.dumps(value) for name, value in given}
         headers["content-type"], body = "application/x-www-form-urlencoded", urlencode(pairs).encode()
     method = as_str(arguments.get("method"), "POST" if "content-type" in headers else "GET")
     if method == "GET" and "content-type" in headers:
         raise ToolError('json and form are sent with method "POST".')
     check_secrets(str(address), as_str(arguments.get("url")), body.decode())
     return WebRequest(address, method, headers, body)
-
-
-def _form_value(value: object) -> str:
-    return value if isinstance(value, str) else json_text.dumps(value)
 
 
 async def _failure(response: "WebResponse") -> str:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from sagent.errors import SagentError, ToolError
-from sagent.peer import SpawnRequest
+from sagent.peer import Caller, SpawnRequest
 from sagent.tool import RunContext
 
 _MOST_USES = 3
@@ -40,16 +40,20 @@ async def search_native(query: str, allowed: Sequence[str], blocked: Sequence[st
         role="web",
         options={"tools": [dict(tool)]},
     )
+    return await answer_of(run.caller, order, "native: {}", "native: the model gave no answer ({}).")
+
+
+async def answer_of(caller: Caller, order: SpawnRequest, failed: str, silent: str) -> str:
+    """What a model says that is asked one thing. Raises ToolError that says in `failed` or `silent` why it does not."""
     try:
-        searcher = await run.caller.spawn(order)
+        agent = await caller.spawn(order)
     except (SagentError, OSError) as error:
-        raise ToolError(f"native: {error}") from error
+        raise ToolError(failed.format(error)) from error
     try:
-        result = await searcher.wait()
+        result = await agent.wait()
     except asyncio.CancelledError:
-        searcher.interrupt()
+        agent.interrupt()
         raise
     if not result.content:
-        why = result.error.message if result.error else result.stop_reason
-        raise ToolError(f"native: the model gave no answer ({why}).")
+        raise ToolError(silent.format(result.error.message if result.error else result.stop_reason))
     return result.content

@@ -4,8 +4,8 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from sagent.errors import ToolError
@@ -75,24 +75,16 @@ class HostRate:
             os.close(lock)
             raise
 
-    def _opened(self, host: str, what: str) -> "_Opened":
+    @contextmanager
+    def _opened(self, host: str, what: str) -> Generator[int]:
+        """The descriptor of a file, which is made where it is missing, for as long as the block."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{sha256_hex(host.encode())[:32]}.{what}"
-        return _Opened(path)
-
-
-class _Opened:
-    """A file that is made where it is missing; its descriptor, for as long as the block."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> int:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        return self._fd
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 def _read(file: int) -> float:

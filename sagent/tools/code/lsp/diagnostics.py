@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import takewhile
-from operator import eq
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.text import count, one_line, printable
+from sagent.tools.textfile import same_ends
 
 MOST = 10  # errors of a file that are shown
 _MOST_READ = 2_000  # of a file; no one looks at more
@@ -74,9 +73,7 @@ def new_errors(before: Found, after: Found) -> list[Diagnostic]:
 
 def _moved(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int]:
     """Where a line is now, by what is the same at both ends; 0 for one in between."""
-    head = sum(takewhile(bool, map(eq, before, after)))
-    room = min(len(before), len(after)) - head
-    tail = min(room, sum(takewhile(bool, map(eq, reversed(before), reversed(after)))))
+    head, tail = same_ends(before, after)
 
     def moved(line: int) -> int:
         if line <= head:
