@@ -7,18 +7,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
-from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for
+from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for, report
 from sagent.cli.signals import on_first_signal
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.lib.text import printable
 from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:
@@ -120,19 +120,27 @@ class Interrupter:
 def run_headless(settings: "Settings", words: list[str]) -> int:
     """Answer the prompt of the command line, or the messages on stdin, and return the exit code."""
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
-    try:
+    with reporting(settings, renderer):
         # Stdin is read before the loop takes over the signals: Ctrl-C must end a wait for input.
         prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
-        return asyncio.run(_run(settings, words, prompt, renderer))
+        return asyncio.run(in_order(renderer, partial(_answer_all, settings, _prompts(prompt, words), renderer)))
+
+
+@contextlib.contextmanager
+def reporting(settings: "Settings", renderer: Renderer) -> Generator[None]:
+    """What is raised in the block is the result, too, where that is JSON."""
+    try:
+        yield
     except SagentError as error:
         if settings.output_format != "text":
             renderer.on_result(failed(error))
         raise
 
 
-async def _run(settings: "Settings", words: list[str], prompt: Prompt | None, renderer: Renderer) -> int:
+async def in_order(renderer: Renderer, work: Callable[[Interrupter], Awaitable[int]]) -> int:
+    """The exit code of work, which a signal stops in order: then what came of it is shown."""
     interrupter = Interrupter(renderer)
-    code = await interrupter.outcome(_answer_all(settings, _prompts(prompt, words), renderer, interrupter))
+    code = await interrupter.outcome(work(interrupter))
     if code is None:
         result, code = interrupter.result()
         renderer.on_result(result)
@@ -150,7 +158,7 @@ async def _answer_all(
         if not over:  # what ends when the session is closed is no news after the result
             renderer.on_event(event)
         elif isinstance(event, Notice) and event.level != "info":
-            sys.stderr.write(f"sagent: {printable(event.text)}\n")
+            report(event.text)
 
     try:
         servers = servers_of(settings)
@@ -179,8 +187,7 @@ async def _answer_all(
             # say what goes on after this process, and where it prints to: whoever reads this has not seen the call
             for text in interrupter.agent.tree.detached:
                 with contextlib.suppress(OSError):
-                    sys.stderr.write(f"sagent: {printable(text)}\n")
-                    sys.stderr.flush()
+                    report(text)
     return worst
 
 

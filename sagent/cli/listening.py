@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.cli.render import binary_safe
+from sagent.cli.render import binary_safe, report
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 
@@ -68,9 +68,7 @@ def listening(host: str, port: int) -> socket.socket:
         bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise UsageError(f"--host {host} --port {port}: {error.strerror or error}") from error
-    bound.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-    )  # asyncio sets it only where a socket names the protocol
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does only where a socket names the protocol
     return bound
 
 
@@ -101,8 +99,7 @@ def announced(
             write(binary_safe(sys.stdout), words(url, tokens, file))
         sys.stdout.flush()
         if not ip_address(bound.getsockname()[0]).is_loopback:
-            sys.stderr.write("sagent: it can be reached from other machines, and what is sent is not encrypted.\n")
-            sys.stderr.flush()
+            report("it can be reached from other machines, and what is sent is not encrypted.")
         yield
     finally:
         file.unlink(missing_ok=True)

@@ -1,11 +1,11 @@
 """The users of a bus: `sagent nodes permissions`."""
 
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.cli.render import report
 from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
@@ -44,7 +44,7 @@ def run_permissions(given: Mapping[str, object]) -> int:
     users, tenant = Users(Path(str(given["dir"])).expanduser().absolute()), str(given["tenant"])
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", tenant):
         raise UsageError(f"{tenant!r} cannot be the name of a tenant: letters, digits, _ and -.")
-    removed, added = _texts(given["remove"]), _added(given)
+    removed, added = [*map(str, as_array(given["remove"]))], _added(given)
     if added or removed:
         try:
             users.change(tenant, added, removed)
@@ -56,7 +56,7 @@ def run_permissions(given: Mapping[str, object]) -> int:
     table = [Table(rows, ("tenant", "name", "role", "addresses", "key"))] if rows else ["There are no users yet."]
     show({"configuration": str(users.configuration), "users": shown}, table, as_json=bool(given["json"]))
     if (added or removed) and not given["json"]:
-        sys.stderr.write(f"sagent: start the bus with these users: sagent bus --users {users.configuration}\n")
+        report(f"start the bus with these users: sagent bus --users {users.configuration}")
     return 0
 
 
@@ -66,17 +66,13 @@ def _added(given: Mapping[str, object]) -> "list[tuple[Role, str, tuple[str, ...
     found: list[tuple[Role, str, tuple[str, ...]]] = []
     roles: tuple[Role, ...] = ("node", "person", "observer")
     for role in roles:
-        found.extend((role, name, ()) for name in _texts(given[role]))
-    for text in _texts(given["agent"]):
+        found.extend((role, name, ()) for name in map(str, as_array(given[role])))
+    for text in map(str, as_array(given["agent"])):
         name, sign, addresses = text.partition("=")
         if not sign:
             raise UsageError(f"--agent {text}: write NAME=ADDRESS,ADDRESS...: where it receives.")
         found.append(("agent", name, tuple(map(check_name, addresses.split(",")))))
     return found
-
-
-def _texts(value: object) -> Sequence[str]:
-    return [str(each) for each in as_array(value)]
 
 
 def _key(user: "User", users: "Users") -> str:

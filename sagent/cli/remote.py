@@ -3,17 +3,17 @@
 import asyncio
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.headless import Interrupter, Prompt, exit_code, failed, read_prompt
-from sagent.cli.render import Renderer, binary_safe, renderer_for
+from sagent.cli.headless import Interrupter, Prompt, exit_code, in_order, read_prompt, reporting
+from sagent.cli.render import Renderer, binary_safe, renderer_for, report
 from sagent.cli.settings import load_or_report
-from sagent.errors import SagentError, UsageError
+from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
-from sagent.lib.text import printable
 from sagent.messages import user
 
 if TYPE_CHECKING:
@@ -58,31 +58,10 @@ def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: li
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     prompt = read_prompt(words, sys.stdin, sys.stderr)
     chosen = {name: flags[name] for name in FLAGS if name in flags}
-    files = bus.get("files")
-    asked = Asked(
-        url,
-        prompt,
-        chosen,
-        str(bus.get("label") or ""),
-        None if files is None else str(files),
-        "detach" in bus,
-        session,
-    )
-    try:
-        return asyncio.run(_run(asked, settings, renderer))
-    except SagentError as error:
-        if settings.output_format != "text":
-            renderer.on_result(failed(error))
-        raise
-
-
-async def _run(asked: Asked, settings: "Settings", renderer: Renderer) -> int:
-    interrupter = Interrupter(renderer)
-    code = await interrupter.outcome(_ask(asked, settings, renderer, interrupter))
-    if code is None:
-        result, code = interrupter.result()
-        renderer.on_result(result)
-    return code
+    files, label = bus.get("files"), str(bus.get("label") or "")
+    asked = Asked(url, prompt, chosen, label, None if files is None else str(files), "detach" in bus, session)
+    with reporting(settings, renderer):
+        return asyncio.run(in_order(renderer, partial(_ask, asked, settings, renderer)))
 
 
 async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
@@ -132,8 +111,7 @@ async def _say_if_alone(peer: "RemotePeer", settings: "Settings") -> None:
     if peer.record.state == "queued" and settings.log_level != "error":
         label = f" with the label {peer.record.label}" if peer.record.label else ""
         text = f"session {peer.record.id} waits for a node{label} that has room; `sagent nodes` lists them"
-        sys.stderr.write(printable(f"sagent: {text}\n"))
-        sys.stderr.flush()
+        report(text)
 
 
 async def _files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple[FilesKind, str]":
@@ -155,4 +133,4 @@ async def _show_changes(bus: "JetStream", record: "SessionRecord", settings: "Se
 
     reference = await fetch_changes(bus.store(names.BLOBS), record.now, settings.cwd, record.id)
     if settings.log_level != "error":
-        sys.stderr.write(printable(f"sagent: its files are {reference}: git diff {reference}\n"))
+        report(f"its files are {reference}: git diff {reference}")

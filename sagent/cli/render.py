@@ -1,5 +1,6 @@
 """Three ways to show a run: the answer alone, one JSON object, or every event as a line of JSON."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
 
@@ -174,6 +175,12 @@ class TextRenderer:
             self._out.write("\n")
             self._out.flush()
         self._open_line = False
+
+
+def report(*lines: str) -> None:
+    """Say on standard error, at once, what is no part of a result."""
+    sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
+    sys.stderr.flush()
 
 
 def write_head(result: Result, err: TextIO, *, quiet: bool) -> None:

@@ -41,7 +41,9 @@ def without_secrets(block: str | Table, redaction: "Redaction") -> str | Table:
 def report_secrets(redaction: "Redaction") -> None:
     """Say on standard error which kinds were taken out, if any."""
     if redaction.count:
-        sys.stderr.write(f"sagent: secrets taken out, by shape: {redaction.kinds}; look before you share it\n")
+        from sagent.cli.render import report
+
+        report(f"secrets taken out, by shape: {redaction.kinds}; look before you share it")
 
 
 def number(usd: Decimal | None) -> float | None:

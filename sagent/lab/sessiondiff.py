@@ -4,7 +4,6 @@ and as text."""
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import datetime
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from sagent.lab.actions import HOW, Action, Agreement, action_of, agree
 from sagent.lab.check import CheckResult
 from sagent.lab.recording import Inherited, Recording, Turn, models_of, name_of, read_logs, read_recording
 from sagent.lib.dataclass import dataclass
+from sagent.lib.figures import seconds_between
 from sagent.lib.json import Thawed, canonical_bytes, json_dump
 from sagent.lib.text import Table, one_line
 from sagent.messages import Message
@@ -147,7 +147,7 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
         tool_calls=sum(len(reply.calls) for reply in replies),
         errors=len(failed) - denied,
         denials=denied,
-        seconds=round(sum(map(_seconds, root.turns)), 3),
+        seconds=round(sum(seconds_between(turn.began, turn.ended) or 0.0 for turn in root.turns), 3),
         cost=spent.whole,
         cost_by_role=dict(sorted(spent.by_role.items())),
         final=final,
@@ -165,13 +165,6 @@ def _final(recording: Recording) -> str:
     steps = (step.message for step in recording.pending if isinstance(step, Inherited))
     said += [message.content for message in steps if message.role == "assistant" and not said]
     return said[-1] if said else ""
-
-
-def _seconds(turn: Turn) -> float:
-    try:
-        return max(0.0, (datetime.fromisoformat(turn.ended) - datetime.fromisoformat(turn.began)).total_seconds())
-    except ValueError:
-        return 0.0
 
 
 # -- what stands beside what -------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
-from sagent.errors import SagentError, SessionCorrupt, UsageError
+from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.session.entries import Entry, parse_line
+from sagent.session.entries import Entry, readable
 from sagent.session.folds import named, origin, title
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import delete, log_files, sessions
@@ -146,16 +146,16 @@ def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
         if size > head:
             stream.seek(max(head, size - TAIL))
             end += stream.readinto(view[head : head + TAIL]) or 0
-    first = [*_opening(room, head), *_entries(_labels(room, 0, head))]
+    first = [*_opening(room, head), *readable(_labels(room, 0, head))]
     later = _lines(room, head, end) if end > head else _lines(room, 0, end)
-    return first, [*_entries(_labels(room, head, end)), *islice(_entries(later), 1)]
+    return first, [*readable(_labels(room, head, end)), *islice(readable(later), 1)]
 
 
 def _opening(room: bytearray, end: int) -> Iterator[Entry]:
     """The first entries, up to what was asked first."""
     start = 0
     while (stop := room.find(b"\n", start, end) + 1) > 0:
-        for entry in _entries([bytes(room[start:stop])]):
+        for entry in readable([bytes(room[start:stop])]):
             yield entry
             if entry.kind == "message" and named([entry]):
                 return
@@ -180,16 +180,6 @@ def _labels(room: bytearray, start: int, end: int) -> Iterator[bytes]:
         stop = room.find(b"\n", found, end) + 1 or end
         yield bytes(room[max(room.rfind(b"\n", start, found) + 1, start) : stop])
         start = stop
-
-
-def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
-    for line in lines:
-        try:
-            entry = parse_line(line)
-            _ = entry.content
-        except (ValueError, SessionCorrupt):
-            continue  # cut by our reading, or damaged: `sagent verify` says so
-        yield entry
 
 
 def _size(directory: Path) -> int:

@@ -8,7 +8,7 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.secrets import redact
 from sagent.session.contents import MessageEntry
-from sagent.session.entries import parse_line
+from sagent.session.entries import readable
 from sagent.session.log import read_lines
 from sagent.session.names import agent_of
 from sagent.session.store import log_files, named_logs
@@ -83,12 +83,8 @@ def _named(path: Path) -> set[Path]:
 
 
 def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[str]) -> Iterator[Said]:
-    for line in lines:
-        try:
-            entry = parse_line(line)
-            content = entry.content
-        except (ValueError, SessionCorrupt):
-            continue
+    for entry in readable(lines):
+        content = entry.content
         if not isinstance(content, MessageEntry):
             continue
         text = " ".join(content.message.text.split())

@@ -3,10 +3,9 @@
 import base64
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import assert_never
 
-from sagent.lib.figures import duration, money
+from sagent.lib.figures import duration, money, seconds_between
 from sagent.lib.json import as_object, json_dump
 from sagent.lib.text import count
 from sagent.session.stored import StoredMedia
@@ -199,14 +198,6 @@ def agent_of(shown: Shown) -> str:
 def when(at: str) -> str:
     """A time of the log for a person."""
     return html.escape(at[:19].replace("T", " ") + " UTC" if at else "")
-
-
-def seconds_between(first: str, last: str) -> float | None:
-    """None where one of them is no time."""
-    try:
-        return max(0.0, (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds())
-    except (ValueError, TypeError):
-        return None
 
 
 def _name(path: str) -> str:

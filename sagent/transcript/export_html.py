@@ -6,10 +6,10 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.figures import duration
+from sagent.lib.figures import duration, seconds_between
 from sagent.lib.json import json_dump, valid_text
 from sagent.lib.text import count
-from sagent.transcript.cards import Cards, Fetch, agent_of, seconds_between, when
+from sagent.transcript.cards import Cards, Fetch, agent_of, when
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.page import contents, page, section, table
 from sagent.transcript.prose import Prose

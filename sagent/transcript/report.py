@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
-from datetime import datetime
 from decimal import Decimal
 from typing import assert_never
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.figures import seconds_between
 from sagent.lib.json import as_str
 from sagent.lib.money import UNBILLED
 from sagent.lib.text import count, one_line
@@ -201,10 +201,8 @@ class Report:
             yield f"{other}… {more} more lines (--full)"
 
     def _since(self, at: str) -> str:
-        try:
-            return f"+{(datetime.fromisoformat(at) - datetime.fromisoformat(self._begun)).total_seconds():.1f} s"
-        except (ValueError, TypeError):
-            return ""
+        since = seconds_between(self._begun, at)
+        return "" if since is None else f"+{since:.1f} s"
 
 
 def _who(agent: str) -> str:

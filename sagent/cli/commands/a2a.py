@@ -14,6 +14,7 @@ from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,11 +72,7 @@ def run_a2a(argv: Sequence[str]) -> int:
 def _run(given: dict[str, object]) -> int:
     """Serve until SIGINT or SIGTERM; tasks that run then are interrupted, and their sessions can be gone on with."""
     port = read_port(str(given.pop("port", "0")))
-    users = given.pop("user", [])
-    assert isinstance(users, list)
-    names = [str(name) for name in users]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] -- argparse
-    pushes = given.pop("push_to", [])
-    assert isinstance(pushes, list)
+    names = [*map(str, as_array(given.pop("user", ())))]
     card = {name: str(given.pop(name)) for name in ("name", "description") if name in given}
     served = _Served(
         host=str(given.pop("host", LOOPBACK)).strip("[]"),
@@ -83,7 +80,7 @@ def _run(given: dict[str, object]) -> int:
         url=str(given.pop("url", "")).rstrip("/"),
         card=card,
         team=_read_team(str(given.pop("team"))) if "team" in given else None,
-        push_to=[str(each) for each in pushes],  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] -- argparse
+        push_to=[*map(str, as_array(given.pop("push_to", ())))],
     )
     check_form(served.form)
     if served.url and (urlsplit(served.url).scheme not in ("http", "https") or not urlsplit(served.url).hostname):

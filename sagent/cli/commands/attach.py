@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
-from sagent.cli.render import Transcript, binary_safe
+from sagent.cli.render import Transcript, binary_safe, report
 from sagent.cli.tables import write
 from sagent.lib.text import printable
 from sagent.policy.asking import wants_text
@@ -66,7 +66,7 @@ async def _attach(url: str, session: str, *, watch: bool) -> int:
     if not peer.status().turns:  # else it has been said as it came
         write(out, [result.content])
     if result.error is not None:
-        sys.stderr.write(printable(f"sagent: {result.error.message}\n"))
+        report(result.error.message)
     return exit_code(result)
 
 

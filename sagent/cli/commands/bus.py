@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings
+from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
-from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.mesh.server import Cluster, Server, ServerOptions
@@ -112,7 +113,7 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
         loop.add_signal_handler(number, lambda number=number: received.done() or received.set_result(number))
     async with serving(options) as server:
         _show(server, options, as_json=as_json)
-        ended, keeping = asyncio.create_task(server.ended()), asyncio.create_task(server.keep_room(_report))
+        ended, keeping = asyncio.create_task(server.ended()), asyncio.create_task(server.keep_room(report))
         try:
             await asyncio.wait([ended, keeping, received], return_when=asyncio.FIRST_COMPLETED)
             if keeping.done():
@@ -121,19 +122,12 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
                 return 128 + received.result()
         finally:
             await end(ended, keeping)
-        _report(f"{ended.result()}; {options.directory / 'server.log'} says why.")
+        report(f"{ended.result()}; {options.directory / 'server.log'} says why.")
         return 1
 
 
-def _report(text: str) -> None:
-    sys.stderr.write(printable(f"sagent: {text}\n"))
-    sys.stderr.flush()
-
-
 def _show(server: "Server", options: "ServerOptions", *, as_json: bool) -> None:
-    from sagent.cli.tables import show
-
     shown = {"url": server.url, "port": server.port, "pid": os.getpid(), "directory": str(options.directory)}
     show(shown, [server.url], as_json=as_json)
     if not as_json and sys.stderr.isatty():
-        sys.stderr.write("sagent: set SAGENT_BUS to this URL, or give it as --bus. Ctrl-C ends the bus.\n")
+        report("set SAGENT_BUS to this URL, or give it as --bus. Ctrl-C ends the bus.")

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, notes_of, settings_of
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
-from sagent.cli.render import binary_safe
+from sagent.cli.render import binary_safe, report
 from sagent.cli.tables import report_secrets, without_secrets, write
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.json import json_dump
-from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -94,7 +93,7 @@ async def _with_another(session: Path, settings: "Settings", given: "Conditions"
     lines = [*notes_of(done), f"session {done.result.session_id}, head {done.result.head}"]
     if done.result.error is not None:
         lines.append(f"it ended early: {done.result.error.message}")
-    sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
+    report(*lines)
     if done.session is None:
         raise UsageError("The second session could not be kept, so there is nothing to compare.")
     diff = diff_sessions(session, done.session)

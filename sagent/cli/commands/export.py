@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sagent.cli.flags import SESSION, Parser
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.config import Settings
 from sagent.config.report import show
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
-from sagent.lib.text import count, printable
+from sagent.lib.text import count
 from sagent.session.store import named_logs
 from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
@@ -98,6 +99,4 @@ def _report(done: Exported, out: str, redaction: Redaction) -> None:
         lines.append("no secrets were found, by shape; look before you share it")
     if done.unsearched:
         lines.append(f"not searched, being no text: {count(done.unsearched, 'blob')}")
-    sys.stderr.write("".join(f"sagent: {line}\n" for line in lines))
-    for problem in done.problems[:10]:
-        sys.stderr.write(f"sagent: warning: {printable(problem)}\n")
+    report(*lines, *(f"warning: {problem}" for problem in done.problems[:10]))

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.listening import LOOPBACK
 from sagent.cli.opening import settings_for
-from sagent.cli.render import binary_safe
+from sagent.cli.render import binary_safe, report
 from sagent.cli.settings import load_settings
 from sagent.cli.signals import on_first_signal
 from sagent.cli.tables import write
 from sagent.errors import SagentError, UsageError
+from sagent.lib.json import as_array
 from sagent.lib.text import Table, count, one_line
 
 if TYPE_CHECKING:
@@ -156,10 +157,10 @@ async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", not
 def _add(given: Mapping[str, object]) -> int:
     from sagent.repl.settings_file import add_server
 
-    name, target = str(given["name"]), _texts(given["target"])
+    name, target = str(given["name"]), [*map(str, as_array(given["target"]))]
     is_url = len(target) == 1 and target[0].startswith(("http://", "https://"))
     env, headers = _pairs("--env", given["env"]), _pairs("--header", given["header"])
-    needs = _texts(given["needs"])
+    needs = [*map(str, as_array(given["needs"]))]
     if is_url and (env or needs):
         raise UsageError("--env and --needs are for servers that are commands; a URL takes --header.")
     if headers and not is_url:
@@ -252,12 +253,8 @@ def _own_file(given: Mapping[str, object]) -> Path:
     return path
 
 
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] -- argparse's
-
-
 def _pairs(flag: str, value: object) -> dict[str, str]:
-    pairs = [text.partition("=") for text in _texts(value)]
+    pairs = [text.partition("=") for text in map(str, as_array(value))]
     if wrong := [name for name, sign, _ in pairs if not sign or not name]:
         raise UsageError(f"{flag} {wrong[0]}: write NAME=VALUE.")
     return {name: text for name, _, text in pairs}

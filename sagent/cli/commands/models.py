@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sagent.cli.flags import Parser
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.config import Settings
@@ -74,12 +75,12 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
     )
     if listed and sys.stderr.isatty():
         if which == "usual":
-            sys.stderr.write("sagent: more of one with sagent models PROVIDER, everything with --all\n")
+            report("more of one with sagent models PROVIDER, everything with --all")
         source, version, made = edition()
-        sys.stderr.write(f"sagent: prices from {source} {version} as of {made}, and from your settings\n")
+        report(f"prices from {source} {version} as of {made}, and from your settings")
     if not listed:
         name = names[0]
-        sys.stderr.write(f"sagent: no model of {name} is known here: sagent models {name} --check asks for them\n")
+        report(f"no model of {name} is known here: sagent models {name} --check asks for them")
     return 0
 
 
@@ -191,7 +192,7 @@ async def _check_all(choice: "Choice", names: Sequence[str], prices: PriceBook) 
             try:
                 listed = await choice.provider(name).models()
             except ModelError as error:
-                sys.stderr.write(f"sagent: {error}\n")
+                report(str(error))
                 code = 1
                 continue
             choice.keep(name, listed)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
-from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.agent import Agent, Asker
@@ -88,16 +87,11 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
 
     async with connected(url, name=f"sagent node {options.name}") as bus:
         for text in await bus.ensure():
-            _warn(text)
-        node = Node(bus, options, open_agent, _warn)
+            report(text)
+        node = Node(bus, options, open_agent, report)
         on_first_signal(lambda _: node.drain())
-        await node.run(lambda: _warn(f"node {options.name} takes work"))
+        await node.run(lambda: report(f"node {options.name} takes work"))
     return 0
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(printable(f"sagent: {text}\n"))
-    sys.stderr.flush()
 
 
 def opener(flags: Mapping[str, object]) -> "OpenAgent":

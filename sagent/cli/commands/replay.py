@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.headless import Interrupter, exit_code
-from sagent.cli.render import binary_safe, renderer_for
+from sagent.cli.render import binary_safe, renderer_for, report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
 from sagent.errors import UsageError
-from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -49,7 +48,7 @@ def run_replay(argv: Sequence[str]) -> int:
         with session_at(path) as session:
             done, signal_number = asyncio.run(ask(session, settings, conditions_of(flags), renderer.on_event))
             renderer.on_result(done.result)
-        sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in notes_of(done)))
+        report(*notes_of(done))
         return exit_code(done.result, signal_number)
     if "keep" in flags or "live_tools" in flags:
         raise UsageError("--live-tools and --keep are for asking again: name a model with --model.")

@@ -13,7 +13,7 @@ from sagent.bridges.github import open_github
 from sagent.bridges.gitlab import open_gitlab
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.headless import Interrupter, exit_code
-from sagent.cli.render import binary_safe
+from sagent.cli.render import binary_safe, report
 from sagent.cli.settings import load_settings
 from sagent.config import Settings
 from sagent.errors import UsageError
@@ -100,7 +100,7 @@ async def _fix(settings: Settings, findings: Sequence[tuple[str, str]]) -> int:
     if result.error is not None:
         return _failed(result)
     binary_safe(sys.stdout).write(printable(f"{result.content}\n"))
-    sys.stderr.write(f"sagent: the fixes have cost {float(result.run_usd):.4f} USD\n")
+    report(f"the fixes have cost {float(result.run_usd):.4f} USD")
     return 0
 
 
@@ -131,7 +131,7 @@ def _progress() -> Callable[[Event], None]:
 
 def _failed(result: Result) -> int:
     why = "" if result.error is None else result.error.message.rstrip(".")
-    sys.stderr.write(printable(f"sagent: it was not done: {why}. It has cost {float(result.run_usd):.4f} USD.\n"))
+    report(f"it was not done: {why}. It has cost {float(result.run_usd):.4f} USD.")
     return exit_code(result)
 
 
@@ -204,15 +204,15 @@ async def _in_ci(given: argparse.Namespace, settings: Settings, pull: PullReques
 
 
 def _skipped(pull: PullRequest) -> int:
-    sys.stderr.write(printable(f"sagent: change {pull.number} is not reviewed: {pull.skip}\n"))
+    report(f"change {pull.number} is not reviewed: {pull.skip}")
     return 0
 
 
 async def _post(forge: Forge, found: Review, most: int) -> None:
     posted = await post(forge, found, most)
-    sys.stderr.write(
-        f"sagent: comments at lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
-        f"{posted.left_out} left out\n"
+    report(
+        f"comments at lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
+        f"{posted.left_out} left out"
     )
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe
+from sagent.cli.render import binary_safe, report
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_dump, json_load
-from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.lib.json import Json
@@ -81,7 +80,7 @@ async def _carry_out(url: str, body: "Json", given: Mapping[str, object]) -> int
         try:
             return await _ask(bus, envelope, given)
         except Failed as error:
-            sys.stderr.write(f"sagent: {error}\n")
+            report(str(error))
             return 1
 
 
@@ -91,7 +90,7 @@ async def _ask(bus: "Bus", envelope: "Envelope", given: Mapping[str, object]) ->
     async with bus.asking(envelope, timeout=float(str(given["timeout"]))) as frames:
         async for frame in frames:
             if frame.kind == "restart":
-                sys.stderr.write("sagent: who answered is gone; another begins anew\n")
+                report("who answered is gone; another begins anew")
             elif frame.is_last:
                 _show(answer_of(frame, envelope), given)
             elif given["stream"]:
@@ -122,7 +121,7 @@ async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mappi
     if result.content or result.error is None:
         _show(result.content, given)
     if result.error is not None:
-        sys.stderr.write(printable(f"sagent: {result.error.message}\n"))
+        report(result.error.message)
     return exit_code(result)
 
 

@@ -1,13 +1,13 @@
 """`sagent share`: sessions as a folder that any web server can show."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.cli.flags import Parser
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.errors import UsageError
-from sagent.lib.text import count, printable
+from sagent.lib.text import count
 from sagent.repl.cast import write_cast
 from sagent.session.store import named_logs
 from sagent.transcript.export import export_text
@@ -50,6 +50,5 @@ def _share(session: Path, folder: SharedFolder) -> None:
     said = (
         f"{count(redaction.count, 'secret')} taken out ({redaction.kinds})" if redaction.count else "no secrets found"
     )
-    sys.stderr.write(f"sagent: {folder.path / session.name}/index.html: {said}, by shape; look before you publish it\n")
-    for problem in done.problems[:10]:
-        sys.stderr.write(f"sagent: warning: {printable(problem)}\n")
+    report(f"{folder.path / session.name}/index.html: {said}, by shape; look before you publish it")
+    report(*(f"warning: {problem}" for problem in done.problems[:10]))

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.render import report
 from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
-from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -62,8 +61,7 @@ async def _serve(rules: "ChatRules", tokens: Sequence[str], flags: Mapping[str, 
             serving.cancel()
 
         on_first_signal(on_signal)
-        sys.stderr.write(printable(f"sagent: serving Slack in {', '.join(rules.places)}\n"))
-        sys.stderr.flush()
+        report(f"serving Slack in {', '.join(rules.places)}")
         await asyncio.wait([serving])
     if not serving.cancelled():
         serving.result()

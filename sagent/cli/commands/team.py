@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.flags import Parser, add_flags
-from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, Interrupter, exit_code, failed, read_prompt
-from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, warn, write_head
+from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, Interrupter, exit_code, read_prompt, reporting
+from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, report, warn, write_head
 from sagent.cli.settings import load_or_report, read_flag
 from sagent.cli.tables import number, write
-from sagent.errors import SagentError, UsageError
+from sagent.errors import UsageError
 from sagent.events import Event, Failure, Finished
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, count, printable
@@ -74,17 +74,13 @@ def _run(argv: Sequence[str]) -> int:
     out, err = binary_safe(sys.stdout), binary_safe(sys.stderr)
     # what shows the events, and a failure before there is a result
     renderer = StreamRenderer(out) if settings.output_format == "stream-json" else JsonRenderer(out, err)
-    try:
+    with reporting(settings, renderer):
         if settings.input_format != "text":
             raise UsageError("--input-format stream-json is for conversations; a team has one task.")
         file = _bounded(_team_file(preset, words, visible), bounds)
         prompt = _task(task, words, settings)
         shown = _Output(settings, file, output, renderer, out, err)
         return asyncio.run(_carry_out(settings, file, prompt, shown))
-    except SagentError as error:
-        if settings.output_format != "text":
-            renderer.on_result(failed(error))
-        raise
 
 
 def _team_file(preset: str | None, words: list[str], visible: str | None) -> "TeamFile":
@@ -153,7 +149,7 @@ async def _carry_out(settings: "Settings", file: "TeamFile", task: str, output: 
         if settings.output_format != "text":
             output.renderer.on_result(early)
         elif early.error is not None:
-            sys.stderr.write(f"sagent: {early.error.message}\n")
+            report(early.error.message)
         return code
     written = output.on_result(result)
     return exit_code(result, interrupter.received) or (EXIT_DONE if written else EXIT_FAILED)

@@ -37,7 +37,7 @@ def run_trace(argv: Sequence[str]) -> int:
         raise UsageError(f"{name or 'The session'} holds no events of a run.")
     report_secrets(redaction)
     if report.damaged:
-        sys.stderr.write(f"sagent: warning: what could not be read is left out: {'; '.join(report.damaged)}\n")
+        write(sys.stderr, [f"sagent: warning: what could not be read is left out: {'; '.join(report.damaged)}"])
     return 0
 
 

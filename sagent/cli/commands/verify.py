@@ -4,13 +4,13 @@ import argparse
 import asyncio
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from sagent.cli.flags import Parser
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import show
 from sagent.errors import UsageError
@@ -58,7 +58,7 @@ def _check(given: argparse.Namespace, path: Path) -> int:
         signed = str(sign_record(path, proof, Path(given.sign).expanduser()))
     show(_as_json(path, proof, signed), _show(path, proof, signed), as_json=given.json)
     if given.sign and proof.problems:
-        sys.stderr.write("sagent: nothing was signed: only what verifies is.\n")
+        report("nothing was signed: only what verifies is.")
     return 1 if proof.problems else 0
 
 
