@@ -6,7 +6,7 @@ byte of a log is outside a hash, white space and escapes included.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sagent.errors import SessionCorrupt
@@ -81,17 +81,6 @@ def parse_line(line: bytes) -> Entry:
     """The entry of a line, new line included. Raises ValueError for a line that is not what was written."""
     entry_id, parent, kind = scan_line(line)
     return Entry(entry_id, parent, line[_AT:_AFTER_AT].decode("ascii", "replace"), kind, line)
-
-
-def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
-    """The entries of those lines that can be read: others were cut, or are damaged, as `sagent verify` says."""
-    for line in lines:
-        try:
-            entry = parse_line(line)
-            _ = entry.content
-        except (ValueError, SessionCorrupt):
-            continue
-        yield entry
 
 
 def read_body(entry: Entry) -> Mapping[str, object]:

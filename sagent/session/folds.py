@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TypeVar, cast
 
 from sagent.codec import Fetch
+from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Text, ToolResult, user
 from sagent.session.contents import (
@@ -28,7 +29,7 @@ from sagent.session.contents import (
     Reserved,
     ResultEntry,
 )
-from sagent.session.entries import Entry, unreadable
+from sagent.session.entries import Entry, parse_line, unreadable
 from sagent.session.table import kind_of
 from sagent.session.view import LogView, MemoryLogView
 from sagent.usage import Charge, Totals, Usage
@@ -41,6 +42,17 @@ _LOOKED_AT = 4_000  # characters of a title in which secrets are looked for, whe
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Content)
 _T = TypeVar("_T")
+
+
+def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
+    """The entries of those lines that can be read: others were cut, or are damaged, as `sagent verify` says."""
+    for line in lines:
+        try:
+            entry = parse_line(line)
+            _ = entry.content
+        except (ValueError, SessionCorrupt):
+            continue
+        yield entry
 
 
 def contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.session.entries import Entry, readable
-from sagent.session.folds import named, origin, title
+from sagent.session.entries import Entry
+from sagent.session.folds import named, origin, readable, title
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import delete, log_files, sessions
 

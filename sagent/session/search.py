@@ -8,7 +8,7 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.secrets import redact
 from sagent.session.contents import MessageEntry
-from sagent.session.entries import readable
+from sagent.session.folds import readable
 from sagent.session.log import read_lines
 from sagent.session.names import agent_of
 from sagent.session.store import log_files, named_logs
