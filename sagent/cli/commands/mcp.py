@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.listening import LOOPBACK
 from sagent.cli.opening import settings_for
-from sagent.cli.render import binary_safe, report
+from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.signals import on_first_signal
 from sagent.cli.tables import write
