@@ -120,9 +120,8 @@ class Proxy:
         self._resolver.shutdown(wait=False, cancel_futures=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) - len(self._waiting) >= MOST_OF_ALL - MOST_WAITING or not all(
-            server.is_serving() for server in self._servers
-        ):
+        admitted = sum(len(each.tasks) for each in self._passes.values())
+        if admitted >= MOST_OF_ALL - MOST_WAITING or not all(server.is_serving() for server in self._servers):
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))

@@ -136,7 +136,11 @@ async def ask(port: int, request: bytes, token: str = "", *, body: bytes = b"") 
 async def connect(port: int, place: str, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n".encode() + credentials(token) + b"\r\n")
-    return reader, writer, await reader.readuntil(b"\r\n\r\n")
+    try:
+        return reader, writer, await reader.readuntil(b"\r\n\r\n")
+    except EOFError:
+        writer.close()
+        raise
 
 
 def status(answer: bytes) -> int:
@@ -443,6 +447,21 @@ async def test_who_opens_hundreds_of_connections_and_says_nothing_keeps_nobody_o
         finally:
             for _, each in silent:
                 each.close()
+
+
+async def test_connections_that_are_being_ended_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "MOST_OF_ALL", 40)
+    monkeypatch.setattr(proxy, "MOST_WAITING", 10)
+    async with Proxy(no_names) as out:
+        path = await out.listen(tmp_path / "way-out")
+        with contextlib.ExitStack() as silent:
+            for _ in range(60):  # the proxy accepts all of them in one turn of its loop
+                each = silent.enter_context(socket.socket(socket.AF_UNIX))
+                each.connect(os.fspath(path))
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(b"GET http://example.org/ HTTP/1.1\r\nHost: example.org\r\n" + credentials("none") + b"\r\n")
+            assert status(await rest(reader)) == 407
+            writer.close()
 
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: b\r\n\r\n"
