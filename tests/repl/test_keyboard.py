@@ -68,7 +68,7 @@ PASTE, ENTER = "<bracketed-paste>", ("c-m", "\r")
         (["first line\rsecond"], [(PASTE, "first line\rsecond")]),
         (["first line\rsecond\r"], [(PASTE, "first line\rsecond\r")]),
         (["first line\nsecond", "\r"], [(PASTE, "first line\nsecond"), ENTER]),
-        (["first line\rsec", "ond\rthird\r"], [(PASTE, "first line\rsecond\rthird\r")]),
+        (["the first line\rsec", "ond\rthird\r"], [(PASTE, "the first line\rsecond\rthird\r")]),
         (["x" * 300, "\r"], [(PASTE, "x" * 300), ENTER]),
         (["first line\rsecond", "\x1b[A"], [(PASTE, "first line\rsecond"), ("up", "\x1b[A")]),
         (["first line\rsecond", "\x03"], [(PASTE, "first line\rsecond"), ("c-c", "\x03")]),
@@ -76,6 +76,12 @@ PASTE, ENTER = "<bracketed-paste>", ("c-m", "\r")
         (["hi\r"], [("h", "h"), ("i", "i"), ENTER]),
         (["y\rn\r"], [("y", "y"), ENTER, ("n", "n"), ENTER]),  # fast hands
         (["\r\r\r"], [ENTER] * 3),
+        (["hi", "\rhello\r"], [("h", "h"), ("i", "i"), ENTER, *((one, one) for one in "hello"), ENTER]),
+        (["hi", "\rfirst line\rsecond"], [("h", "h"), ("i", "i"), ENTER, (PASTE, "first line\rsecond")]),
+        (
+            ["hi", "\rthen another message\r"],
+            [*((o, o) for o in "hi"), ENTER, *((o, o) for o in "then another message"), ENTER],
+        ),
     ],
 )
 def test_a_paste_without_marks_is_one_and_an_enter_that_is_typed_is_never_held(

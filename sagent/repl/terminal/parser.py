@@ -12,7 +12,7 @@ from sagent.repl.terminal.key_codes import read_key
 
 MOST_ANSWER = 30  # characters
 MOST_TYPED = 200  # characters that come at once from keys
-MOST_TYPED_LINES = 10  # the same with an Enter among them
+MOST_TYPED_LINES = 16  # the same with an Enter among them
 QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 _ANSWER = "\x1b]11;"
 _COLOUR = re.compile(r"rgba?:([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})(?:/[0-9a-fA-F]+)?(?:\x1b\\|\x07)")
@@ -25,7 +25,7 @@ class InputParser(Vt100Parser):
 
     A terminal that does not mark pastes sends them like keys, the line ends as Enter. What arrives at once and is more
     than anyone types, or has words after an Enter, is a paste, with the words that follow it before `flush`. An Enter
-    that arrives by itself, or after the only line, is the key. Nothing is taken for a paste until all is
+    that arrives by itself, first, or after the only line, is the key. Nothing is taken for a paste until all is
     `loaded`: what was typed before waits in the terminal, and arrives at once too.
 
     `on_focus` learns whether the terminal is in front, `on_background` whether its background is light.
@@ -60,6 +60,10 @@ class InputParser(Vt100Parser):
             data = before + answer[found.end() :]
         elif begun and len(answer) < MOST_ANSWER:
             data, self._held = before, begun + answer
+        if not self._in_bracketed_paste and not self._pasted:  # an Enter first belongs to what was typed before
+            rest = data.lstrip("\r")
+            super().feed(data[: len(data) - len(rest)])
+            data = rest
         if not self._in_bracketed_paste and self._is_pasted(data):
             self._pasted += data
         else:
