@@ -179,7 +179,7 @@ def run_parser() -> Parser:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
-    parser.add_argument("-p", "--print", action="store_true", help="answer and exit, as with any prompt; no session")
+    parser.add_argument("-p", "--print", action="store_true", help="answer and exit, as with any prompt")
     add_flags(parser)
     return parser
 
