@@ -37,8 +37,8 @@ _CLASS = re.compile(r"class:([\w.-]+)")
 
 def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
     """The lines of the recording: its header, then pieces of output, each with its time in seconds. Pauses are cut."""
-    title = redaction.text(timeline.title)
     found = redaction.count
+    title = timeline.heading(redaction)
     header: dict[str, object] = {"version": 2, "width": WIDTH, "height": HEIGHT, "idle_time_limit": MOST_IDLE}
     if (began := _seconds(timeline.first)) is not None:
         header["timestamp"] = int(began)

@@ -105,7 +105,7 @@ class _Bundle:
         timeline = read_timeline(self._session, named_logs(self._session))
         apart = Redaction(self._redaction.keep)  # the same secrets again
         self._files["report.html"] = write_page(timeline, apart, _checked(proof), _fetch(self._session))
-        self._files["report.json"] = canonical_bytes(apart.value(report(timeline, proof))) + b"\n"
+        self._files["report.json"] = canonical_bytes(apart.value(report(timeline, proof, apart))) + b"\n"
         written = write_bundle(out, self._members(timeline, proof, settings, secrets), self._files)
         entries = sum(map(len, self._entries.values()))
         return Exported(secrets, entries, len(self._blobs), len(self._unsearched), written, tuple(torn))
@@ -168,14 +168,14 @@ class _Bundle:
                 self._blobs[file.name] = self._redaction.count - before
 
 
-def report(timeline: Timeline, proof: Proof) -> dict[str, object]:
+def report(timeline: Timeline, proof: Proof, redaction: Redaction) -> dict[str, object]:
     """What a session came to, as JSON: telemetry, cost, consultations, context, audit. USD are strings."""
     spent = timeline.spent
     failed = [each for each in timeline.shown if isinstance(each, Remark) and each.kind == "failed"]
     advice = [each for each in timeline.shown if isinstance(each, Consulted)]
     return {
         "session": timeline.session,
-        "title": timeline.title,
+        "title": timeline.heading(redaction),
         "cwd": timeline.cwd,
         "environment": timeline.environment,
         "first": timeline.first,

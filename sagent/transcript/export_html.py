@@ -64,7 +64,8 @@ class _Page:
         conversation = section("conversation", "Conversation", self.tools(), cards)
         after = (self.costs(), self.tool_calls(), self.consultations(), self.audit(checked), self.facts(checked))
         before = self._redaction.count  # what is said again was counted where it was said
-        title = self._prose.text(self._timeline.title) or self._prose.text(self._timeline.session) or "A session"
+        named = self._timeline.heading(self._redaction) or self._timeline.session
+        title = self._prose.text(named) or "A session"
         main = "".join((self.answer(), conversation, *after))
         self._redaction.count = before
         header = f"{self.summary()}{self._warnings(checked)}{contents(main)}"

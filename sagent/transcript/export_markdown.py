@@ -29,7 +29,7 @@ class _Document:
         self._redaction = redaction
 
     def head(self, timeline: Timeline, checked: Checked) -> Iterator[str]:
-        yield f"# {self._word(timeline.title or timeline.session or 'A session')}"
+        yield f"# {self._word(timeline.heading(self._redaction) or timeline.session or 'A session')}"
         yield ""
         git = str(timeline.environment.get("git_commit", ""))
         dirty = " with changes not committed" if timeline.environment.get("git_dirty") else ""

@@ -41,7 +41,7 @@ class SharedFolder:
             _write(below / file, pieces)
         spent = timeline.spent.whole
         about = {
-            "title": Redaction().text(timeline.title),
+            "title": timeline.heading(Redaction()),
             "at": timeline.first,
             "turns": sum(each.turns for each in timeline.agents.values()),
             "usd": str(spent.usd),

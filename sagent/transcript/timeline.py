@@ -20,6 +20,7 @@ from sagent.session.contents import AdviceOutcome, AdviceRated
 from sagent.session.savings import add_savings
 from sagent.session.stored import StoredCall, StoredMedia
 from sagent.transcript.entries import LogEnds, SessionReader
+from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.steps import (
     Answered,
     Charged,
@@ -37,6 +38,8 @@ from sagent.transcript.steps import (
 from sagent.usage import Charge, Saving, Totals
 
 MOST_TEXT = 200_000  # characters of one text that are kept
+MOST_TITLE = 80
+_LOOKED_AT = 4_000  # characters of a title in which secrets are looked for; of a text that end where no word is
 MOST_PARAMETERS = 100  # different ones that are kept
 
 
@@ -93,6 +96,10 @@ class Timeline:
     compacted: int = 0  # tokens that left the context, as estimated
     saving: Saving = field(default_factory=Saving)  # USD by list prices
     damaged: list[str] = field(default_factory=list[str])
+
+    def heading(self, redaction: Redaction) -> str:
+        """Its title in one line, from which secrets were taken before it was cut."""
+        return one_line(redaction.text(self.title[:_LOOKED_AT]), MOST_TITLE)
 
     @property
     def first(self) -> str:
@@ -206,7 +213,7 @@ class _Builder:
             case Said(_, text, sender):
                 timeline.shown.append(replace(step, text=_bounded(text)))
                 if not (sender or self._labelled or timeline.title):
-                    timeline.title = one_line(text, 80)
+                    timeline.title = text
             case Turn():
                 self._turn(step)
             case Answered() | Refused():
@@ -290,7 +297,8 @@ def _call(asked: StoredCall) -> Call:
 def _bounded(text: str) -> str:
     if len(text) <= MOST_TEXT:
         return text
-    return f"{text[:MOST_TEXT]}\n[... {len(text) - MOST_TEXT} characters more, in the log ...]"
+    end = max(text.rfind(blank, MOST_TEXT - _LOOKED_AT, MOST_TEXT) for blank in " \n") + 1 or MOST_TEXT
+    return f"{text[:end]}\n[... {len(text) - end} characters more, in the log ...]"
 
 
 def without_names(diff: str) -> str:

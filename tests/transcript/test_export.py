@@ -11,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.errors import SessionCorrupt
+from sagent.repl.cast import write_cast
 from sagent.session.bundle import read_manifest
 from sagent.session.contents import Unknown
 from sagent.session.entries import parse_line
 from sagent.session.log import read_log
-from sagent.session.store import Session
+from sagent.session.store import Session, named_logs
 from sagent.session.verify import verify
 from sagent.transcript.export import export_bundle, export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.folder import SharedFolder
+from sagent.transcript.timeline import MOST_TEXT, read_timeline
 
 
 @pytest.fixture
@@ -178,6 +181,21 @@ def test_a_page_is_held_to_its_size(tmp_path: Path):
 
 
 # -- redaction ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [70, MOST_TEXT - 10])
+def test_a_secret_is_taken_out_before_a_text_is_cut(tmp_path: Path, start: int):
+    asked = "look " * (start // 5) + KEY
+    with Session.create_at(tmp_path / "s") as made:
+        log = made.log()
+        log.append(Unknown("message", {"role": "user", "parts": [{"type": "text", "text": asked}]}))
+    export_bundle(made.path, tmp_path / "b.tar", Redaction(), {})
+    timeline = read_timeline(made.path, named_logs(made.path))
+    SharedFolder(tmp_path / "shared").add(timeline, "s", ())
+    texts = [export_text(made.path, kind, Redaction())[0] for kind in ("html", "md")]
+    texts += [b"".join(write_cast(timeline, Redaction())), (tmp_path / "b.tar").read_bytes()]
+    texts += [file.read_bytes() for file in (tmp_path / "shared").rglob("*.json")]
+    assert [text for text in texts if KEY[:8].encode() in text] == []
 
 
 def test_a_redacted_line_keeps_all_but_the_secret(session: Path):
