@@ -79,10 +79,10 @@ class Bucket:
         found = await self._bus.last(self._stream, self._prefix + key)
         return None if found is None else _entry(found, self._prefix)
 
-    async def entries(self, pattern: str = ">") -> list[Entry]:
-        """The keys that match now, with their values."""
+    async def entries(self, *patterns: str) -> list[Entry]:
+        """The keys that match one of the patterns now, with their values; without patterns all."""
         found: dict[str, Entry] = {}
-        async with self.watching(pattern) as changes:
+        async with self.watching(*patterns) as changes:
             async for entry in changes:
                 if entry is None:
                     break
@@ -90,9 +90,11 @@ class Bucket:
         return [entry for entry in found.values() if entry.value is not None]
 
     @asynccontextmanager
-    async def watching(self, pattern: str = ">") -> AsyncGenerator[AsyncGenerator[Entry | None]]:
-        """The keys that match, then None, then every change as it comes: over reconnects, so a key may come twice."""
-        async with self._bus.following(self._stream, self._prefix + pattern, latest=True) as messages:
+    async def watching(self, *patterns: str) -> AsyncGenerator[AsyncGenerator[Entry | None]]:
+        """The keys that match, then None, then every change as it comes: over reconnects, so a key may come twice. No
+        two patterns may overlap."""
+        subjects = [self._prefix + pattern for pattern in patterns or (">",)]
+        async with self._bus.following(self._stream, *subjects, latest=True) as messages:
             yield self._changes(messages)
 
     async def _changes(self, messages: Reader) -> AsyncGenerator[Entry | None]:

@@ -23,7 +23,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Json, JsonObject, as_int, as_object, as_str, json_freeze, json_load, wire_bytes
 from sagent.mesh import names
-from sagent.mesh.cards import Card, Change, check_name
+from sagent.mesh.cards import Card, Change, Query, check_name
 from sagent.mesh.errors import Cancelled, DeadlineExceeded, Failed, NobodyThere, TooLarge, WrongVersion
 
 MAX_BODY = 32 << 20
@@ -182,8 +182,8 @@ class Bus(Protocol):
 
     async def remove_card(self, address: str) -> None: ...
 
-    async def cards(self) -> list[Card]:
-        """All that are shown now."""
+    async def cards(self, *queries: Query) -> list[Card]:
+        """Those that are shown now and that one of the queries means; without queries all."""
         ...
 
     def watching_cards(self) -> AbstractAsyncContextManager[AsyncIterator[Change | None]]:

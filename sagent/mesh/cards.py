@@ -59,6 +59,27 @@ def matches(query: Query, card: Card) -> bool:
     return within and kind and set(query.labels) <= set(card.labels)
 
 
+def meant(queries: Sequence[Query], cards: Iterable[Card]) -> list[Card]:
+    """The cards that one of the queries means; without queries all."""
+    return [card for card in cards if not queries or any(matches(query, card) for query in queries)]
+
+
+def patterns(queries: Iterable[Query]) -> list[str]:
+    """Which addresses queries can mean, as subjects with the wildcards of NATS, none of which has what another has."""
+    found = set[tuple[str, ...]]()
+    for query in queries:
+        if not query.namespace or _NAME.fullmatch(query.namespace):  # else no address is in it
+            space = tuple(query.namespace.split(".")) if query.namespace else ()
+            found |= {(*space, ">" if query.recursive else "*"), *([space] if space else [])}
+    return sorted(".".join(each) for each in found if not _wider(each) & found)
+
+
+def _wider(pattern: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """The patterns that have all that a pattern has, and more."""
+    levels = {(*pattern[:count], ">") for count in range(len(pattern))} - {pattern}
+    return levels if pattern[-1] in (">", "*") else {*levels, (*pattern[:-1], "*")}
+
+
 def select(queries: Sequence[Query], cards: Iterable[Card]) -> list[list[Card]]:
     """For each query the cards that it means, by their addresses."""
     known = sorted(cards, key=lambda card: card.address)

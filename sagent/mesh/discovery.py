@@ -36,7 +36,7 @@ async def announced(bus: Bus, card: Card | Callable[[], Card]) -> AsyncGenerator
 
 async def find(bus: Bus, *queries: Query) -> list[list[Card]]:
     """For each query the cards that are shown now and that it means, by their addresses."""
-    return select(queries, await bus.cards())
+    return select(queries, await bus.cards(*queries))
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Streams of a bus: messages read in order, and messages to be worked on."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import TYPE_CHECKING
 
@@ -68,8 +68,10 @@ class _Consumer:
 class Reader(_Consumer):
     """Messages of a stream in order, each once, over reconnects and restarts of the bus."""
 
-    def __init__(self, bus: Connection, stream: str, subject: str, after: int, *, latest: bool, idle: float) -> None:
-        self._bus, self._stream, self._subject = bus, stream, subject
+    def __init__(
+        self, bus: Connection, stream: str, subjects: Sequence[str], after: int, *, latest: bool, idle: float
+    ) -> None:
+        self._bus, self._stream, self._subjects = bus, stream, subjects
         self._latest, self._idle = latest, idle
         self._after = after
         self._place = 0  # in the consumer's own count, which has no gaps
@@ -84,15 +86,19 @@ class Reader(_Consumer):
 
     async def until_end(self) -> AsyncGenerator[tuple[Message, int]]:
         """Each message, and how many follow it by now. Ends where there is none."""
-        await self._opened()
-        assert self._pull is not None
-        pull = self._pull
-        info = await self._bus.call(pull.consumer_info, PATIENCE)
-        left = info.num_pending or 0
+        left = await self._left()
         while left:
-            for message in await self._next():
+            found = await self._next()
+            for message in found:
                 left = message.metadata.num_pending
                 yield _stored(message), left
+            if not found:  # those that were left may have expired
+                left = await self._left()
+
+    async def _left(self) -> int:
+        await self._opened()
+        assert self._pull is not None
+        return (await self._bus.call(self._pull.consumer_info, PATIENCE)).num_pending or 0
 
     async def _next(self) -> "list[Msg]":
         """Some messages; the consumer is made anew where it is gone, or where one of its messages is missing."""
@@ -128,8 +134,9 @@ class Reader(_Consumer):
             opt_start_seq=None if self._latest else self._after + 1,
             inactive_threshold=self._idle,
             mem_storage=True,
+            filter_subjects=[*self._subjects] if len(self._subjects) > 1 else None,
         )
-        self._pull, self._place = await self._bus.pull(self._stream, self._subject, None, config), 0
+        self._pull, self._place = await self._bus.pull(self._stream, self._subjects[0], None, config), 0
 
 
 class Intake(_Consumer):
@@ -165,19 +172,19 @@ class Streams(Connection):
 
     async def read(self, stream: str, subject: str, after: int = 0) -> AsyncGenerator[Message]:
         """What is stored on a subject (wildcards allowed) after a sequence, in order, up to its present end."""
-        async with self.following(stream, subject, after, idle=_ROUND) as messages:
+        async with self.following(stream, subject, after=after, idle=_ROUND) as messages:
             async for message, left in messages.until_end():
                 yield message
                 if not left:
                     return
 
     def following(
-        self, stream: str, subject: str, after: int = 0, *, latest: bool = False, idle: float = 6 * _ROUND
+        self, stream: str, *subjects: str, after: int = 0, latest: bool = False, idle: float = 6 * _ROUND
     ) -> AbstractAsyncContextManager[Reader]:
-        """What is stored on a subject after a sequence, in order, and what comes. With `latest` only the last of each
-        subject at first, and after a lost connection the last of each once more. The bus forgets a reader that has
-        asked for nothing for `idle` seconds."""
-        return aclosing(Reader(self, stream, subject, after, latest=latest, idle=idle))
+        """What is stored on subjects after a sequence, in order, and what comes. No two subjects may overlap. With
+        `latest` only the last of each subject at first, and after a lost connection the last of each once more. The bus
+        forgets a reader that has asked for nothing for `idle` seconds."""
+        return aclosing(Reader(self, stream, subjects, after, latest=latest, idle=idle))
 
     def taking(
         self, stream: str, subject: str, name: str, *, ack_wait: float, most: int = 1, idle: float = 3_600.0

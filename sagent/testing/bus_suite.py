@@ -18,7 +18,8 @@ import pytest
 
 from sagent.lib.json import Json, JsonObject, json_freeze
 from sagent.mesh.bus import MAX_BODY, Address, Bus, Delivery, Envelope, Frame, request
-from sagent.mesh.cards import Card, Change
+from sagent.mesh.cards import Card, Change, Query
+from sagent.mesh.discovery import find
 from sagent.mesh.errors import DeadlineExceeded, Failed, Full, MeshError, NobodyThere, TooLarge
 
 PATIENCE = 60.0  # seconds in which anything must happen
@@ -349,6 +350,30 @@ class BusSuite:
             assert await _about(changes, to.name) == Change(to.name)
         assert card not in await other.cards()
         await bus.remove_card(to.name)  # once more
+
+    async def test_a_query_means_a_namespace_and_not_one_whose_name_begins_alike(
+        self, bus: Bus, other: Bus, to: Address
+    ) -> None:
+        space = to.name
+        addresses = [space, f"{space}.a", f"{space}.a.b", f"{space}b", f"{space}b.a", f"{space}-.a"]
+        for address in addresses:
+            await bus.put_card(Card(address, labels=("gpu",) if address.endswith(".b") else ()))
+        asked = {
+            Query(space): addresses[:3],
+            Query(space, recursive=False): addresses[:2],
+            Query(f"{space}.a.b"): addresses[2:3],
+            Query(space, labels=("gpu",)): addresses[2:3],
+            Query(f"{space}b", recursive=False): addresses[3:5],
+            Query(space, kind="node"): [],
+            Query(f"{space}.*"): [],
+            Query("a space"): [],
+        }
+        found = await find(other, *asked)
+        assert [[card.address for card in cards] for cards in found] == [*asked.values()]
+        for query, wanted in asked.items():
+            assert sorted(card.address for card in await other.cards(query)) == wanted
+        for address in addresses:
+            await bus.remove_card(address)
 
 
 @asynccontextmanager

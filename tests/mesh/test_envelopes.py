@@ -23,7 +23,7 @@ from sagent.mesh.bus import (
     encode_frame,
     failure,
 )
-from sagent.mesh.cards import Card, Query, decode_card, encode_card, matches, select
+from sagent.mesh.cards import Card, Query, decode_card, encode_card, matches, patterns, select
 from sagent.mesh.errors import DeadlineExceeded, Failed, WrongVersion
 
 PARTS = st.text("abcXYZ019_-", min_size=1, max_size=8)
@@ -150,6 +150,24 @@ def test_a_namespace_ends_at_a_dot(address: str, namespace: str, recursive: bool
     else:
         rest = address.removeprefix(f"{namespace}.")
         assert found is (rest != address and (recursive or "." not in rest))
+
+
+LEVELS = st.lists(st.sampled_from(["a", "ab", "b"]), min_size=1, max_size=3).map(".".join)
+SPACES = st.builds(Query, LEVELS | st.just("") | st.sampled_from(["a.*", "a b", ">"]), st.booleans())
+
+
+@given(st.lists(SPACES, max_size=5), LEVELS)
+def test_a_card_that_queries_mean_has_one_pattern_and_no_other_has_any(queries: list[Query], address: str) -> None:
+    found = [pattern for pattern in patterns(queries) if _has(pattern.split("."), address.split("."))]
+    assert len(found) == any(matches(query, Card(address)) for query in queries)
+
+
+def _has(pattern: list[str], address: list[str]) -> bool:
+    """Whether a subject is one of a pattern, as NATS reads it."""
+    if pattern[-1] == ">":
+        return len(address) >= len(pattern) and address[: len(pattern) - 1] == pattern[:-1]
+    last = address[-1] if pattern[-1] == "*" else pattern[-1]  # elsewhere is none
+    return [*pattern[:-1], last] == address
 
 
 def test_queries_choose_by_namespace_label_and_kind() -> None:

@@ -84,6 +84,20 @@ async def test_following_sees_what_was_and_what_comes(bus: JetStream, name: str)
     assert seen == [b"%d" % number for number in range(12)]
 
 
+async def test_reading_ends_where_what_was_left_is_gone_meanwhile(bus: JetStream, name: str) -> None:
+    subject = names.log_subject(name, "root")
+    for number in range(12):
+        await bus.append(subject, b"%d" % number)
+    seen: list[bytes] = []
+    async with asyncio.timeout(30), bus.following(names.LOG, subject) as messages:
+        async for message, _ in messages.until_end():
+            if not seen:
+                await bus.context().purge_stream(names.LOG, subject=subject)
+            seen.append(message.data)
+    assert seen == [b"%d" % number for number in range(len(seen))]
+    assert len(seen) < 12
+
+
 async def test_what_is_taken_and_not_acknowledged_comes_again(bus: JetStream, name: str) -> None:
     subject = names.inbox_subject(name)
     for number in range(2):

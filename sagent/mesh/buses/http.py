@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze, json_load, wire_bytes
 from sagent.mesh import errors
 from sagent.mesh.bus import Delivery, Envelope, Frame, encode_body, envelope_of, failure, frame_kind, late
 from sagent.mesh.buses.gate import show
-from sagent.mesh.cards import Card, Change, decode_card, encode_card
+from sagent.mesh.cards import Card, Change, Query, decode_card, encode_card
 from sagent.providers.wire.sse import EventReader
 
 if TYPE_CHECKING:
@@ -95,8 +96,13 @@ class HttpBus:
     async def remove_card(self, address: str) -> None:
         await self.call("DELETE", f"/cards/{address}")
 
-    async def cards(self) -> list[Card]:
-        return [decode_card(each) for each in as_array(await self.call("GET", "/cards"))]
+    async def cards(self, *queries: Query) -> list[Card]:
+        found = dict[str, Card]()
+        for query in dict.fromkeys(queries or (Query(),)):
+            for each in as_array(await self.call("GET", f"/cards?{_parameters(query)}")):
+                card = decode_card(each)
+                found[card.address] = card
+        return [*found.values()]
 
     @asynccontextmanager
     async def watching_cards(self) -> AsyncGenerator[AsyncIterator[Change | None]]:
@@ -138,6 +144,11 @@ class HttpBus:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _parameters(query: Query) -> str:
+    given = [("namespace", query.namespace), ("recursive", str(int(query.recursive))), ("kind", query.kind or "")]
+    return urlencode([*given, *(("label", label) for label in query.labels)])
 
 
 class _Events:

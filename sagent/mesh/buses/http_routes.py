@@ -166,7 +166,7 @@ async def _cards(gate: Gate, request: Request) -> Response:
     kinds: Mapping[str, Query] = {kind: Query(kind=kind) for kind in ("agent", "node")}
     asked = kinds.get(given.get("kind", ""), Query())
     query = Query(given.get("namespace", ""), given.get("recursive") != "0", tuple(given.getlist("label")), asked.kind)
-    (found,) = select([query], await gate.bus.cards())
+    (found,) = select([query], await gate.bus.cards(query))
     return _json([encode_card(card) for card in found])
 
 

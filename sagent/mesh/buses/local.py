@@ -12,7 +12,7 @@ from sagent.lib.json import json_freeze
 from sagent.mesh import names
 from sagent.mesh.answers import UNREAD, Answer
 from sagent.mesh.bus import Delivery, Envelope, Frame, encode_body, failure, late, nobody
-from sagent.mesh.cards import Card, Change
+from sagent.mesh.cards import Card, Change, Query, meant
 from sagent.mesh.errors import Full, MeshError
 
 INBOX_LIMIT = 1_000
@@ -95,9 +95,9 @@ class LocalBus:
         if self._cards.pop(address, None):
             self._publish(Change(address))
 
-    async def cards(self) -> list[Card]:
+    async def cards(self, *queries: Query) -> list[Card]:
         self._expire()
-        return [card for card, _ in self._cards.values()]
+        return meant(queries, (card for card, _ in self._cards.values()))
 
     @asynccontextmanager
     async def watching_cards(self) -> AsyncGenerator[AsyncIterator[Change | None]]:

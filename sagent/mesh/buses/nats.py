@@ -26,7 +26,7 @@ from sagent.mesh.bus import (
     new_id,
     nobody,
 )
-from sagent.mesh.cards import Card, Change, decode_card, encode_card
+from sagent.mesh.cards import Card, Change, Query, decode_card, encode_card, meant, patterns
 from sagent.mesh.connection import Request
 from sagent.mesh.errors import DeadlineExceeded, Fenced, Full, MeshError, Unavailable, WrongVersion
 from sagent.mesh.jetstream import JetStream, connected
@@ -252,9 +252,11 @@ class NatsBus:
     async def remove_card(self, address: str) -> None:
         await self._cards.delete(address)
 
-    async def cards(self) -> list[Card]:
-        found = (_change(entry) for entry in await self._cards.entries())
-        return [change.card for change in found if change.card is not None]
+    async def cards(self, *queries: Query) -> list[Card]:
+        if not (wanted := patterns(queries)) and queries:
+            return []
+        found = [_change(entry).card for entry in await self._cards.entries(*wanted)]
+        return meant(queries, (card for card in found if card is not None))
 
     @asynccontextmanager
     async def watching_cards(self) -> AsyncGenerator[AsyncIterator[Change | None]]:
