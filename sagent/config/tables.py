@@ -128,6 +128,7 @@ def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
     return found
 
 
+SERVER_NAME = r"[A-Za-z0-9_-]{1,32}"  # of `[mcp.NAME]`
 _MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs", "oauth", "always_load")
 _OAUTH = (
     "scope", "client_id", "client_secret", "client_metadata_url", "callback_port", "issuer", "private_key", "algorithm",
@@ -144,7 +145,7 @@ def read_mcp(file: File, table: Table, base: PathBase) -> Mapping[str, McpServer
 
 
 def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBase) -> McpServer:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
+    if not re.fullmatch(SERVER_NAME, name):
         raise file.error(("mcp", name), f"{name!r} is no server's name: use letters, digits, _ and -, at most 32")
     if strangers := [key for key in given if key not in _MCP]:
         raise file.unknown(("mcp", name, strangers[0]), _MCP)

@@ -1,6 +1,7 @@
 """What would be taken over from another program, what is in use as it is, and what is left out and why."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,6 +16,11 @@ from sagent.lib.toml import toml_members
 
 Status: TypeAlias = Literal["taken over", "in use", "left out"]
 MOST_FILES = 200
+_UNREAD: Mapping[str, str] = {
+    "instructions": "of the files of a directory only the first counts, as AGENTS.md, and only if it says something",
+    "agent": "it needs a name and a description, and to be the first of its name",
+}
+"""Why some are not in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,15 @@ class Plan:
     own: Additions = field(default_factory=Additions)  # for the person's config.toml
     shared: Additions = field(default_factory=Additions)  # for the project's
     files: dict[Path, str] = field(default_factory=dict[Path, str])
+    read: frozenset[str] = frozenset()  # real paths of the instructions and agents that are in use
+
+    def look(self) -> None:
+        """See which instructions and agents sessions here read."""
+        from sagent.context.agents import find_agents
+        from sagent.context.instructions import gather
+
+        agents = (kind.path for kind in find_agents(self.project, self.config_dir))
+        self.read = frozenset(map(os.path.realpath, (*gather(self.project, self.config_dir).files, *agents)))
 
     def add(self, kind: str, name: str, file: Path, status: Status, note: str = "") -> None:
         self.items.append(Item(kind, name, file, status, note))
@@ -128,7 +143,11 @@ class Plan:
 
     def use(self, kind: str, file: Path) -> None:
         """Something that is read where it lies."""
-        self.add(kind, file.stem if file.name != "SKILL.md" else file.parent.name, file, "in use", "as it is")
+        name = file.stem if file.name != "SKILL.md" else file.parent.name
+        if (why := _UNREAD.get(kind)) and os.path.realpath(file) not in self.read:
+            self.leave_out(kind, name, file, why)
+        else:
+            self.add(kind, name, file, "in use", "as it is")
 
     def _is_home(self, file: Path) -> bool:
         """Whether a file is the person's own although their home is the project."""

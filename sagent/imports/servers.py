@@ -29,6 +29,8 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
         table = as_object(given)
         if table.get("enabled") is False or table.get("disabled") is True:
             plan.leave_out("mcp", name, file, "it is switched off there")
+        elif table.get("type") == "sse":
+            plan.leave_out("mcp", name, file, "SSE is not spoken here: streamable HTTP has replaced it")
         elif own in plan.taken or own in plan.own.mcp:
             plan.leave_out("mcp", name, file, f"there is an [mcp.{own}] already")
         else:

@@ -102,7 +102,24 @@ def test_claude(shell: Shell) -> None:
     again = shell.run("import", "claude", "--write", model="")
     assert again.code == 0, again.err
     assert tomllib.loads(config.read_text()) == own
-    assert tomllib.loads((shell.cwd / ".sagent/config.toml").read_text())["permissions"] == theirs["permissions"]
+    assert tomllib.loads((shell.cwd / ".sagent/config.toml").read_text()) == theirs
+    assert "it is there already" in line_with(again.out, "PreToolUse Bash", "check.sh")
+
+
+def test_what_is_not_read_is_not_said_to_be_in_use(shell: Shell) -> None:
+    (shell.cwd / ".git").mkdir()
+    write(shell.cwd / "AGENTS.md", "ours")
+    write(shell.cwd / "CLAUDE.md", "theirs")
+    write(shell.cwd / "CLAUDE.local.md", "mine")
+    write(shell.cwd / ".claude/agents/good.md", "---\ndescription: d\n---\nWork.")
+    write(shell.cwd / ".claude/agents/bare.md", "Work.")
+    write(shell.cwd / ".mcp.json", {"mcpServers": {"old": {"type": "sse", "url": "https://mcp.example.org/sse"}}})
+    out = shell.run("import", "claude", model="").out
+    assert "left out" in line_with(out, "CLAUDE.md", "only the first") and "in use" in line_with(out, "CLAUDE.local.md")
+    assert "in use" in line_with(out, "agent", "good") and "left out" in line_with(out, "agent", "description", "bare")
+    assert "left out" in line_with(out, "mcp", "SSE")
+    write(shell.cwd / "GEMINI.md", "theirs")
+    assert "left out" in line_with(shell.run("import", "gemini", model="").out, "GEMINI.md", "only the first")
 
 
 def test_the_others(shell: Shell) -> None:

@@ -60,13 +60,19 @@ def test_a_server_is_added_listed_and_removed_and_the_rest_stays(shell: Shell) -
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("bad name", "https://example.org"), ("a", "--env", "X", "--", "prog"), ("a", "https://x", "--needs", "all")],
+    ("words", "why"),
+    [
+        (("bad name", "https://example.org"), "'bad name' is no server's name"),
+        (("a", "--env", "X", "--", "prog"), "X"),
+        (("a", "https://x", "--needs", "all"), "--needs"),
+        (("a", "ftp://example.org"), "ftp://example.org is not the URL"),
+    ],
 )
-def test_what_cannot_be_added_leaves_the_file_as_it_is(shell: Shell, words: tuple[str, ...]) -> None:
+def test_what_cannot_be_added_leaves_the_file_as_it_is(shell: Shell, words: tuple[str, ...], why: str) -> None:
     path = config(shell)
     path.write_text(BEFORE)
-    assert shell.run("mcp", "add", *words, model="").code == 2
+    done = shell.run("mcp", "add", *words, model="")
+    assert done.code == 2 and why in done.err
     assert path.read_text() == BEFORE
 
 

@@ -33,8 +33,10 @@ def run_import(argv: Sequence[str]) -> int:
     from sagent.imports.plan import Plan
 
     project = repository_root(settings.cwd) or settings.cwd
-    hooks = frozenset(map(str, settings.hooks))
+    trusted = load_settings({"config": given.config, "cwd": given.cwd, "trust_project": True})
+    hooks = frozenset(map(str, trusted.hooks))  # with those that wait for the person's trust
     plan = Plan(project, Path("~").expanduser(), settings.config_dir, frozenset(settings.mcp), hooks)
+    plan.look()
     _readers()[given.program](plan)
     out = binary_safe(sys.stdout)
     if not plan.items:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -42,7 +43,7 @@ def run_mcp(argv: Sequence[str]) -> int:
     adding.add_argument("name", metavar="NAME", help="letters, digits, _ and -")
     adding.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="a variable of its command")
     adding.add_argument("--header", metavar="NAME=VALUE", action="append", default=[], help="a header for its URL")
-    needs = "what its command may do beyond the sandbox, as in domain:api.example.com (repeatable)"
+    needs = "what its command may do beyond the sandbox, as in network:api.example.com (repeatable)"
     adding.add_argument("--needs", metavar="NEED", action="append", default=[], help=needs)
     adding.add_argument("target", nargs="+", metavar="URL | -- COMMAND", help="its URL, or its command after --")
     removing = operations.add_parser("remove", help="remove a server from your settings")
@@ -155,12 +156,17 @@ async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", not
 
 
 def _add(given: Mapping[str, object]) -> int:
+    from sagent.config.tables import SERVER_NAME
     from sagent.repl.settings_file import add_server
 
     name, target = str(given["name"]), [*map(str, as_array(given["target"]))]
     is_url = len(target) == 1 and target[0].startswith(("http://", "https://"))
     env, headers = _pairs("--env", given["env"]), _pairs("--header", given["header"])
     needs = [*map(str, as_array(given["needs"]))]
+    if not re.fullmatch(SERVER_NAME, name):
+        raise UsageError(f"{name!r} is no server's name: use letters, digits, _ and -, at most 32.")
+    if len(target) == 1 and "://" in target[0] and not is_url:
+        raise UsageError(f"{target[0]} is not the URL of an MCP server: these begin with https:// or http://.")
     if is_url and (env or needs):
         raise UsageError("--env and --needs are for servers that are commands; a URL takes --header.")
     if headers and not is_url:
