@@ -126,6 +126,7 @@ def last_messages(entries: Sequence[Entry], most: int) -> tuple[Message, ...]:
 
 # in a line of canonical JSON nothing but a part of a message has these bytes
 _RESULT = b'"type":"tool_result"'
+_STANDS = ("forked", "touched", "opened", "environment")  # entries by which a conversation goes no further
 _CALL = re.compile(rb'"result":\{"call_id":"([^"\\]+)"')
 
 
@@ -220,10 +221,13 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
     came: dict[str, str] = {}  # what was before a message that was received
     asked: list[_Asked] = []
     last: _Asked | None = None
+    stands = ""  # where the last way back or forward led, while nothing has come of it
     for entry in every:
+        if entry.kind not in _STANDS:
+            stands = ""
         if entry.kind == "forked":
-            _reach(last, _is(entry, Forked).left)
-            last = forks[entry.parent]
+            _reach(last, stands or _is(entry, Forked).left)
+            last, stands = forks[entry.parent], entry.parent
         elif entry.kind == "received":
             came[entry.id] = entry.parent
         elif entry.kind == "message" and (said := _spoken(entry)) is not None:
@@ -232,7 +236,7 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
             asked.append(last)
         if entry.id in forks:
             forks[entry.id] = last
-    _reach(last, next((entry.id for entry in entries.latest()), ""))
+    _reach(last, stands or next((entry.id for entry in entries.latest()), ""))
     here: set[str] = set()
     while last is not None:
         here.add(last.entry.id)

@@ -13,8 +13,10 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.messages import user
 from sagent.session.contents import MessageEntry, Opened, Spawned, Unknown
 from sagent.session.folds import history, points
+from sagent.session.log import MemoryLog
 from sagent.session.store import Session, copy, latest, sessions
 from sagent.session.stored import StoredMessage
+from sagent.session.touches import Touched
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from tests.depth import deep
@@ -57,6 +59,30 @@ async def test_back_before_a_request_and_forward_again(tmp_path: Path) -> None:
             agent.rewind("f" * 64)
         await agent.aclose()
     assert not verify(session.path).problems
+
+
+async def test_a_branch_ends_where_something_was_said_last_however_often_files_were_restored() -> None:
+    log = MemoryLog()
+    log.append(Unknown("opened", {}))
+    agent = Agent(ScriptedModel("one", "two", "three"), resources=Resources(log=log))
+    await agent.run("first")
+    early = log.head
+    await agent.run("second")
+    late = log.head
+    for place, tip, there in ((1, late, late), (0, late, early), (0, early, late)):
+        agent.rewind(points(log.entries())[place].before)
+        log.append(Touched("rewind-1", "rewind", ended=False))
+        assert points(log.entries())[place].tip == tip
+        agent.rewind(there)
+        log.append(Touched("rewind-2", "rewind", ended=False))  # killed: what it has restored is not what was left
+        log.append(Unknown("opened", {}))
+    assert points(log.entries())[1].tip == late
+    agent.rewind(early)
+    await agent.run("third")
+    further = log.head
+    agent.rewind(late)
+    assert [point.tip for point in points(log.entries())[:1:-1]] == [further]
+    await agent.aclose()
 
 
 async def test_a_copy_goes_on_by_itself(tmp_path: Path) -> None:
