@@ -89,6 +89,8 @@ export interface Question {
   agent: string;
   kind: "approval" | "inquiry" | "plan";
   text: string;
+  path?: string;
+  diff?: string;
   tool?: string;
   call_id?: string;
   reason?: string;

@@ -11,10 +11,14 @@ from sagent.agent import Agent, Asker
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Result
 from sagent.lib.dataclass import dataclass
+from sagent.lib.names import quote_path
+from sagent.lib.text import spelled
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Moment
 from sagent.policy import Ask
 from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import EDITS
+from sagent.tool import Workspace
 from sagent.tools.ask import Answerer
 from sagent.tools.ask import Question as Inquiry
 
@@ -51,11 +55,13 @@ Opening: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker, Answerer]
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a person is asked: whether a call may be made (`ask` says why that is a question), or what an agent wants to
-    know. An answer counts for this question alone: None allows the call, or leaves the inquiry unanswered."""
+    know. An answer counts for this question alone: None allows the call, or leaves the inquiry unanswered. `change` is
+    what the call would make of a file, where that is known: its path, and all of a diff, as a person is to see it."""
 
     id: str
     agent: str
     about: tuple[ToolCall, Ask] | Inquiry
+    change: tuple[str, str] | None = None
     answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -195,7 +201,10 @@ class LiveSession:
         return result
 
     async def _approve(self, call: ToolCall, ask: Ask) -> str | None:
-        return await self._put(Question(secrets.token_hex(8), ask.agent or "root", (call, ask)))
+        agent = ask.agent or "root"
+        node = self.agent.tree.get(agent)
+        shown = await asyncio.to_thread(_change, call, node.state.workspace) if node and call.name in EDITS else None
+        return await self._put(Question(secrets.token_hex(8), agent, (call, ask), shown))
 
     async def _inquire(self, inquiry: Inquiry) -> str | None:
         return await self._put(Question(secrets.token_hex(8), inquiry.agent, inquiry))
@@ -212,6 +221,14 @@ class LiveSession:
 
 async def _done(work: Callable[[Agent], Awaitable[T]], agent: Agent) -> T:
     return await work(agent)
+
+
+def _change(call: ToolCall, workspace: Workspace) -> tuple[str, str] | None:
+    from sagent.tools.proposal import proposal_of
+
+    found = proposal_of(call, workspace)
+    diff = found.diff() if found is not None else ""
+    return (spelled(quote_path(found.path)), spelled(diff)) if found is not None and diff else None
 
 
 def failure_of(error: BaseException) -> str:

@@ -147,14 +147,14 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
     return decoded.text, decoded.encoding
 
 
-def unified_diff(before: str, after: str, name: str) -> str:
-    """The change as a unified diff, at most a few hundred lines; "" when nothing changed."""
+def unified_diff(before: str, after: str, name: str, *, most: int | None = _MOST_DIFF) -> str:
+    """The change as a unified diff, of about so many lines at most; "" when nothing changed."""
     lines: list[str] = []
     for old, old_size, new, new_size, rows in _hunks(_lines(before), _lines(after)):
         lines.append(f"@@ -{_span(old, old_size)} +{_span(new, new_size)} @@")
         lines += [mark + text for mark, text in rows]
-        if len(lines) > _MOST_DIFF:
-            lines = [*lines[:_MOST_DIFF], "... the rest of the diff is left out"]
+        if most is not None and len(lines) > most:
+            lines = [*lines[:most], "... the rest of the diff is left out"]
             break
     return valid_text("\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n") if lines else ""
 

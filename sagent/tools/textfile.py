@@ -12,7 +12,7 @@ from sagent.errors import ToolError
 from sagent.lib.atomic import replacing
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
-from sagent.lib.regular import real_directory, stat_regular
+from sagent.lib.regular import open_regular, real_directory, stat_regular
 
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -98,7 +98,7 @@ def decode(data: bytes) -> Text | Binary:
 def read_whole(path: Path, most: int) -> str | None:
     """The text of a file, with line feeds; None for what is no text, or has more than so many characters. Raises
     OSError and ValueError."""
-    with path.open("rb") as file:
+    with open_regular(os.path.realpath(path)) as file:
         data = file.read(4 * most + 1)
     decoded = decode(data) if len(data) <= 4 * most else None
     if not isinstance(decoded, Text) or len(decoded.text) > most:

@@ -618,7 +618,14 @@ async def test_mode_model_effort_and_advisor_are_chosen(monkeypatch: pytest.Monk
         for name, value in wanted.items():
             found = await peer.ask("session/set_config_option", sessionId=session, configId=name, value=value)
             assert {each["id"]: each["currentValue"] for each in found["configOptions"]}[name] == value
+        assert peer.kinds("current_mode_update")[-1]["currentModeId"] == "ask"  # for who knows modes alone
         assert await peer.ask("session/set_mode", sessionId=session, modeId="full") == {}
+        await peer.ask(
+            "session/set_config_option", sessionId=session, configId="advisor", value="off"
+        )  # it came before
+        shown = peer.kinds("config_option_update")[-1]["configOptions"]
+        assert {each["id"]: each["currentValue"] for each in shown}["mode"] == "full"
+        await peer.ask("session/set_config_option", sessionId=session, configId="advisor", value=wanted["advisor"])
         for name, value in (("mode", "none"), ("model", "x/y"), ("effort", 3), ("nothing", "a"), ("mode", True)):
             with pytest.raises(Refused) as refused:
                 await peer.ask("session/set_config_option", sessionId=session, configId=name, value=value)

@@ -137,6 +137,47 @@ async def test_a_question_is_answered_once_and_only_by_its_own_answer(place: Pat
         assert [each["reason"] for each in whole if each["type"] == "denied"] == ["not there"]
 
 
+async def test_a_change_is_asked_about_with_all_of_its_diff(place: Path, provider: list) -> None:
+    target = place / "a\n+b.py"
+    target.write_text("one\ntwo\u202e\n" + "same\n" * 20 + "last")
+    more = "".join(f"line {number}\n" for number in range(1000))
+    edits = [{"old_string": "one\n", "new_string": f"One\n{more}"}, {"old_string": "last", "new_string": "l\u200bast"}]
+    read = Call("Read", {"file_path": str(target)})
+    new = Call("Write", {"file_path": str(place / "new.py"), "content": "p\u0430y = 1\n"})
+    provider += [Turn("", calls=(read,)), Turn("", calls=(Call("Edit", {"file_path": str(target), "edits": edits}),))]
+    provider += [Turn("", calls=(new,)), Turn("done")]
+    async with served(place) as client:
+        name = await client.begin("go", permission_mode="ask")
+        asked = await client.question(name)
+        rows = asked["diff"].split("\n")
+        added = [row for row in rows if row.startswith("+")]
+        assert added == ["+One", *(f"+line {number}" for number in range(1000)), "+l⟨U+200B⟩ast"]
+        assert [row for row in rows if row.startswith("-")] == ["-one", "-last"]
+        assert rows[0] == "@@ -1,4 +1,1004 @@" and " two⟨U+202E⟩" in rows
+        assert asked["path"] == f"$'{place}/a\\n+b.py'"
+        assert "old_string" in asked["text"]
+        assert (await client.get(f"/{name}/questions")).json() == [asked]
+        await client.post(f"/{name}/questions/{asked['id']}", {"decision": "allow"})
+        while (second := await client.question(name))["id"] == asked["id"]:
+            pass
+        assert (second["path"], second["diff"]) == (str(place / "new.py"), "@@ -0,0 +1,1 @@\n+pа⟨U+0430⟩y = 1")
+        await client.post(f"/{name}/questions/{second['id']}", {"decision": "allow"})
+        await client.done(name)
+    assert target.read_text().endswith("same\nl\u200bast") and target.read_text().startswith("One\nline 0\n")
+
+
+async def test_a_change_that_cannot_be_compared_is_asked_about_as_it_stands(place: Path, provider: list) -> None:
+    (place / "a").write_text("x" * 500_000 + "\nend\n")
+    edit = {"file_path": "a", "old_string": "end\n", "new_string": "End\n"}
+    provider += [
+        Turn("", calls=(Call("Read", {"file_path": "a", "offset": 2}),)),
+        Turn("", calls=(Call("Edit", edit),)),
+    ]
+    async with served(place) as client:
+        asked = await client.question(await client.begin("go", permission_mode="ask"))
+        assert "diff" not in asked and json.loads(asked["text"]) == edit
+
+
 async def test_what_is_allowed_for_the_session_or_always_is_what_was_shown(place: Path, provider: list) -> None:
     target, other, config = place.parent / "a.txt", place.parent / "b.txt", place.parent / "config.toml"
     provider += [wants_to_write(target), wants_to_write(target), wants_to_write(other), Turn("done")]

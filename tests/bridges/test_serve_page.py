@@ -118,6 +118,31 @@ def test_a_key_meant_for_something_else_answers_nothing(page: Callable[[str], Br
     assert [each["reason"] for each in events if each["type"] == "denied"] == ["n"]
 
 
+def test_a_change_is_shown_as_a_diff_before_it_is_allowed(page: Callable[[str], Browser], story: Story) -> None:
+    text = (story.cwd / "rate.py").read_text()
+    browser = page("Change it", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+    until(browser, "document.querySelector('.question .diff') !== null")
+    assert browser.run("document.querySelector('.question .row').innerText.split(/\\s+/).join(' ')") == "rate.py +63 −1"
+    lines = "[...document.querySelectorAll('.question .diff :is(ins, del)')].map((each) => each.innerText)"
+    assert browser.run(f"{lines}.length") == 64
+    assert browser.run(f"{lines}.includes('+        return 0.0  # ⟨U+202E⟩gpj⟨U+200B⟩')")
+    assert browser.run(f"{lines}.includes('+    return a / b <b>')")  # and is no markup
+    colours = (
+        "[...document.querySelectorAll('.question .diff :is(ins, del)')].map((each) => getComputedStyle(each).color)"
+    )
+    assert browser.run(f"new Set({colours}).size") == 2
+    box = "document.querySelector('.question .diff')"
+    for width in (1280, 360):
+        browser.size(width)
+        assert browser.run(f"{box}.scrollHeight > {box}.clientHeight && {box}.scrollWidth === {box}.clientWidth")
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert (story.cwd / "rate.py").read_text() == text
+    browser.run("document.querySelector('.question').focus(); 0")
+    browser.press("n")
+    until(browser, "document.querySelector('.question') === null")
+    assert browser.complaints() == []
+
+
 def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Callable[[str], Browser], story: Story) -> None:
     browser = page("Make it", permission_mode="ask")  # pyright: ignore[reportCallIssue]
     until(browser, "document.querySelector('.question .longer') !== null")
@@ -226,9 +251,10 @@ def test_everybody_can_use_it(page: Callable[[str], Browser], scheme: str) -> No
             browser.run(f"view({view!r}); 0")
             assert browser.findings(width, scheme) == []
         browser.run("view('talk'); 0")
-    browser = page("Ask me", permission_mode="ask")  # pyright: ignore[reportCallIssue]
-    until(browser, "document.querySelector('.question') !== null")
-    assert browser.findings(360, scheme) == []
+    for text in ("Ask me", "Change it"):
+        browser = page(text, permission_mode="ask")  # pyright: ignore[reportCallIssue]
+        until(browser, "document.querySelector('.question') !== null")
+        assert browser.findings(360, scheme) == []
 
 
 def test_without_a_token_it_asks_for_one_and_takes_no_wrong_one(chrome: Browser, story: Story) -> None:

@@ -6,13 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagent.errors import ToolError
-from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_str
 from sagent.lib.text import one_line, printable
 from sagent.messages import ToolCall
 from sagent.tool import Workspace
+from sagent.tools.proposal import MOST_COMPARED, Proposal
+from sagent.tools.textfile import read_whole
 
-MOST_COMPARED = 400_000  # characters of a file that is shown before and after
 MOST_SHOWN = 30_000  # characters of a result
 _TITLE = 300
 _OVERLAP = 400  # characters by which two ends of one output are put together
@@ -35,15 +35,6 @@ _KINDS: Mapping[str, str] = {
 }
 _ESSENTIAL = ("pattern", "url", "query", "path", "to", "prompt", "question", "operation", "job", "name")
 _PLACE = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A file's text before and after; `old` is None where there was no file."""
-
-    path: str
-    old: str | None
-    new: str
 
 
 def kind_of(call: ToolCall) -> str:
@@ -84,33 +75,11 @@ def line_of(call: ToolCall, diff: str) -> int | None:
     return max(int(found[1]) + kept, 1)
 
 
-def change_of(call: ToolCall, workspace: Workspace) -> Change | None:
-    """What a call of Edit or Write would make of its file as it is now; None where that cannot be said."""
-    if call.name not in ("Edit", "Write") or (path := place_of(call, workspace)) is None:
-        return None
-    from sagent.tools.replacement import proposed
-    from sagent.tools.textfile import read_whole
-
-    try:
-        before = read_whole(path, MOST_COMPARED) if path.exists() else None
-        if before is None and path.exists():
-            return None  # no text, or too much of it
-        if call.name == "Write":
-            new = as_str(call.arguments.get("content")).replace("\r\n", "\n")
-        else:
-            new = proposed(call.arguments, before if before is not None else "")[1]
-    except (ToolError, OSError, ValueError):
-        return None
-    return Change(str(path), before, new) if len(new) <= MOST_COMPARED else None
-
-
-def made(change: Change) -> Change:
+def made(change: Proposal) -> Proposal:
     """The same with the text that the file has now: an editor may have formatted it."""
-    from sagent.tools.textfile import read_whole
-
     with suppress(OSError, ValueError):
         if (now := read_whole(Path(change.path), MOST_COMPARED)) is not None and now != change.old:
-            return Change(change.path, change.old, now)
+            return Proposal(change.path, change.old, now)
     return change
 
 

@@ -329,15 +329,17 @@ class Server:
         self._session(params).cancel()
         return {}
 
-    async def _set_mode(self, params: Params) -> Mapping[str, object]:
+    async def _set_mode(self, params: Params) -> Answer:
         session = self._session(params)
         session.options.set_mode(_text(params, "modeId"))
-        return {}
+        return Answer({}, session.show_options)
 
-    async def _set_option(self, params: Params) -> Mapping[str, object]:
+    async def _set_option(self, params: Params) -> Answer:
         session = self._session(params)
+        before = session.policy.mode
         session.options.set(_text(params, "configId"), params.get("value"))
-        return self._options(session)
+        after = session.show_mode if session.policy.mode != before else lambda: None
+        return Answer(self._options(session), after)
 
 
 def _missing(session: str) -> RpcError:

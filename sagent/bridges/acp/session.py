@@ -200,7 +200,7 @@ class Session:
                 self._show_usage()
             case Switched("root"):
                 self.options.settle()
-                self._show_options()
+                self.show_options()
             case _:
                 pass
 
@@ -209,12 +209,17 @@ class Session:
             self._usage = now
             self.emit(now)
 
-    def _show_options(self) -> None:
+    def show_options(self) -> None:
+        """Say what the options are now."""
         self.emit({"sessionUpdate": "config_option_update", "configOptions": self.options.every()})
 
-    def _show_mode(self) -> None:
+    def show_mode(self) -> None:
+        """Say which mode is in force, to clients that know no options."""
         self.emit({"sessionUpdate": "current_mode_update", "currentModeId": self.policy.mode})
-        self._show_options()
+
+    def _show_mode(self) -> None:
+        self.show_mode()
+        self.show_options()
 
     def _leave_planning(self) -> None:
         self._planning = False

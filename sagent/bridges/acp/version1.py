@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from sagent.bridges.acp import calls
-from sagent.bridges.acp.calls import CallIds, Change
+from sagent.bridges.acp.calls import CallIds
 from sagent.context.todo import TODO, written
 from sagent.events import (
     Advice,
@@ -37,6 +37,7 @@ from sagent.lib.text import one_line, printable
 from sagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.peer import Status
 from sagent.tool import Workspace
+from sagent.tools.proposal import Proposal, proposal_of
 from sagent.usage import Cost
 
 VERSION = 1
@@ -59,7 +60,7 @@ def content(block: Update) -> Update:
     return {"type": "content", "content": block}
 
 
-def diff(change: Change) -> Update:
+def diff(change: Proposal) -> Update:
     return {"type": "diff", "path": change.path, "oldText": change.old, "newText": change.new}
 
 
@@ -115,7 +116,7 @@ class Updates:
         self._output: dict[str, str] = {}  # of commands that run, as far as it was shown
         self._message, self._thought = new_id(), new_id()
         self._ids = CallIds()
-        self._changes: dict[str, Change] = {}  # of calls that have begun
+        self._changes: dict[str, Proposal] = {}  # of calls that have begun
         self._asides = 0
         self._advice: dict[tuple[str, str], str] = {}
 
@@ -163,7 +164,7 @@ class Updates:
         name, new = self._ids.begin(agent, call.id)
         if not new:
             return name, []
-        if (change := calls.change_of(call, self._workspace)) is not None:
+        if (change := proposal_of(call, self._workspace)) is not None:
             self._changes[name] = change
         return name, [self._announcement(name, agent, call)]
 
@@ -226,7 +227,7 @@ class Updates:
         yield from ({**each, "status": "in_progress"} for each in news)
         if not news and not self._ids.is_job(name):
             before = self._changes.get(name)
-            if (change := calls.change_of(call, self._workspace)) is not None:
+            if (change := proposal_of(call, self._workspace)) is not None:
                 self._changes[name] = change  # calls before it may have changed the file
             more = {"content": self.changes(name)} if change not in (None, before) else {}
             yield _update(name, status="in_progress", **more)
@@ -335,7 +336,7 @@ def _update(name: str, **members: object) -> Update:
     return {"sessionUpdate": "tool_call_update", "toolCallId": name, **members}
 
 
-def _outcome(call: ToolCall, result: ToolResult, change: Change | None) -> dict[str, object]:
+def _outcome(call: ToolCall, result: ToolResult, change: Proposal | None) -> dict[str, object]:
     """A result: the change of a file that was changed, else what it says, and images."""
     failed = result.is_error
     if change is not None and not failed:

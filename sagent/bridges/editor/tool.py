@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.agent import Asker
-from sagent.bridges.acp.calls import change_of
 from sagent.bridges.editor.link import EditorLink
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
@@ -15,6 +14,7 @@ from sagent.messages import Text, ToolCall
 from sagent.policy import Ask
 from sagent.policy.rules import EDITS
 from sagent.tool import RunContext, Tool, ToolOutput, Workspace
+from sagent.tools.proposal import proposal_of
 from sagent.tools.wrapped import WrappedTool
 
 
@@ -51,7 +51,7 @@ def reviewing(ask: Asker, link: EditorLink, cwd: Path) -> Asker:
     """Put a change of a file to the person here and in the editor at the same time: the first answer counts."""
 
     async def review(call: ToolCall, asked: Ask) -> str | None:
-        change = change_of(call, Workspace(cwd))
+        change = proposal_of(call, Workspace(cwd))
         if change is None:
             return await ask(call, asked)
         here = asyncio.ensure_future(ask(call, asked))

@@ -105,6 +105,8 @@ class Question(TypedDict):
     agent: str
     kind: Literal["approval", "inquiry", "plan"]
     text: str
+    path: NotRequired[str]
+    diff: NotRequired[str]
     tool: NotRequired[str]
     call_id: NotRequired[str]
     reason: NotRequired[str]

@@ -285,8 +285,10 @@ def show_question(question: Question) -> dict[str, object]:
             }  # fmt: skip
         case (call, ask):
             reason, wants = printable(ask.reason), list(map(printable, ask.wants))
+            path, diff = question.change or ("", "")
             return {
                 **shown, "kind": "approval", "tool": call.name, "call_id": call.id, "text": call_text(call),
+                **({"path": path, "diff": diff} if diff else {}),
                 "reason": reason, "wants": wants,
             }  # fmt: skip
 

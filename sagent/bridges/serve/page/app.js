@@ -420,6 +420,21 @@ function questions(asked) {
   box.hidden = !asked.length;
 }
 
+// What would become of a file, all of it; the server has spelled out what is not seen or looks like something else.
+function change(each) {
+  const kinds = { "+": "ins", "-": "del" };
+  const lines = each.diff.split("\n");
+  const box = make("pre", { className: "diff", tabindex: "0", "aria-label": "Change", role: "region" });
+  for (const line of lines) {
+    box.append(make(kinds[line[0]] || "span", line[0] === "@" ? { className: "at" } : {}, line));
+  }
+  const count = (mark) => lines.filter((line) => line[0] === mark).length;
+  const name = each.path.startsWith(`${status.cwd}/`) ? each.path.slice(status.cwd.length + 1) : each.path;
+  return [make("p", { className: "row" }, make("code", {}, name), make("span", { className: "add" }, `+${count("+")}`),
+    make("span", { className: "del" }, `−${count("-")}`)), box,
+  make("details", {}, make("summary", { className: "quiet" }, "The call's arguments"), make("pre", { tabindex: "0" }, each.text))];
+}
+
 function question(each) {
   const heading = make("h3", {}, each.kind === "approval" ? `${short(each.agent)} wants to call ${each.tool}`
     : each.kind === "plan" ? "Carry out this plan?" : `${short(each.agent)} asks`);
@@ -432,7 +447,7 @@ function question(each) {
   }).finally(() => { for (const button of card.querySelectorAll("button")) button.disabled = false; words.focus(); });
   const deny = () => answer(reason.value ? { decision: "deny", reason: reason.value } : { decision: "deny" });
   if (each.kind === "approval") {
-    card.append(make("pre", { tabindex: "0" }, each.text), make("p", { className: "quiet" }, each.reason));
+    card.append(...(each.diff ? change(each) : [make("pre", { tabindex: "0" }, each.text)]), make("p", { className: "quiet" }, each.reason));
     if (each.wants.length) card.append(make("p", { className: "bad" }, `It also wants: ${each.wants.join(", ")}`));
     card.append(make("div", { className: "row" },
       make("button", { type: "button", on: { click: () => answer({ decision: "allow" }) } }, "Allow ", make("kbd", {}, "y")),

@@ -1,0 +1,47 @@
+"""What a call of Edit or Write would make of its file as it is now: what a person is shown who is asked about it."""
+
+from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_str, valid_text
+from sagent.messages import ToolCall
+from sagent.tool import Workspace
+from sagent.tools.change import unified_diff
+from sagent.tools.replacement import proposed
+from sagent.tools.textfile import read_whole
+
+MOST_COMPARED = 400_000  # characters of a file that is shown before and after
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A file's text before and after; `old` is None where there was no file."""
+
+    path: str
+    old: str | None
+    new: str
+
+    def diff(self) -> str:
+        """All of the change, as a unified diff without the names of the files; "" where nothing changes."""
+        return "\n".join(unified_diff(self.old or "", self.new, "", most=None).removesuffix("\n").split("\n")[2:])
+
+
+def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:
+    """What a call would make of its file; None where that cannot be said, and for calls of other tools. May block."""
+    name = as_str(call.arguments.get("file_path"))
+    if call.name not in ("Edit", "Write") or not name:
+        return None
+    try:
+        path = workspace.resolve(name)
+        try:
+            before = read_whole(path, MOST_COMPARED)
+            if before is None:
+                return None  # no text, or too much of it
+        except FileNotFoundError:
+            before = None
+        if call.name == "Write":
+            new = valid_text(as_str(call.arguments.get("content"))).replace("\r\n", "\n")
+        else:
+            new = proposed(call.arguments, before or "")[1]
+    except (ToolError, OSError, ValueError, RuntimeError):
+        return None
+    return Proposal(str(path), before, new) if len(new) <= MOST_COMPARED else None
