@@ -12,6 +12,7 @@ from sagent.lib.text import nearest
 from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema
 
 FREE = 2_000  # bytes of definitions that are sent as they are
+ROOM = 8_300  # bytes of all definitions together, with those that are always sent
 MOST_FOUND = 5
 LEAST = 0.2  # of the best score: what fits less is not shown
 MOST_NAMED = 500  # characters of names in a description
@@ -24,8 +25,12 @@ def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
     if any(tool.name == CallTool.name for tool in tools):
         return tools
     apart = [tool for tool in tools if getattr(tool, "deferrable", False)]
-    size = sum(len(wire_bytes([tool.name, tool.description, tool.parameters])) for tool in apart)
-    return (*tools, FindTools(apart), CallTool(apart)) if size > FREE else tools
+    fits = _size(apart) <= FREE and _size(tools) <= ROOM
+    return tools if fits or not apart else (*tools, FindTools(apart), CallTool(apart))
+
+
+def _size(tools: Sequence[Tool]) -> int:
+    return sum(len(wire_bytes([tool.name, tool.description, tool.parameters])) for tool in tools)
 
 
 def with_calls(tools: Sequence[Tool]) -> Sequence[Tool]:

@@ -87,6 +87,20 @@ async def test_with_every_tool_on_the_first_request_stays_small(
     assert not {"WebSearch", "PaperFetch", "mcp__many__thing_7"} & {*names_sent(first)}
 
 
+@pytest.mark.parametrize("groups", [("papers",), ("web",), ("web", "code"), ("code", "notebook"), ("web", "notebook")])
+async def test_with_some_tools_on_it_is_no_larger(
+    groups: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    async with FakeProviderServer([Turn(text="hello")]) as server:
+        where = environment(monkeypatch, tmp_path, server)
+        flags = {"model": "openai/gpt-5.6-terra", "tools": ["default", *groups, "TodoWrite"], "memory": True}
+        async with open_agent(load(flags | {"plan": True}, where, tmp_path / "work"), lambda _: None) as agent:
+            await agent.run("hi")
+    (first,) = server.requests
+    assert len(first.body) <= 12_000
+
+
 @pytest.mark.parametrize("model", FAMILIES)
 async def test_the_coding_tools_alone_are_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
