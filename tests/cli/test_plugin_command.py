@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def test_it_is_shown_and_added_only_with_a_yes(shell: Shell, folder: Path) -> No
 def test_what_it_brings_is_used_and_gone_when_it_is_removed(shell: Shell, folder: Path) -> None:
     added = shell.run("plugin", "add", str(folder), "--yes", model="")
     assert added.code == 0, added.err
+    (pin,) = re.findall(r"pinned to sha256 (\w{12})", added.out)
+    assert pin in shell.run("plugin", "list", model="").out  # of what was shown, not of what was made of it
     shown = shell.run("config", "show", model="")
     assert "PreToolUse Bash" in shown.out and "plugin: " in shown.out
     assert (

@@ -53,7 +53,7 @@ def _add(settings: "Settings", given: argparse.Namespace) -> int:
         if not given.yes and not _agreed():
             write(out, ["It was not added."])
             return 1
-        record = {"source": given.source, "ref": given.ref, "commit": commit, "version": plugin.version}
+        record = {"source": given.source, "ref": given.ref, "pin": pin, "version": plugin.version}
         try:
             target = install(plugin, folder, settings.config_dir, record)
         except OSError as error:
@@ -94,7 +94,7 @@ def _list(settings: "Settings") -> int:
         except UsageError:
             same = False
         state = "" if same else "changed since it was added" if record else "not added by sagent plugin add"
-        pin = str(record.get("commit") or record.get("sha256") or "")
+        pin = str(record.get("pin") or record.get("commit") or record.get("sha256") or "").removeprefix("sha256 ")
         rows.append((folder.name, str(record.get("version", "")), pin[:12], str(record.get("source", "")), state))
     out = binary_safe(sys.stdout)
     write(out, [Table(tuple(rows), ("name", "version", "pin", "from", ""))] if rows else ["No plugin is installed."])
