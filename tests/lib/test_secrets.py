@@ -302,6 +302,8 @@ def test_a_provider_s_key_is_known_by_its_form_and_told_by_its_kind(kind: str, s
         ("DD_APP_KEY: 3f786850e387550fdab836ed7e6dc88100000000", "3f786850e387550fdab836ed7e6dc88100000000"),
         ("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQOYBF\n-----END PGP PRIVATE KEY BLOCK-----", "lQOYBF"),
         ("Encryption: none\nPrivate-Lines: 1\n" + "AAAAgQ" * 10, "AAAAgQAAAAgQ"),
+        ("the key ghp_3KKRzrJTyQ… and more", "3KKRzr"),
+        ("12\tthe key sk-ant-3KKRzr... [25 characters cut]", "3KKRzr"),
     ],
 )
 def test_what_stands_in_a_place_for_secrets_is_taken_out(text: str, secret: str) -> None:
@@ -327,6 +329,7 @@ def test_what_stands_in_a_place_for_secrets_is_taken_out(text: str, secret: str)
         "<prm_token>-<prm_other> is a <token> of the text",
         "echo $1$2 costs $5 or $6, a $2 bill",
         'define("KEY", 1) and $cfg["password"] = $password;',
+        "its form is ghp_… or sk-ant-..., and ghp_token... [25 characters later]",
         "deploy: live_update test_pub_sub live_reload",
         "commit 3f786850e387550fdab836ed7e6dc881de23001b",
         "id 6f1c3a3e-8f0b-4c53-9a55-0f5f2a3f8a11",
