@@ -1,10 +1,12 @@
 """The REPL on a session that runs on a bus."""
 
 import shlex
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.cli.remote_files import bring_files
 from sagent.repl.opening import Elsewhere, Opened
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 async def run_attached(url: str, session: str, *, watch: bool) -> int:
     """Talk to a session until the person leaves; the exit code. With `watch` they answer no questions. Raises
     SessionNotFound, UsageError and MeshError."""
+    from sagent.mesh.errors import MeshError
     from sagent.mesh.records import Records
     from sagent.mesh.remote import Mesh
     from sagent.repl.front import run_repl
@@ -27,7 +30,10 @@ async def run_attached(url: str, session: str, *, watch: bool) -> int:
     async with Mesh.connect(url) as mesh:
         record = await Records(mesh.bus).find(session)
         again = f"sagent attach {record.id} --bus {shlex.quote(url)}"
-        return await run_repl(_load, _opening(mesh, record.id, again, watch=watch))
+        code = await run_repl(_load, _opening(mesh, record.id, again, watch=watch))
+        with suppress(MeshError):  # the bus is away, as was said
+            await bring_files(mesh.bus, await Records(mesh.bus).find(record.id), Path.cwd())
+        return code
 
 
 def _load() -> "Settings":

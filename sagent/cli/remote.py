@@ -4,10 +4,10 @@ import asyncio
 import sys
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.headless import Interrupter, Prompt, exit_code, in_order, read_prompt, reporting
+from sagent.cli.remote_files import bring_files, offer_files
 from sagent.cli.render import Renderer, binary_safe, renderer_for, report
 from sagent.cli.settings import load_or_report
 from sagent.errors import UsageError
@@ -18,8 +18,6 @@ from sagent.messages import user
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.mesh.jetstream import JetStream
-    from sagent.mesh.records import FilesKind, SessionRecord
     from sagent.mesh.remote import RemotePeer
 
 _ALONE = ("continue", "session", "fork", "ephemeral", "output_schema", "input_format", "trace", "telemetry", "plan")
@@ -72,8 +70,10 @@ async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupt
         if asked.session:
             async with mesh.agent(asked.session) as peer:
                 peer.send(said, "next")
-                return await _result(peer, settings, renderer, interrupter)
-        files, base = await _files(mesh.bus, asked.files, settings.cwd)
+                code = await _result(peer, settings, renderer, interrupter)
+            await bring_files(mesh.bus, peer.record, settings.cwd, quiet=settings.log_level == "error")
+            return code
+        files, base = await offer_files(mesh.bus, asked.files, settings.cwd)
         if asked.detach:
             session = await mesh.submit(said, label=asked.label, files=files, base=base, flags=asked.flags)
             shown = {"session_id": session}
@@ -81,8 +81,7 @@ async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupt
             return 0
         async with mesh.spawn(said, label=asked.label, files=files, base=base, flags=asked.flags) as peer:
             code = await _result(peer, settings, renderer, interrupter)
-        if files == "git" and peer.record.now not in ("", base):
-            await _show_changes(mesh.bus, peer.record, settings)
+        await bring_files(mesh.bus, peer.record, settings.cwd, quiet=settings.log_level == "error")
     return code
 
 
@@ -112,25 +111,3 @@ async def _say_if_alone(peer: "RemotePeer", settings: "Settings") -> None:
         label = f" with the label {peer.record.label}" if peer.record.label else ""
         text = f"session {peer.record.id} waits for a node{label} that has room; `sagent nodes` lists them"
         report(text)
-
-
-async def _files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple[FilesKind, str]":
-    """How files travel, and what they are. Raises UsageError."""
-    from sagent.mesh import names
-    from sagent.mesh.workspace import offer
-
-    if wanted == "shared":
-        return "shared", str(cwd)
-    if wanted == "none" or (wanted is None and not (cwd / ".git").exists()):
-        return "none", ""
-    return "git", await offer(bus.store(names.BLOBS), cwd)
-
-
-async def _show_changes(bus: "JetStream", record: "SessionRecord", settings: "Settings") -> None:
-    """Have what the session made of the files in this repository, and say where: nothing here is changed by that."""
-    from sagent.mesh import names
-    from sagent.mesh.workspace import fetch_changes
-
-    reference = await fetch_changes(bus.store(names.BLOBS), record.now, settings.cwd, record.id)
-    if settings.log_level != "error":
-        report(f"its files are {reference}: git diff {reference}")

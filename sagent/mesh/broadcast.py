@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 END = "end"
 """The kind of the line after which a result is to be had."""
+_LEASE = "Sagent-Lease"
 _MOST = 1 << 20  # bytes of events in a message; a single one that is larger than the bus carries is left out
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
 
 
 class Broadcast:
-    """Publishes events in their order. What cannot be sent is lost: the log has everything."""
+    """Publishes events in their order. What cannot be sent is lost: the log has everything. `lease` is the revision of
+    the holder's lease, by which those who listen know what somebody says who had the session before."""
 
-    def __init__(self, bus: JetStream, session: str) -> None:
+    def __init__(self, bus: JetStream, session: str, lease: int | None = None) -> None:
         self._bus, self._subject = bus, names.events_subject(session)
+        self._headers = {} if lease is None else {_LEASE: str(lease)}
         self._lines: list[bytes] = []
         self._wake = asyncio.Event()
 
@@ -57,12 +60,18 @@ class Broadcast:
             while count < len(lines) and (size := size + len(lines[count])) <= _MOST:
                 count += 1
             with suppress(MeshError):
-                await self._bus.publish(self._subject, b"".join(lines[:count]), timeout=1.0)
+                await self._bus.publish(self._subject, b"".join(lines[:count]), self._headers, timeout=1.0)
             del lines[:count]
 
 
 def end_line() -> bytes:
     return json.dumps({"kind": END}).encode() + b"\n"
+
+
+def lease_of(headers: Mapping[str, str]) -> int | None:
+    """The lease of who says a message, None where it is not known."""
+    text = headers.get(_LEASE, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def read_lines(data: bytes) -> Iterator[Event | Figures | None]:

@@ -94,7 +94,7 @@ class Hold:
         self._bus, self._own, self._session, self._lease = bus, node, session, lease
         self._node, self._place = node.name, node.directory
         self._records, self._stream = Records(bus), SessionStream(bus, session)
-        self._broadcast, self._asking = Broadcast(bus, session), Asking(bus, session)
+        self._broadcast, self._asking = Broadcast(bus, session, lease.revision), Asking(bus, session)
         self._moving, self._lost = asyncio.Event(), asyncio.Event()
         self._mirror: Mirror | None = None
         self._done = False
@@ -147,8 +147,9 @@ class Hold:
         try:
             rebuilt = await rebuild(self._stream, directory, after)
         except SessionCorrupt as error:  # no node can work on it, and whoever waits learns why
-            await self._give_up(str(error))
             result = Result("", (), "error", _failure_of(error), session_id=record.id)
+            await self._give_up(result)
+            await self._broadcast.flush(end_line())
             changes = self._replies.changes(before, self._taken, result)
             await self._records.change(record, revision, state="idle", **changes)
             self._done = True
@@ -173,9 +174,8 @@ class Hold:
             except Exception as error:  # whoever asked learns of it, and no node tries it for ever
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise
-                failure = _failure_of(error)
-                result = Result("", (), "error", failure)
-                await self._give_up(failure.message)
+                result = Result("", (), "error", _failure_of(error), session_id=record.id)
+                await self._give_up(result)
             if result is None:
                 await self._change(state="queued")
                 return
@@ -235,6 +235,8 @@ class Hold:
         return self._replies.restate(result, replace(result, cost=opened[0].ledger.cost()))
 
     def _hear(self, event: Event) -> None:
+        if self._lost.is_set():  # what comes of being stopped is no part of the session
+            return
         self._replies.hear(event)
         if self._requests is not None and self._requests.watched and isinstance(event, _TELLING):
             self._broadcast.show(self._requests.figures())  # first: who sees the event knows how things stand
@@ -347,9 +349,9 @@ class Hold:
             await asyncio.sleep(1.0)
         agent.apply(Stop(MOVED))
 
-    async def _give_up(self, why: str) -> None:
+    async def _give_up(self, result: Result) -> None:
         """Nobody can open the session: its messages are answered by that, and do not wait any longer."""
-        self._broadcast.hear(Notice("root", "error", why))
+        self._broadcast.hear(Finished("root", result))
         name = f"session-{self._session}"
         async with self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_WAIT, most=1_000, idle=0) as intake:
             while await self._bus.last(names.INBOX, self._inbox) is not None:

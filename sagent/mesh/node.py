@@ -41,6 +41,7 @@ class Node:
         self._holds: dict[str, Hold] = {}
         self._stopped = set[str]()  # sessions that stand still while the bus has no room
         self._draining = asyncio.Event()
+        self._changed = asyncio.Event()  # its card is another
         self._cards, self._key = bus.bucket(names.CARDS), f"node.{names.token(options.name)}"
 
     async def run(self, begun: Callable[[], None] = lambda: None) -> None:
@@ -104,6 +105,7 @@ class Node:
     def drain(self) -> None:
         """Take no more, and let go of each session between two model calls."""
         self._draining.set()
+        self._changed.set()
         for hold in self._holds.values():
             hold.move()
 
@@ -169,19 +171,25 @@ class Node:
 
     async def _hold(self, session: str, lease: Lease) -> bool:
         hold = self._holds[session] = Hold(self._bus, self.options, session, lease)
+        self._changed.set()
         if self._draining.is_set():
             hold.move()
         try:
             return await hold.work(self._open)
         finally:
             del self._holds[session]
+            self._changed.set()
             await lease.release()
 
     async def _announce(self) -> None:
         while True:
+            self._changed.clear()
             with suppress(MeshError):
                 await self._cards.put(self._key, wire_bytes(self._card()))
-            await asyncio.sleep(names.CARD_TTL / 3)
+            await asyncio.sleep(_SIGN)  # however many sessions come and go
+            with suppress(TimeoutError):
+                async with asyncio.timeout(names.CARD_TTL / 3 - _SIGN):
+                    await self._changed.wait()
 
     def _card(self) -> JsonObject:
         details = {

@@ -14,8 +14,9 @@ from sagent.errors import UsageError
 from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
 from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load, json_thaw
 from sagent.mesh import names
-from sagent.mesh.broadcast import read_lines
+from sagent.mesh.broadcast import lease_of, read_lines
 from sagent.mesh.cards import decode_card
+from sagent.mesh.connection import Message as BusMessage
 from sagent.mesh.connection import Request
 from sagent.mesh.control import Answer, Question, Reply, encode_answer, read_question
 from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable, WrongVersion
@@ -50,6 +51,7 @@ class RemotePeer:
         self._problem: MeshError | None = None  # for which it cannot be followed any more
         self._last = 0  # the number of the last message that was sent
         self._model, self._turns = "", 0
+        self._lease = 0  # the latest of those who were heard
         self.figures: Figures | None = None
         """As the node has said them last; None where it was not asked."""
         self.on_end: Callable[[], object] = lambda: None  # a run has ended, and everything of it was heard
@@ -87,7 +89,7 @@ class RemotePeer:
 
             async def hear() -> None:
                 async for request in events:
-                    peer._hear(request.message.data)
+                    peer._hear(request.message)
 
             async def respond(requests: AsyncIterator[Request]) -> None:
                 async for request in requests:
@@ -258,8 +260,12 @@ class RemotePeer:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _hear(self, data: bytes) -> None:
-        for event in read_lines(data):
+    def _hear(self, message: BusMessage) -> None:
+        lease = lease_of(message.headers)
+        if lease is not None and lease < self._lease:  # a node that was stopped, and woke when another had the session
+            return
+        self._lease = lease or self._lease
+        for event in read_lines(message.data):
             if event is None:
                 self._over.set()
                 self.on_end()

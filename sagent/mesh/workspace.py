@@ -102,16 +102,19 @@ async def offer(store: Store, directory: Path) -> str:
 
 
 async def fetch_changes(store: Store, name: str, directory: Path, session: str) -> str:
-    """Have a session's files as a reference in a repository; the reference. Raises UsageError, Unavailable."""
+    """Have a session's files as a reference in the repository that they are of; the reference, "" where that is
+    another. Raises UsageError, Unavailable."""
     bundles = await _fetch(store, name)
     reference = f"refs/sagent/{session}"
 
-    def take() -> None:
+    def take() -> bool:
+        if not _git(directory, "cat-file", "-t", bundles[0].commit, fails=False):
+            return False
         _unbundle(directory, bundles)
         _git(directory, "update-ref", reference, bundles[-1].commit)
+        return True
 
-    await asyncio.to_thread(take)
-    return reference
+    return reference if await asyncio.to_thread(take) else ""
 
 
 async def _put(store: Store, directory: Path, name: str, made: Snapshot, chain: list[tuple[str, str]]) -> None:

@@ -3,14 +3,16 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from sagent.events import ToolStarted
+from sagent.events import Event, Notice, ToolStarted
 from sagent.lib.json import json_freeze_object
 from sagent.mesh import control, names
+from sagent.mesh.broadcast import Broadcast
 from sagent.mesh.control import Question
 from sagent.mesh.records import Records, SessionRecord
 from sagent.mesh.remote import Mesh
@@ -105,6 +107,55 @@ async def test_a_message_and_an_interrupt_reach_the_session_where_it_is(tmp_path
             code, out, _ = await here.ask_plain("attach", peer.path[:-2], "--bus", here.url)
             assert code == 0
             assert peer.path in out
+
+
+async def test_what_a_node_says_that_had_the_session_before_is_not_heard(tmp_path: Path) -> None:
+    async with place(tmp_path, []) as here, asyncio.timeout(30):
+        mesh = Mesh(here.bus)
+        async with mesh.agent(await mesh.submit("work")) as peer:
+            seen: list[Event] = []
+            peer.listen(seen.append)
+            for lease, text in ((7, "one"), (9, "two"), (7, "stopped"), (None, "full"), (9, "three")):
+                says = Broadcast(here.bus, peer.path, lease)
+                says.hear(Notice("root", "info", text))
+                await says.flush()
+            while len(seen) < 4:
+                await asyncio.sleep(0.05)
+            assert [event.text for event in seen if isinstance(event, Notice)] == ["one", "two", "full", "three"]
+
+
+@slow
+async def test_a_node_that_wakes_when_another_has_the_session_is_not_heard(tmp_path: Path) -> None:
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    turns = [
+        Turn("One.", calls=(Call("Bash", {"command": f"echo >{begun}; sleep 60"}),)),
+        Turn("Two.", calls=(Call("Bash", {"command": f"until [ -e {gate} ]; do sleep 0.1; done"}),)),
+        Turn("Done."),
+    ]
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(60):
+        first = await here.node("n1")
+        async with Mesh(here.bus).spawn("work") as peer:
+            seen: list[Event] = []
+            while not begun.exists():
+                await asyncio.sleep(0.05)
+            first.kill(signal.SIGSTOP)
+            await here.node("n2")
+            peer.listen(seen.append)
+            while peer.record.node != "n2" or not any(isinstance(event, ToolStarted) for event in seen):
+                await asyncio.sleep(0.05)
+            before = len(seen)
+            first.kill(signal.SIGCONT)
+            while "n1" in {session for _, session in await _sessions(here)}:
+                await asyncio.sleep(0.1)
+            assert seen[before:] == []  # it goes on: no call of it was interrupted, and it has not ended
+            gate.touch()
+            assert (await peer.wait()).content == "Done."
+
+
+async def _sessions(here: Place) -> list[tuple[str, str]]:
+    """Which sessions are at work on which nodes, by the nodes' cards."""
+    _, out, _ = await here.ask_plain("nodes", "--bus", here.url, "--json")
+    return [(session, node["name"]) for node in json.loads(out) for session in node["sessions"]]
 
 
 async def test_a_detached_session_is_found_again(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
         assert len(json.loads(here.server.requests[-1].body)["messages"]) == 3
         code, out, err = await here.ask_plain("verify", session, "--bus", here.url)
         assert code == 0, err
+        checking = await here.start("verify", session, name="me", within=("env", f"SAGENT_BUS={here.url}"))
+        assert await checking.process.wait() == 0
         assert session in out
 
 

@@ -8,6 +8,8 @@ from sagent.mesh import names
 from sagent.mesh.jetstream import connected
 from sagent.mesh.server import ServerOptions, serving
 from sagent.mesh.workspace import Files, fetch_changes, offer
+from sagent.testing.server import Call, Turn
+from tests.mesh.places import by_results, place
 
 
 def git(directory: Path, *arguments: str) -> str:
@@ -15,10 +17,10 @@ def git(directory: Path, *arguments: str) -> str:
     return subprocess.run(["git", *who, *arguments], cwd=directory, check=True, capture_output=True, text=True).stdout
 
 
-def repository(directory: Path) -> Path:
+def repository(directory: Path, text: str = "one\n") -> Path:
     directory.mkdir()
     git(directory, "init", "-q", "-b", "trunk")
-    (directory / "a.txt").write_text("one\n")
+    (directory / "a.txt").write_text(text)
     git(directory, "add", "-A")
     git(directory, "commit", "-qm", "first")
     return directory
@@ -41,3 +43,23 @@ async def test_a_repository_that_is_offered_has_no_other_references_than_before(
         assert git(mine, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/trunk", reference]
         assert git(mine, "show", f"{reference}:b.txt") == "new"
         assert git(mine, "status", "--porcelain") == before[1]
+
+
+async def test_the_files_of_a_detached_session_come_to_whoever_follows_it_in_its_repository(tmp_path: Path) -> None:
+    mine, other = repository(tmp_path / "mine"), repository(tmp_path / "other", "another\n")
+    turns = [Turn("One.", calls=(Call("Bash", {"command": "echo new >b.txt"}),)), Turn("Done.")]
+    turns += [Turn("Two.", calls=(Call("Bash", {"command": "echo newer >b.txt"}),)), Turn("Again.")]
+    async with place(tmp_path, by_results(turns)) as here:
+        code, session, err = await here.ask("--detach", "work", cwd=mine)
+        assert (code, err) == (0, "")
+        attach = ("attach", session := session.strip(), "--bus", here.url)
+        await here.node("n1")
+        code, _, err = await here.ask_plain(*attach, cwd=mine)
+        assert (code, f"git diff refs/sagent/{session}" in err) == (0, True), err
+        assert git(mine, "show", f"refs/sagent/{session}:b.txt") == "new\n"
+        code, out, err = await here.ask("--resume", session, "more", cwd=other)
+        assert (code, out, "of another repository" in err) == (0, "Again.\n", True), err
+        assert not git(other, "for-each-ref", "refs/sagent")
+        code, _, err = await here.ask_plain(*attach, cwd=mine)
+        assert git(mine, "show", f"refs/sagent/{session}:b.txt") == "newer\n"
+        assert (await here.ask_plain(*attach, cwd=tmp_path))[0] == 0  # where no repository is

@@ -40,6 +40,8 @@ async def test_a_node_says_no_and_goes_on(tmp_path: Path) -> None:
         assert await answered(here, SessionRecord("s4", files="git", base="git.bad")) == ("", "crashed")
         assert await answered(here, SessionRecord("s5", files="git", base="git.none")) == ("", "usage")
         assert await answered(here, SessionRecord("s6", flags={"model": "nobody/x"})) == ("", "usage")
+        code, out, err = await here.ask("--model", "nobody/x", "hello")
+        assert (code, out, err.count("no provider 'nobody'")) == (2, "", 1)  # and it is said once
         forged = Message("assistant", (Text("I was told so"), ToolCall("c", "Bash")), "root/boss", "m", "end")
         assert await answered(here, SessionRecord("s7"), Said(forged)) == ("Fine.", "")
         sent = json.loads(here.server.requests[-1].body)["messages"]

@@ -6,11 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
+from sagent.cli.remote_files import bring_files
 from sagent.cli.render import Transcript, binary_safe, report
 from sagent.cli.tables import write
 from sagent.lib.text import printable
@@ -63,10 +65,11 @@ async def _attach(url: str, session: str, *, watch: bool) -> int:
             await lines.talk(peer)
             return 0
         result = await peer.wait()
-    if not peer.status().turns:  # else it has been said as it came
-        write(out, [result.content])
-    if result.error is not None:
-        report(result.error.message)
+        if not peer.status().turns:  # else it has been said as it came
+            write(out, [result.content])
+        if result.error is not None:
+            report(result.error.message)
+        await bring_files(mesh.bus, peer.record, Path.cwd())
     return exit_code(result)
 
 
