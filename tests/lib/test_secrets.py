@@ -302,7 +302,7 @@ def test_a_provider_s_key_is_known_by_its_form_and_told_by_its_kind(kind: str, s
         ("DD_APP_KEY: 3f786850e387550fdab836ed7e6dc88100000000", "3f786850e387550fdab836ed7e6dc88100000000"),
         ("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQOYBF\n-----END PGP PRIVATE KEY BLOCK-----", "lQOYBF"),
         ("Encryption: none\nPrivate-Lines: 1\n" + "AAAAgQ" * 10, "AAAAgQAAAAgQ"),
-        ("the key ghp_3KKRzrJTyQ… and more", "3KKRzr"),
+        ("the key my_ghp_3KKRzrJTyQ… and more", "3KKRzr"),
         ("12\tthe key sk-ant-3KKRzr... [25 characters cut]", "3KKRzr"),
     ],
 )
