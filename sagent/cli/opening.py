@@ -57,7 +57,8 @@ def _walls(state: "Path", user: str, users: Iterable[str]) -> Sequence[str]:
 
     others = {*users, *(each.name for each in state.glob("users/*"))} - {user}
     places = [
-        state / name for name in ("sessions", "serve", "a2a-serve", *(f"users/{each}" for each in sorted(others)))
+        state / name
+        for name in ("sessions", "serve", "a2a", "a2a-serve", *(f"users/{each}" for each in sorted(others)))
     ]
     return [f"{tool}({escape(str(place))})" for place in places for tool in ("Read", "Edit")]
 

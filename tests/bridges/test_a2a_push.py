@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from a2a.types.a2a_pb2 import (
     ListTasksRequest,
     SendMessageConfiguration,
     SendMessageRequest,
+    Task,
     TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
 )
-from a2a.utils.errors import InvalidParamsError
+from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
 from a2a_served import Peer, a2a_served, said, state
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -26,6 +30,7 @@ from starlette.routing import Route
 from uvicorn import Config, Server
 
 from sagent.bridges.a2a import push
+from sagent.bridges.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 
@@ -157,6 +162,44 @@ async def test_what_leads_to_this_machine_or_its_network_is_refused_and_no_task_
             await begin(peer, TaskPushNotificationConfig(url=url.format(port=receiver.port)))
         assert not (await (await peer.client()).list_tasks(ListTasksRequest())).tasks
         assert not receiver.got and receiver.answers
+
+
+async def test_those_who_know_how_their_task_ended_make_room_for_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "MOST_KEPT", 2)
+    files = ReceiverFiles(place / "a2a")
+    async with receiving() as receiver:
+        address = f"127.0.0.1:{receiver.port}"
+        receivers = push.Receivers(files, [address])
+        config = TaskPushNotificationConfig(url=f"http://{address}/")
+        add = partial(receivers.set, "s1", config=config)
+        await add("first")
+        await add("second")
+        with pytest.raises(UnsupportedOperationError, match="delete one"):
+            await add("third")
+        receivers.notify(Task(id="first", status=TaskStatus(state=TaskState.TASK_STATE_COMPLETED)))
+        await receivers.aclose()
+        assert [kept.done for kept in files.read("s1") if kept.config.task_id == "first"] == [True]
+        await add("third")
+        assert [kept.config.task_id for kept in files.read("s1")] == ["second", "third"]
+        assert not receivers.all("first")
+        with pytest.raises(InvalidParamsError, match="8,192 bytes"):
+            await receivers.set("s1", "third", TaskPushNotificationConfig(url=config.url, token="x" * 9_000))
+
+
+async def test_receivers_go_with_their_session_and_a_damaged_file_stops_nothing(place: Path) -> None:
+    files = ReceiverFiles(place / "a2a")
+    kept = KeptReceiver(TaskPushNotificationConfig(task_id="t", id="i", url="http://192.0.2.1/"))
+    for session in ("there", "gone"):
+        files.put(session, kept)
+    files.sweep([place / "there"])
+    assert not files.read("gone") and files.read("there")
+    for damage in (b"", b"[", b'{"a": 1}', b'[{"config": 5}]', b'[{"config": {"url": 5}}]', b"\xff"):
+        (place / "a2a" / "there.push.json").write_bytes(damage)
+        assert not files.read("there")
+    files.put("there", kept)
+    assert files.read("there") == [kept]
 
 
 async def test_a_redirect_is_not_followed_to_another_host_and_headers_are_checked(

@@ -2,9 +2,13 @@
 
 import json
 import signal
+import stat
 import subprocess
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx2
 import pytest
@@ -81,6 +85,80 @@ def test_after_a_kill_the_log_says_what_became_of_each_task(shell: Shell) -> Non
     assert child.wait(20) == 128 + signal.SIGTERM
     assert child.stderr is not None and child.stderr.read() == b""
     assert shell.run("verify", done["contextId"], model="").code == 0
+
+
+class Posted(BaseHTTPRequestHandler):
+    """A receiver of notifications; `got` are the tokens and states."""
+
+    got: list[tuple[str, str]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.got.append((self.headers["x-a2a-notification-token"], body["task"]["status"]["state"]))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The address of a receiver, and what was posted to it."""
+    got: list[tuple[str, str]] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Receiver", (Posted,), {"got": got})) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}", got
+        server.shutdown()
+
+
+def stopped(child: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    child.send_signal(how)
+    child.wait(20)
+
+
+def test_after_a_kill_the_receivers_of_a_task_are_there_and_are_sent_how_it_ended(
+    shell: Shell, posted: tuple[str, list[tuple[str, str]]]
+) -> None:
+    address, got = posted
+    state = Path(shell.environment["HOME"], ".local/state/sagent")
+    shell.environment["SAGENT_A2A_TOKEN"] = "a-token-of-my-own"
+    shell.serve([Turn("I begin.", calls=(Call("Bash", {"command": "touch began; sleep 300"}),))])
+    child, _, http = start(shell, "--permission-mode", "full", "--push-to", address)
+    with http:
+        task = send(http, "go", "m1")
+        path = f"/tasks/{task['id']}/pushNotificationConfigs"
+        config = {"url": f"http://{address}/", "id": "mine", "token": "t0ken"}
+        assert http.post(path, json=config).status_code == 200
+        while not (shell.cwd / "began").exists():
+            time.sleep(0.05)
+        stopped(child, signal.SIGKILL)
+    before = len(got)
+    (kept,) = state.glob("a2a/*.push.json")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    having = [file for file in state.rglob("*") if file.is_file() and b"t0ken" in file.read_bytes()]
+    assert having == [kept]
+
+    child, _, http = start(shell)  # which may not reach that address any more
+    with http:
+        assert [each["token"] for each in http.get(path).json()["configs"]] == ["t0ken"]
+    stopped(child, signal.SIGTERM)
+    assert len(got) == before
+
+    child, _, http = start(shell, "--push-to", address)
+    with http:
+        while len(got) == before:
+            time.sleep(0.05)
+    stopped(child, signal.SIGTERM)
+    assert got[before:] == [("t0ken", "TASK_STATE_FAILED")]
+
+    child, _, http = start(shell, "--push-to", address)  # it knows, and is sent nothing more
+    with http:
+        assert http.get(f"{path}/mine").json()["token"] == "t0ken"
+        assert http.delete(f"{path}/mine").status_code < 300
+        assert not kept.exists()
+    stopped(child, signal.SIGTERM)
+    assert len(got) == before + 1
 
 
 def test_a_team_answers_and_its_answer_is_kept(shell: Shell) -> None:

@@ -14,13 +14,15 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount
 
 from sagent.bridges.a2a.card import JSONRPC_PATH, REST_PATH
-from sagent.bridges.a2a.contexts import Answer, Contexts, answer_alone
+from sagent.bridges.a2a.contexts import DIRECTORY, Answer, Contexts, answer_alone
 from sagent.bridges.a2a.handler import Caller, CallerBuilder, Handler
 from sagent.bridges.a2a.push import Receivers
+from sagent.bridges.a2a.receiver_files import ReceiverFiles
 from sagent.bridges.live import Opening
 from sagent.bridges.serve.door import Door
 from sagent.bridges.serve.problem import problem
 from sagent.lib.json import wire_bytes
+from sagent.session.store import sessions
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -47,8 +49,12 @@ def make_caller(
 ) -> Caller:
     """A caller whose sessions are kept in `state` and work in `cwd`. `push_to` are addresses that are notified although
     they are not public; `answer` has a prompt answered. Raises OSError."""
-    receivers = Receivers(push_to)
-    return Caller(Contexts(opening, state, cwd, receivers.notify, answer), receivers)
+    files = ReceiverFiles(state / DIRECTORY)
+    files.sweep(sessions(state))
+    receivers = Receivers(files, push_to)
+    contexts = Contexts(opening, state, cwd, receivers.notify, answer)
+    receivers.resume(contexts.tasks(), contexts.show)
+    return Caller(contexts, receivers)
 
 
 class _Bounded:

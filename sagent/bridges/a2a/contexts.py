@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -28,7 +28,7 @@ from sagent.messages import Message as Prompt
 from sagent.session.store import sessions
 
 MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another
-_DIRECTORY = "a2a"
+DIRECTORY = "a2a"
 _STOPPING = "The server is stopping."
 _LONGEST = 200  # characters of an id that a client chooses
 Answer: TypeAlias = Callable[[LiveSession, Opened, Prompt], Awaitable[Result]]
@@ -86,7 +86,7 @@ class Contexts:
     def __init__(
         self, opening: Opening, state: Path, cwd: Path, changed: Callable[[Task], None], answer: Answer = answer_alone
     ) -> None:
-        self._opening, self._directory, self._changed, self._answer = opening, state / _DIRECTORY, changed, answer
+        self._opening, self._directory, self._changed, self._answer = opening, state / DIRECTORY, changed, answer
         self._contexts: dict[str, Context] = {}
         self._places: dict[str, Context] = {}  # by task
         self._messages: dict[str, tuple[str, str]] = {}  # id -> task and digest
@@ -138,6 +138,14 @@ class Contexts:
             async with context.opening:  # whether the session is in use is looked at
                 found |= await asyncio.to_thread(show_past, context.path, dict(context.records.tasks), wanted)
         return found
+
+    def tasks(self) -> Mapping[str, Collection[str]]:
+        """The tasks of each session."""
+        return {each.path.name: each.records.tasks.keys() for each in self._contexts.values()}
+
+    def session(self, name: str) -> str:
+        """The one of a task. Raises TaskNotFoundError."""
+        return self._place(name).path.name
 
     def running(self, name: str) -> RunningTask | None:
         """The task, if it has not ended. Raises TaskNotFoundError."""

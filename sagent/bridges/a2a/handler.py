@@ -162,28 +162,27 @@ class Handler(RequestHandler):
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
         caller = _caller(context, params)
-        caller.contexts.running(params.task_id)
         return await self._notify(caller, params.task_id, params)
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
         caller = _caller(context, params)
-        caller.contexts.running(params.task_id)
+        caller.contexts.session(params.task_id)  # it has to be the caller's
         return caller.receivers.get(params.task_id, params.id)
 
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
         caller = _caller(context, params)
-        caller.contexts.running(params.task_id)
+        caller.contexts.session(params.task_id)  # it has to be the caller's
         return ListTaskPushNotificationConfigsResponse(configs=caller.receivers.all(params.task_id))
 
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
         caller = _caller(context, params)
-        caller.contexts.running(params.task_id)
+        caller.contexts.session(params.task_id)  # it has to be the caller's
         caller.receivers.delete(params.task_id, params.id)
 
     async def on_get_extended_agent_card(
@@ -207,7 +206,7 @@ class Handler(RequestHandler):
         self, caller: Caller, task: str, config: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
         """Have a receiver sent how a task stands, and every change."""
-        kept = await caller.receivers.set(task, config)
+        kept = await caller.receivers.set(caller.contexts.session(task), task, config)
         caller.receivers.notify((await caller.contexts.show(task))[task])
         return kept
 

@@ -5,50 +5,148 @@ way out is that of the web tools, which look a name up once and connect to the v
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
 
 from a2a.types.a2a_pb2 import StreamResponse, Task, TaskPushNotificationConfig
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToJson
 
+from sagent.bridges.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.bridges.a2a.task import ENDED
 from sagent.errors import ToolError
 from sagent.sandbox.hosts import Entry
-from sagent.tools.web.address import WebAddress, parse_address
+from sagent.tools.web.address import parse_address
 from sagent.tools.web.gateway import Gateway, WebRequest
 
 MOST = 10  # receivers of one task
+MOST_KEPT = 1_000  # of one caller; those that know how their task ended make room
+_MOST_BYTES = 8_192  # of a config
+_LINES = 50  # notifications that are on their way at a time
 _TRIES = 3
 _PAUSE = 1.0  # seconds before another try, and twice as many before the next
 _GRACE = 3.0  # seconds in which the last notifications are sent when the server stops
 
 
+class Show(Protocol):
+    """Shows tasks as they stand, by their ids."""
+
+    async def __call__(self, *names: str) -> Mapping[str, Task]: ...
+
+
 class Receiver:
-    """One address, which is sent what it is to know in order. A receiver may be sent something twice."""
+    """One address, which is sent what it is to know in order. A receiver may be sent something twice. `done` is called
+    when it was sent how its task ended."""
 
     def __init__(
-        self, config: TaskPushNotificationConfig, address: WebAddress, gateway: Gateway, entries: Sequence[Entry]
+        self,
+        config: TaskPushNotificationConfig,
+        post: Callable[[TaskPushNotificationConfig, Task], Awaitable[bool]],
+        done: Callable[[], None],
     ) -> None:
-        self.config, self._address, self._gateway, self._entries = config, address, gateway, entries
+        self.config, self._post, self._done = config, post, done
         self._waiting: asyncio.Queue[Task] = asyncio.Queue()
-        self.work = asyncio.create_task(self._deliver())
+        self.work: asyncio.Task[None] | None = None
 
     def put(self, task: Task) -> None:
         self._waiting.put_nowait(task)
+        if self.work is None or self.work.done():
+            self.work = asyncio.create_task(self._deliver())
 
     async def _deliver(self) -> None:
         while True:
             task = await self._waiting.get()
-            for attempt in range(_TRIES):
-                if await self._post(task):
-                    break
-                await asyncio.sleep(_PAUSE * 2**attempt)
+            arrived = await self._send(task)
             if task.status.state in ENDED:
+                if arrived:
+                    self._done()
                 return
 
-    async def _post(self, task: Task) -> bool:
-        """Whether it arrived, or never will."""
-        config = self.config
+    async def _send(self, task: Task) -> bool:
+        for attempt in range(_TRIES):
+            if await self._post(self.config, task):
+                return True
+            await asyncio.sleep(_PAUSE * 2**attempt)
+        return False
+
+    def stop(self) -> None:
+        if self.work is not None:
+            self.work.cancel()
+
+
+class Receivers:
+    """Those of every task of one caller, also over restarts of the server."""
+
+    def __init__(self, files: ReceiverFiles, allowed: Sequence[str] = (), gateway: Gateway | None = None) -> None:
+        self._files, self._entries = files, tuple(map(Entry.parse, allowed))
+        self._gateway = gateway or Gateway()
+        self._lines = asyncio.Semaphore(_LINES)
+        self._known: dict[str, dict[str, Receiver]] = {}
+        self._sessions: dict[str, str] = {}  # by task
+        self._done: dict[tuple[str, str], None] = {}  # task and id of those who know how it ended, in that order
+        self._resuming: asyncio.Task[None] | None = None
+
+    def resume(self, tasks: Mapping[str, Collection[str]], show: Show) -> None:
+        """Go on with those that there were before, of the tasks of each session. Those who were not sent how their task
+        ended are sent that."""
+        waiting = set[str]()
+        for session, names in tasks.items():
+            for kept in self._files.read(session):
+                if (task := kept.config.task_id) in names:
+                    self._add(session, kept.config)
+                    if kept.done:
+                        self._done[task, kept.config.id] = None
+                    else:
+                        waiting.add(task)
+        if waiting:
+            self._resuming = asyncio.create_task(self._catch_up(waiting, show))
+
+    async def _catch_up(self, tasks: Iterable[str], show: Show) -> None:
+        for task in (await show(*tasks)).values():
+            if task.status.state in ENDED:  # else another process works on it
+                self.notify(task)
+
+    async def set(self, session: str, task: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        """Have changes of a task of a session posted to an address. Raises InvalidParamsError for one that is refused,
+        and OSError."""
+        await self.check(config)
+        kept = TaskPushNotificationConfig()
+        kept.CopyFrom(config)
+        kept.task_id, kept.id = task, config.id or task
+        receivers = self._known.get(task, {})
+        if kept.id not in receivers:
+            if len(receivers) >= MOST:
+                raise UnsupportedOperationError(f"A task has at most {MOST} receivers: delete one.")
+            self._make_room()
+        self._files.put(session, KeptReceiver(kept))
+        self._done.pop((task, kept.id), None)
+        if (before := receivers.get(kept.id)) is not None:
+            before.stop()
+        self._add(session, kept)
+        return kept
+
+    def _make_room(self) -> None:
+        """Forget one that knows how its task ended, where there are too many."""
+        if sum(map(len, self._known.values())) < MOST_KEPT:
+            return
+        if (oldest := next(iter(self._done), None)) is None:
+            raise UnsupportedOperationError(f"There are {MOST_KEPT:,} receivers, which is the most: delete one.")
+        self.delete(*oldest)
+
+    def _add(self, session: str, config: TaskPushNotificationConfig) -> None:
+        task, name = config.task_id, config.id
+        self._sessions[task] = session
+
+        def done() -> None:
+            self._done[task, name] = None
+            with suppress(OSError):  # it is sent that once more after a restart
+                self._files.put(session, KeptReceiver(config, done=True))
+
+        self._known.setdefault(task, {})[name] = Receiver(config, self._post, done)
+
+    async def _post(self, config: TaskPushNotificationConfig, task: Task) -> bool:
+        """Whether it arrived, or never will. The address is judged anew each time."""
         headers = {"content-type": "application/a2a+json", "a2a-version": "1.0"}
         if config.token:
             headers["x-a2a-notification-token"] = config.token
@@ -56,37 +154,17 @@ class Receiver:
             headers["authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
         body = MessageToJson(StreamResponse(task=task), indent=None).encode()
         try:
-            request = WebRequest(self._address, "POST", headers, body)
-            response = await self._gateway.fetch(request, lambda: self._entries)
+            request = WebRequest(parse_address(config.url), "POST", headers, body)
+            async with self._lines:
+                response = await self._gateway.fetch(request, lambda: self._entries)
         except ToolError:
             return False
         return response.status < 500 and response.status != 429
 
-
-class Receivers:
-    """Those of every task of one caller. They are known while the server runs: a task does not outlive it."""
-
-    def __init__(self, allowed: Sequence[str] = (), gateway: Gateway | None = None) -> None:
-        self._entries = tuple(map(Entry.parse, allowed))
-        self._gateway = gateway or Gateway()
-        self._known: dict[str, dict[str, Receiver]] = {}
-
-    async def set(self, task: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-        """Have changes of a task posted to an address. Raises InvalidParamsError for one that is refused."""
-        address = await self.check(config)
-        kept = TaskPushNotificationConfig()
-        kept.CopyFrom(config)
-        kept.task_id, kept.id = task, config.id or task
-        receivers = self._known.setdefault(task, {})
-        if kept.id not in receivers and len(receivers) >= MOST:
-            raise UnsupportedOperationError(f"A task has at most {MOST} receivers: delete one.")
-        if (before := receivers.pop(kept.id, None)) is not None:
-            before.work.cancel()
-        receivers[kept.id] = Receiver(kept, address, self._gateway, self._entries)
-        return kept
-
-    async def check(self, config: TaskPushNotificationConfig) -> WebAddress:
-        """The address that a client names. Raises InvalidParamsError for one that is refused."""
+    async def check(self, config: TaskPushNotificationConfig) -> None:
+        """Judge the address that a client names. Raises InvalidParamsError for one that is refused."""
+        if config.ByteSize() > _MOST_BYTES:
+            raise InvalidParamsError(f"A push notification config has at most {_MOST_BYTES:,} bytes.")
         given = (config.token, config.authentication.scheme, config.authentication.credentials)
         if not all(text.isascii() and text.isprintable() for text in given):
             raise InvalidParamsError("The token and the credentials of a push notification are printable ASCII.")
@@ -101,7 +179,6 @@ class Receivers:
                 f"The URL for push notifications is refused: {address.endpoint} cannot be found, or is not a public "
                 "address at a port of the web. Whoever runs the server can allow it: --push-to HOST:PORT."
             ) from error
-        return address
 
     def all(self, task: str) -> list[TaskPushNotificationConfig]:
         return [receiver.config for receiver in self._known.get(task, {}).values()]
@@ -114,18 +191,25 @@ class Receivers:
         return receivers[name].config
 
     def delete(self, task: str, name: str) -> None:
-        """Forget one; there may be none."""
-        if (receiver := self._known.get(task, {}).pop(name, None)) is not None:
-            receiver.work.cancel()
+        """Forget one; there may be none. Raises OSError."""
+        if name not in (receivers := self._known.get(task, {})):
+            return
+        self._files.remove(self._sessions[task], task, name)
+        receivers.pop(name).stop()
+        self._done.pop((task, name), None)
 
     def notify(self, task: Task) -> None:
-        """Send those of a task how it stands."""
-        for receiver in self._known.get(task.id, {}).values():
-            receiver.put(task)
+        """Send those of a task how it stands, but for those who know how it ended."""
+        for name, receiver in self._known.get(task.id, {}).items():
+            if (task.id, name) not in self._done:
+                receiver.put(task)
 
     async def aclose(self) -> None:
-        """Give the last notifications a moment."""
-        works = [receiver.work for each in self._known.values() for receiver in each.values()]
+        """Give the last notifications a moment. What is not sent then is sent after the next start."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        begun = [self._resuming, *(each.work for known in self._known.values() for each in known.values())]
+        works = [work for work in begun if work is not None]
         if not works:
             return
         _, late = await asyncio.wait(works, timeout=_GRACE)

@@ -1,0 +1,82 @@
+"""Who is notified of tasks, over restarts: `a2a/SESSION.push.json` in the directory of the state, for its owner alone.
+
+They have the tokens that clients gave, so they are not part of a session's log.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from a2a.types.a2a_pb2 import TaskPushNotificationConfig
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
+from sagent.lib.atomic import put
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object, json_load, wire_bytes
+from sagent.lib.regular import read_regular
+from sagent.session.log import make_directory
+
+_ENDING = ".push.json"
+_MOST = 32 << 20  # bytes of a file
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReceiver:
+    """An address that a client named for a task; `done` when it was sent how the task ended."""
+
+    config: TaskPushNotificationConfig
+    done: bool = False
+
+
+class ReceiverFiles:
+    """One file for each session that has any."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def read(self, session: str) -> Sequence[KeptReceiver]:
+        """What is kept for a session; what cannot be read is not there any more."""
+        try:
+            rows = as_array(json_load(read_regular(self._file(session), most=_MOST)))
+            return [_decode(row) for row in rows]
+        except (OSError, ValueError, TypeError, ParseError):
+            return []
+
+    def put(self, session: str, receiver: KeptReceiver) -> None:
+        """Keep one, in place of the one with its id. It is on the disk then. Raises OSError."""
+        others = self._others(session, receiver.config.task_id, receiver.config.id)
+        self._write(session, [*others, receiver])
+
+    def remove(self, session: str, task: str, name: str) -> None:
+        """Forget one; there may be none. Raises OSError."""
+        others = self._others(session, task, name)
+        if others:
+            self._write(session, others)
+        else:
+            self._file(session).unlink(missing_ok=True)
+
+    def sweep(self, sessions: Iterable[Path]) -> None:
+        """Remove those of sessions that are gone. `sessions`, those that there are, is read after the files."""
+        files = {file.name.removesuffix(_ENDING): file for file in self._directory.glob(f"*{_ENDING}")}
+        if files:
+            for gone in files.keys() - {path.name for path in sessions}:
+                files[gone].unlink(missing_ok=True)
+
+    def _others(self, session: str, task: str, name: str) -> list[KeptReceiver]:
+        return [each for each in self.read(session) if (each.config.task_id, each.config.id) != (task, name)]
+
+    def _write(self, session: str, receivers: Sequence[KeptReceiver]) -> None:
+        make_directory(self._directory)
+        rows = [{"config": MessageToDict(each.config), "done": each.done} for each in receivers]
+        put(self._file(session), wire_bytes(rows))
+
+    def _file(self, session: str) -> Path:
+        return self._directory / f"{session}{_ENDING}"
+
+
+def _decode(row: object) -> KeptReceiver:
+    """Raises ValueError, TypeError and ParseError."""
+    members = as_object(row)
+    config = ParseDict(dict(as_object(members.get("config"))), TaskPushNotificationConfig())
+    if not config.task_id:
+        raise ValueError("a receiver of no task")
+    return KeptReceiver(config, members.get("done") is True)
