@@ -14,8 +14,10 @@ from sagent.context.places import plugin_folders
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
 
-_OTHER_VARIABLES = ("SAGENT_BUS", "SAGENT_CONFIG", "SAGENT_CUSTODY", "SAGENT_PROJECT_DIR")
-"""Variables of no setting; the last two are sagent's commands' own."""
+_OTHER_VARIABLES = ("SAGENT_BUS", "SAGENT_CONFIG", "SAGENT_MCP_TOKEN", "SAGENT_SERVE_TOKEN")
+"""Variables of no setting."""
+_UNLISTED = ("SAGENT_CUSTODY", "SAGENT_PROJECT_DIR", "SAGENT_A2A_TOKEN")
+"""What others begin with: those of sagent's own commands, and one for each agent elsewhere (SAGENT_A2A_TOKEN_NAME)."""
 _FIELDS = {field.name: field for field in FIELDS}
 _OWN_FLAGS = ("executor_api_base", "advisor_api_base", "trust_project")  # about what other flags and files name
 
@@ -154,7 +156,7 @@ def _meaningless(environ: Mapping[str, str]) -> Iterator[str]:
     """Warnings of `SAGENT_...` variables that mean nothing."""
     known = [*_variables(), *_OTHER_VARIABLES]
     for name in environ:
-        if name.startswith("SAGENT_") and name not in known:
+        if name.startswith("SAGENT_") and name not in known and not name.startswith(_UNLISTED):
             yield f"{name}: there is no such setting{nearest(name, known)}"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -294,6 +295,14 @@ def test_bad_flags_and_variables_are_named(place):
         place.load(continue_=True, session="x")
     (warning,) = place.load(environ={"SAGENT_MODLE": "x"}).warnings
     assert warning == "SAGENT_MODLE: there is no such setting. Did you mean SAGENT_MODEL?"
+
+
+def test_no_variable_that_the_documentation_names_is_called_unknown(place):
+    pages = (ROOT / "docs").glob("*.md")
+    named = {name for page in pages for name in re.findall(r"SAGENT_[A-Z0-9_]*[A-Z0-9]", page.read_text())}
+    assert {"SAGENT_MODEL", "SAGENT_MCP_TOKEN", "SAGENT_SERVE_TOKEN"} <= named
+    warnings = place.load(environ=dict.fromkeys(named - {"SAGENT_CONFIG"}, "")).warnings
+    assert not [each for each in warnings if "no such setting" in each]
 
 
 def test_unreadable_files_are_errors_and_not_ignored(place):
