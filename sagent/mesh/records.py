@@ -153,10 +153,10 @@ class Records:
             raise SessionNotFound(f"{many} with {name!r}.")
         return decode_record(found[0].value or b"")
 
-    async def all(self) -> list[SessionRecord]:
-        """Those that can be read here."""
+    async def all(self, session: str = "") -> list[SessionRecord]:
+        """Those that can be read here, or the one with an id."""
         found: list[SessionRecord] = []
-        for entry in await self._bucket.entries():
+        for entry in await self._bucket.entries(names.token(session) if session else ">"):
             with suppress(WrongVersion):
                 found.append(decode_record(entry.value or b""))
         return found

@@ -122,6 +122,9 @@ async def test_a_session_is_an_agent_too(tmp_path: Path, shell: Shell) -> None:
         cards = {card["address"]: card for card in json.loads((await _run(shell, "agents", "--json")).out)}
         assert cards[address]["details"]["state"] == "idle"
         assert (cards["node.n1"]["kind"], cards["node.n1"]["labels"]) == ("node", ["big"])
+        for space, shown in ((address, [address]), ("session", [address]), ("node", ["node.n1"]), ("session.x", [])):
+            found = json.loads((await _run(shell, "agents", space, "--json")).out)
+            assert [card["address"] for card in found] == shown
         done = await _run(shell, "send", address, "and again")
         assert (done.code, done.out) == (0, "Once more.\n"), done.err
 

@@ -57,11 +57,14 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
 
 
 async def _sessions(bus: "NatsBus", query: "Query") -> "list[Card]":
-    """The sessions of the bus, as the agents they are."""
+    """The sessions of the bus that a query means, as the agents they are."""
     from sagent.lib.json import JsonObject
     from sagent.mesh.cards import Card, matches
     from sagent.mesh.records import Records
 
+    first, _, session = query.namespace.partition(".")
+    if first not in ("", "session"):  # none is read: there may be very many
+        return []
     found = [
         Card(
             f"session.{record.id}",
@@ -70,7 +73,7 @@ async def _sessions(bus: "NatsBus", query: "Query") -> "list[Card]":
             labels=(record.label,) if record.label else (),
             details=JsonObject({"state": record.state, "node": record.node}),
         )
-        for record in await Records(bus.jetstream).all()
+        for record in await Records(bus.jetstream).all(session)
     ]
     return [card for card in found if matches(query, card)]
 
