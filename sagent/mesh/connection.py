@@ -148,7 +148,7 @@ class Connection:
                 if not refusal.done():
                     refusal.set_result(str(error))
         nobody = isinstance(error, ConnectionRefusedError) and time.monotonic() - self._began > _STARTING
-        if not self._is_open and (nobody or isinstance(error, ssl.SSLError) or "uthorization" in str(error)):
+        if not self._is_open and (nobody or isinstance(error, ssl.SSLError | Refused) or "uthorization" in str(error)):
             raise error  # it would be tried again for ever
 
     @property
@@ -381,11 +381,22 @@ def new_client() -> "Client":
 
     class Abrupt(Client):
         """nats-py waits until a connection is closed before it makes another: until what was written to it has left, or
-        for a farewell of TLS. From a server that cannot be reached any more neither comes."""
+        for a farewell of TLS. From a server that cannot be reached any more neither comes. And it goes on in the clear
+        where TLS is wanted, and the first line, which anybody on the way may have written, says that there is none."""
 
         async def _attempt_reconnect(self) -> None:
             _abort(self)
             await super()._attempt_reconnect()
+
+        async def _process_info(
+            self,
+            info: dict[str, object],
+            initial_connection: bool = False,  # noqa: FBT001, FBT002 -- as nats-py has it
+        ) -> None:
+            wanted = self.options.get("tls") and self._current_server and self._current_server.uri.scheme != "wss"
+            if initial_connection and wanted and not info.get("tls_required"):
+                raise Refused("The server of the bus does not use TLS, and its URL wants it: nothing was sent.")
+            await super()._process_info(info, initial_connection)
 
     return Abrupt()
 

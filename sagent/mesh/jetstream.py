@@ -84,6 +84,9 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
         await bus.aclose()
         said = bus.problem or error
         raise Unavailable(f"There is no bus at {where}: {str(said) or 'no answer'}. To start one: sagent bus") from None
+    except Refused:
+        await bus.aclose()
+        raise
     except (Error, ssl.SSLError) as error:
         await bus.aclose()
         raise Refused(f"The bus at {where} does not admit this user: {error}") from None

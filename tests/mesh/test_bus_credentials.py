@@ -15,6 +15,7 @@ from sagent.mesh.bus import message
 from sagent.mesh.buses.nats import nats_bus
 from sagent.mesh.errors import Refused
 from sagent.mesh.jetstream import connected
+from sagent.mesh.server import ServerOptions, serving
 
 UNLIMITED = ["subs", "data", "payload", "imports", "exports", "conn", "leaf"]
 UNLIMITED += ["mem_storage", "disk_storage", "streams", "consumer"]
@@ -71,4 +72,11 @@ async def test_a_credentials_file_opens_its_account(tmp_path: Path) -> None:
         bad = _credentials(tmp_path / "bad.creds", other)
         with pytest.raises(Refused):
             async with connected(f"{broker.url}?credentials={bad}"):
+                pass
+
+
+async def test_nothing_is_sent_in_the_clear_where_the_url_wants_tls(tmp_path: Path) -> None:
+    async with serving(ServerOptions(tmp_path, port=0)) as server:
+        with pytest.raises(Refused, match="does not use TLS"):
+            async with connected(server.url.replace("nats://", "tls://")):
                 pass
