@@ -198,8 +198,8 @@ async def test_receivers_go_with_their_session_and_a_damaged_file_stops_nothing(
     for damage in (b"", b"[", b'{"a": 1}', b'[{"config": 5}]', b'[{"config": {"url": 5}}]', b"\xff"):
         (place / "a2a" / "there.push.json").write_bytes(damage)
         assert not files.read("there")
-    files.put("there", kept)
-    assert files.read("there") == [kept]
+        files.put("there", kept)
+        assert files.read("there") == [kept]
 
 
 async def test_a_redirect_is_not_followed_to_another_host_and_headers_are_checked(

@@ -4,6 +4,7 @@ They have the tokens that clients gave, so they are not part of a session's log.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
@@ -35,21 +36,20 @@ class ReceiverFiles:
 
     def read(self, session: str) -> Sequence[KeptReceiver]:
         """What is kept for a session; what cannot be read is not there any more."""
-        try:
-            rows = as_array(json_load(read_regular(self._file(session), most=_MOST)))
-            return [_decode(row) for row in rows]
-        except (OSError, ValueError, TypeError, ParseError):
-            return []
+        found: list[KeptReceiver] = []
+        for row in self._rows(session):
+            with suppress(ValueError, TypeError, ParseError):
+                found.append(_decode(row))
+        return found
 
     def put(self, session: str, receiver: KeptReceiver) -> None:
         """Keep one, in place of the one with its id. It is on the disk then. Raises OSError."""
-        others = self._others(session, receiver.config.task_id, receiver.config.id)
-        self._write(session, [*others, receiver])
+        row = {"config": MessageToDict(receiver.config), "done": receiver.done}
+        self._write(session, [*self._others(session, receiver.config.task_id, receiver.config.id), row])
 
     def remove(self, session: str, task: str, name: str) -> None:
         """Forget one; there may be none. Raises OSError."""
-        others = self._others(session, task, name)
-        if others:
+        if others := self._others(session, task, name):
             self._write(session, others)
         else:
             self._file(session).unlink(missing_ok=True)
@@ -61,12 +61,19 @@ class ReceiverFiles:
             for gone in files.keys() - {path.name for path in sessions}:
                 files[gone].unlink(missing_ok=True)
 
-    def _others(self, session: str, task: str, name: str) -> list[KeptReceiver]:
-        return [each for each in self.read(session) if (each.config.task_id, each.config.id) != (task, name)]
+    def _rows(self, session: str) -> Sequence[object]:
+        try:
+            return as_array(json_load(read_regular(self._file(session), most=_MOST)))
+        except (OSError, ValueError):
+            return []
 
-    def _write(self, session: str, receivers: Sequence[KeptReceiver]) -> None:
+    def _others(self, session: str, task: str, name: str) -> Sequence[object]:
+        """All but one, as they are in the file."""
+        configs = [(row, as_object(as_object(row).get("config"))) for row in self._rows(session)]
+        return [row for row, config in configs if (config.get("taskId"), config.get("id")) != (task, name)]
+
+    def _write(self, session: str, rows: Sequence[object]) -> None:
         make_directory(self._directory)
-        rows = [{"config": MessageToDict(each.config), "done": each.done} for each in receivers]
         put(self._file(session), wire_bytes(rows))
 
     def _file(self, session: str) -> Path:
