@@ -31,8 +31,9 @@ async def run_attached(url: str, session: str, *, watch: bool) -> int:
         record = await Records(mesh.bus).find(session)
         again = f"sagent attach {record.id} --bus {shlex.quote(url)}"
         code = await run_repl(_load, _opening(mesh, record.id, again, watch=watch))
-        with suppress(MeshError):  # the bus is away, as was said
-            await bring_files(mesh.bus, await Records(mesh.bus).find(record.id), Path.cwd())
+        if mesh.bus.is_up:  # else nobody is kept waiting: that it is away was said
+            with suppress(MeshError):
+                await bring_files(mesh.bus, await Records(mesh.bus).find(record.id), Path.cwd())
         return code
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.render import report
+from sagent.errors import UsageError
 
 if TYPE_CHECKING:
     from sagent.mesh.jetstream import JetStream
@@ -24,13 +25,17 @@ async def offer_files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple
 
 async def bring_files(bus: "JetStream", record: "SessionRecord", cwd: Path, *, quiet: bool = False) -> None:
     """Have what a session made of the files of this repository in it, and say where: nothing here is changed by that.
-    Raises UsageError and Unavailable."""
+    Raises Unavailable."""
     from sagent.mesh import names
     from sagent.mesh.workspace import fetch_changes
 
     if record.files != "git" or record.now in ("", record.base):
         return
-    reference = await fetch_changes(bus.store(names.BLOBS), record.now, cwd, record.id)
+    try:
+        reference = await fetch_changes(bus.store(names.BLOBS), record.now, cwd, record.id)
+    except UsageError as error:  # the result stays what it is
+        report(f"its files have not come: {error}")
+        return
     if quiet:
         return
     if reference:
