@@ -37,8 +37,9 @@ def opening_of(
 
         settings = settings_for(flags, wanted)
         private = (settings.state_dir,) if user else ()
-        deny = _walls(settings.state_dir, user, users) if user else ()
-        settings = replace(settings, state_dir=state_of(settings, user), deny=(*settings.deny, *deny))
+        state = state_of(settings, user)
+        deny = [*(_walls(settings.state_dir, user, users) if user else ()), *_sealed(state / "a2a")]
+        settings = replace(settings, state_dir=state, deny=(*settings.deny, *deny))
         settings = prepare(settings)
         async with open_session(settings, listener, ask, answer, private=private) as opened:
             yield opened
@@ -53,13 +54,18 @@ def state_of(settings: "Settings", user: str) -> "Path":
 
 def _walls(state: "Path", user: str, users: Iterable[str]) -> Sequence[str]:
     """Rules that keep an agent of a user, in every mode, from the sessions of others and from the servers' tokens."""
-    from sagent.policy.rules import escape
-
     others = {*users, *(each.name for each in state.glob("users/*"))} - {user}
     places = [
         state / name
         for name in ("sessions", "serve", "a2a", "a2a-serve", *(f"users/{each}" for each in sorted(others)))
     ]
+    return _sealed(*places)
+
+
+def _sealed(*places: "Path") -> Sequence[str]:
+    """Rules by which nothing below places is read or written. In `a2a` there are tokens that clients gave."""
+    from sagent.policy.rules import escape
+
     return [f"{tool}({escape(str(place))})" for place in places for tool in ("Read", "Edit")]
 
 

@@ -31,6 +31,7 @@ from uvicorn import Config, Server
 
 from sagent.bridges.a2a import push
 from sagent.bridges.a2a.receiver_files import KeptReceiver, ReceiverFiles
+from sagent.cli.settings import load_settings
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 
@@ -186,6 +187,18 @@ async def test_those_who_know_how_their_task_ended_make_room_for_others(
         assert not receivers.all("first")
         with pytest.raises(InvalidParamsError, match="8,192 bytes"):
             await receivers.set("s1", "third", TaskPushNotificationConfig(url=config.url, token="x" * 9_000))
+
+
+async def test_no_agent_of_the_server_reads_the_tokens(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = load_settings({"cwd": str(place)}).state_dir / "a2a" / "s.push.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("t0ken")
+    calls = (Call("Read", {"file_path": str(file)}), Call("Bash", {"command": f"cat {file}"}))
+    async with FakeProviderServer([Turn("", calls=calls), Turn("Done.")]) as provider:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        async with a2a_served(place, permission_mode="full") as [peer]:
+            assert state(await peer.send(said("Read it."))) == "completed"
+        assert b"Permission denied" in provider.requests[-1].body and b"t0ken" not in provider.requests[-1].body
 
 
 async def test_receivers_go_with_their_session_and_a_damaged_file_stops_nothing(place: Path) -> None:
