@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
-from sagent.errors import UsageError
+from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
 from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load, json_thaw
 from sagent.mesh import names
@@ -420,8 +420,9 @@ class Mesh:
         SessionCorrupt and Unavailable."""
         record = await Records(self.bus).find(session)
         stream = SessionStream(self.bus, record.id)
-        last = await stream.last()
-        await rebuild(stream, directory / record.id, 0 if last is None else last.sequence)
+        if (last := await stream.last()) is None:
+            raise SessionNotFound(f"Session {record.id} has no log on this bus: no node has begun with it.")
+        await rebuild(stream, directory / record.id, last.sequence)
         return directory / record.id
 
     async def sessions(self) -> list[SessionRecord]:
