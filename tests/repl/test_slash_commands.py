@@ -27,7 +27,7 @@ from sagent.repl.commands.filling import filled
 from sagent.repl.commands.registry import all_commands, built_in_commands, own_command
 from sagent.repl.commands.session import show_page
 from sagent.repl.headless_command import run_headless_command
-from sagent.repl.opening import Choices, Opened
+from sagent.repl.opening import Choices, OpenedHere
 from sagent.repl.terminal.picker import Lookup, Option
 from sagent.sandbox import Sandbox, probe
 from sagent.sandbox.probe import Means
@@ -42,7 +42,7 @@ from sagent.tools import Read
 class RecordingContext(CommandContext):
     """A context that remembers what was done at it."""
 
-    def __init__(self, settings: Settings, opened: Opened) -> None:
+    def __init__(self, settings: Settings, opened: OpenedHere) -> None:
         super().__init__()
         self.has_person = True
         self._settings, self._opened = settings, opened
@@ -55,6 +55,11 @@ class RecordingContext(CommandContext):
         self.edits: list[str] = []
         self.offered: Sequence[Option[Any]] = ()
         self.lookup: Lookup[Any] | None = None
+
+    @property
+    def opened(self) -> OpenedHere:
+        assert isinstance(self._opened, OpenedHere)
+        return self._opened
 
     def _write(self, text: str) -> None:
         self.written.append(text)
@@ -111,7 +116,7 @@ async def context(tmp_path: Path) -> Any:
         stack.push_async_callback(agent.aclose)
         policy = PermissionPolicy("edit")
 
-        yield RecordingContext(settings, Opened(agent, policy, Sandbox("off")))
+        yield RecordingContext(settings, OpenedHere(agent, policy, Sandbox("off")))
 
 
 @dataclass(frozen=True)
@@ -322,7 +327,7 @@ async def test_the_sandbox_is_shown_whole_and_switched_for_commands_to_come(
     (tmp_path / ".ssh").mkdir()
     agent, sandbox = context.opened.agent, Sandbox("off")
     policy = PermissionPolicy("edit", home=tmp_path, domains=("pypi.org",))
-    context = RecordingContext(context.settings, Opened(agent, policy, sandbox))
+    context = RecordingContext(context.settings, OpenedHere(agent, policy, sandbox))
     assert "it is switched off" in await context.do("/sandbox")
     assert "required already" not in await context.do("/sandbox required")
     assert (sandbox.wanted, sandbox.stands) == ("required", True)
@@ -419,7 +424,7 @@ async def test_an_earlier_session_is_chosen_by_what_was_said_and_this_one_is_lis
         paths.append(session.path)
     with Session.create(settings.state_dir, tmp_path) as session:
         agent = Agent(ScriptedModel("Yes."), resources=Resources(log=session.log()))
-        context = RecordingContext(replace(settings, fork="another"), Opened(agent, PermissionPolicy("edit")))
+        context = RecordingContext(replace(settings, fork="another"), OpenedHere(agent, PermissionPolicy("edit")))
         listed = (await context.do("/sessions")).splitlines()
         assert all(text in listed[0] for text in ("●", session.id, "(nothing was said yet)"))
         assert [line.rpartition("  ")[2] for line in listed[1:]] == ["paint it", "mend the gate"]
@@ -458,7 +463,7 @@ async def test_a_fork_goes_on_with_what_was_chosen(
     given = {"cwd": str(tmp_path), "advisor": ["a=openai/gpt-5.5", "b=openai/gpt-5.5"], "continue": False, **flags}
     settings = load(given, {"HOME": str(tmp_path / "home")}, tmp_path)
 
-    async def open_(settings: Settings) -> Opened:
+    async def open_(settings: Settings) -> OpenedHere:
         return await stack.enter_async_context(open_session(settings, lambda _: None, no_one, no_one))
 
     async def no_one(*_: object) -> str:
@@ -523,7 +528,7 @@ async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Pat
     with Session.create(settings.state_dir, tmp_path) as session:
         agent = Agent(ScriptedModel("Yes."), resources=Resources(log=session.log()))
         await agent.run("a question")
-        opened = Opened(agent, PermissionPolicy("edit"))
+        opened = OpenedHere(agent, PermissionPolicy("edit"))
         with pytest.raises(UsageError, match="--fork"):
             await run_headless_command("/fork\nGo on.", settings, opened, lambda _: None)
         await agent.aclose()
@@ -539,7 +544,7 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(
     log.append(contents.Opened(session.id, "root", str(tmp_path)))
     model = ScriptedModel("The answer.")
     agent = Agent(model, resources=Resources(log=log))
-    context = RecordingContext(settings, Opened(agent, PermissionPolicy("edit")))
+    context = RecordingContext(settings, OpenedHere(agent, PermissionPolicy("edit")))
     await agent.run("my key is sk-abcdefghijklmnopqrstuvwxyz")
     assert "1 that looked like secrets" in await context.do("/export md talk.md")
     text = (tmp_path / "talk.md").read_text()
