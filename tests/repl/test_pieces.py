@@ -433,3 +433,13 @@ def test_how_a_command_of_an_earlier_run_ended_is_shown_as_while_it_ran() -> Non
     blocks = past_blocks([Message("assistant", (call,)), Message("user", (result,))], "root")
     shown = plain(render_block(blocks[0], 80))
     assert shown.split("\n")[0] == "✗ Bash false · exit 3"
+
+
+@pytest.mark.parametrize("at", range(-1, 12))
+async def test_options_of_a_question_that_are_not_shown_are_counted(at: int) -> None:
+    picker = Picker(((("", "?"),),), [Option(number, f"option{number:02}") for number in range(12)], keys=True)
+    picker.at = at
+    for height in range(1, 30):
+        rows = plain(render_picker(picker, 40, height)).splitlines()
+        shown = sum("option" in row for row in rows)
+        assert shown + sum(int(number) for row in rows for number in re.findall(r"[↑↓] (\d+)", row)) == 12

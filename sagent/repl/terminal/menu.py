@@ -12,11 +12,19 @@ def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int)
     shown = [(one_line(name), printable(about).replace("\n", " ")) for name, about in rows[first : first + most]]
     size = min(max((width_of(name) for name, _ in shown), default=0), max(width * 3 // 5, 12))
     lines = [_row(name, about, size, chosen=first + number == at) for number, (name, about) in enumerate(shown)]
-    below = len(rows) - first - len(lines)
-    if lines and first:
-        lines[0] = _counted(lines[0], f"↑ {first}", width)
-    if lines and below:
-        lines[-1] = _counted(lines[-1], f"↓ {below}", width)
+    return count_hidden(lines, first, len(rows) - first - len(lines), width)
+
+
+def count_hidden(lines: Sequence[Line], above: int, below: int, width: int) -> list[Line]:
+    """The rows that are shown, with how many are not, above and below, at the right."""
+    lines = list(lines)
+    up, down = f"↑ {above}" * bool(above), f"↓ {below}" * bool(below)
+    if len(lines) == 1:
+        up, down = "", f"{up} {down}".strip()
+    if lines and up:
+        lines[0] = _counted(lines[0], up, width)
+    if lines and down:
+        lines[-1] = _counted(lines[-1], down, width)
     return [cut_line(line, width) for line in lines]
 
 

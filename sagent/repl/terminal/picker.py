@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.terminal.menu import render_menu
+from sagent.repl.terminal.menu import count_hidden, render_menu
 from sagent.repl.view.lines import Line, Span, cut_line, one_line, width_of, wrap
 
 T = TypeVar("T")
@@ -292,7 +292,7 @@ def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
         return [*said, *(((),) * (held - len(said)))]
     rows = max(min(len(lines), MOST_ROWS, height - 2), 1)
     first = min(max(picker.at - rows // 2, 0), max(len(lines) - rows, 0))
-    return lines[first : first + rows]
+    return count_hidden(lines[first : first + rows], first, len(lines) - first - rows, width)
 
 
 def _option(picker: Picker[T], option: Option[T], number: int) -> Line:
