@@ -1,14 +1,21 @@
-"""Two agents that play ping-pong: in one process, and over a server of their own (NATS JetStream).
+"""Two agents that play ping-pong: in one process, over a server of their own (NATS JetStream), and over HTTP.
 
 python examples/mesh/ping_pong.py
 """
 
 import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sagent.mesh.answering import answering
 from sagent.mesh.bus import Bus, Delivery, message, request
+from sagent.mesh.buses.http import http_bus
 from sagent.mesh.buses.local import LocalBus
 from sagent.mesh.buses.nats import nats_bus
 from sagent.mesh.cards import Card
@@ -37,6 +44,20 @@ async def play(bus: Bus, other: Bus) -> None:
             print([f"{frame.kind} {frame.body}" async for frame in frames])
 
 
+@asynccontextmanager
+async def http_server(state: str) -> AsyncGenerator[tuple[str, str]]:
+    """A `sagent serve`, which carries a bus of its own; its URL and its token."""
+    argv = [sys.executable, "-m", "sagent", "serve", "--output-format", "json"]
+    server = await asyncio.create_subprocess_exec(*argv, env={**os.environ, "XDG_STATE_HOME": state}, stdout=PIPE)
+    try:
+        assert server.stdout is not None
+        where = json.loads(await server.stdout.readline())
+        yield where["url"], where["token"]
+    finally:
+        server.terminate()
+        await server.communicate()
+
+
 async def main() -> None:
     local = LocalBus()
     await play(local, local)
@@ -46,6 +67,8 @@ async def main() -> None:
             nats_bus(server.url) as one,
             nats_bus(server.url) as other,
         ):
+            await play(one, other)
+        async with http_server(folder) as where, http_bus(*where) as one, http_bus(*where) as other:
             await play(one, other)
 
 

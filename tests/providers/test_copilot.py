@@ -376,14 +376,15 @@ asyncio.run(main())
     async def test_a_full_disk_keeps_no_call_from_being_made(
         self, github: GitHub, listening: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(_: Path) -> None:
+        def full(_: Path, data: bytes) -> None:
+            del data
             raise OSError(28, "No space left on device")
 
         async with FakeProviderServer([Turn("x")]) as server, listening(github.handle) as address:
             github.api = server.url
             path = keep(tmp_path, f"http://{address}")
             before = path.read_text()
-            monkeypatch.setattr("sagent.providers.plans.copilot_login.atomic_write", full)
+            monkeypatch.setattr("sagent.providers.plans.copilot_login.put", full)
             async with opened(tmp_path) as provider:
                 await collect(provider.model(MODELS["chat"]), request())
         assert path.read_text() == before
