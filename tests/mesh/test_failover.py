@@ -21,7 +21,7 @@ from sagent.mesh.records import Records, Said
 from sagent.mesh.remote import Mesh
 from sagent.messages import user
 from sagent.session.verify import verify
-from sagent.testing.server import Call, Turn
+from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow
 from tests.mesh.places import Place, by_results, place
 
@@ -355,3 +355,32 @@ async def test_a_node_takes_a_session_again_when_it_has_ended_what_it_did_for_it
         assert (most, warned) == (1, [])
         node.drain()
         await working
+
+
+@slow
+async def test_advisors_go_with_the_session_and_what_they_cost_stays_counted(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    ask = Call("advisor", {"question": "How?"})
+    turns = [
+        Turn("One.", calls=(ask,)),
+        Turn("Two.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 60"}),)),
+        Turn("Three.", calls=(ask,)),
+        Turn("Done."),
+    ]
+
+    def choose(received: Received) -> Step:
+        return Turn("Like this.") if "opus" in str(received.json["model"]) else by_results(turns)(received)
+
+    async with place(tmp_path, choose) as here:
+        first = await here.node("n1", "--advisor", "anthropic/claude-opus-4-6", "--advisor-mode", "client")
+        asking = asyncio.create_task(here.ask("--json", "work"))
+        await until(here, begun)
+        await here.node("n2")  # knows of no advisor but by the session's log
+        first.kill(signal.SIGKILL)
+        code, out, err = await asking
+        found = json.loads(out)
+        assert (code, found["result"]) == (0, "Done."), err
+        asked = [received for received in here.server.requests if "opus" in str(received.json["model"])]
+        assert (found["advisors"]["advisor"]["calls"], len(asked)) == (2, 2)
+        assert found["cost_usd"]["advisor"] == found["cost_usd"]["by_model"]["anthropic/claude-opus-4-6"] > 0
+        assert found["advisors"]["advisor"]["usd"] == found["cost_usd"]["advisor"]
