@@ -25,6 +25,7 @@ from sagent.events import (
     Retrying,
     SessionOpened,
     TextDelta,
+    ThinkingDelta,
     ToolFinished,
     ToolStarted,
 )
@@ -71,6 +72,7 @@ class RemoteAgent:
         self._live = False  # a run was heard to begin, and not to end
         self._mine: deque[Message] = deque(maxlen=100)
         self._writing = False  # a reply has begun
+        self._from_its_start = True  # what is heard of the reply in progress
         self._working: set[str] = set()  # agents below
         self._stale = asyncio.Event()
         self._read: tuple[Message, ...] = ()
@@ -92,6 +94,7 @@ class RemoteAgent:
                 await agent._take_new()
                 with suppress(MeshError):  # nobody works on it
                     await peer.look()
+                agent._from_its_start = not agent.running or bool(agent._open_calls())
                 tasks = [asyncio.create_task(agent._keep_up()), asyncio.create_task(agent._watch())]
                 try:
                     yield agent
@@ -291,10 +294,14 @@ class RemoteAgent:
         match event:
             case SessionOpened():
                 self.peer.start(self._report(self._look()))
-            case TextDelta():
+            case TextDelta() | ThinkingDelta():
                 self._writing = True
+                if not self._from_its_start:
+                    return  # it is shown when it is whole
             case ReplyFinished() | Finished() | Retrying():
-                self._writing = False
+                if isinstance(event, ReplyFinished) and not self._from_its_start:
+                    self._emit(TextDelta("root", event.message.content))
+                self._writing, self._from_its_start = False, True
                 self._stale.set()
             case Received(_, message):
                 event = Received("root", next((each for each in self._mine if each == message), message))

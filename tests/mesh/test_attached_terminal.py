@@ -148,3 +148,19 @@ async def test_a_call_that_is_asked_about_when_its_node_is_killed_is_asked_about
         await one.until("Node n2 goes on with this session", "home-n2", "y Yes, once", gone="home-n1")
         await one.keys("s")
         await one.until("Write a.txt · +2 -0", "Done.", gone="outcome is unknown")
+
+
+async def test_who_comes_in_the_middle_of_a_reply_reads_all_of_it(tmp_path: Path) -> None:
+    words = [f"word{number:02}" for number in range(50)]
+    script = [Turn(" ".join(words), pieces=50, gap=0.2), Turn("And that was it.")]
+    async with place(tmp_path, by_results(script)) as here, terminals(here, "one", "two") as (one, two):
+        session = await submitted(here)
+        await one.attach(here, session)
+        await here.node("n1")
+        await one.until("word03")
+        await two.attach(here, session)
+        shown = await two.until("word49")
+        assert [shown.count(word) for word in words] == [1] * len(words)
+        await two.type("and?")
+        shown = await two.until("And that was it.")
+        assert [shown.count(word) for word in words] == [1] * len(words)
