@@ -114,6 +114,8 @@ class Life:
             await self._world.rounds()
             after = await self._again(lambda: take_over(self._record.stream, self._name))
             self._record.holder = self._name
+            if self._record.result is not None:  # its record changed on the way: who had it has ended
+                return
             directory = self._world.directory / self._name / "s"
             await rebuild(self._record.stream, directory, after)
             mirror = Mirror(self._record.stream, after)
