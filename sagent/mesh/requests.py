@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from sagent.agent import Agent
@@ -94,7 +95,5 @@ class Requests:
 
     def _allow(self, rules: tuple[Rule, ...]) -> None:
         """For as long as this node has the session. What the node denies stays denied."""
-        from dataclasses import replace
-
         policy = self._judged().policy
         policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *rules))
