@@ -25,7 +25,7 @@ from sagent.events import (
     ToolStarted,
 )
 from sagent.lib.json import json_dump
-from sagent.lib.text import escaped, one_line, printable
+from sagent.lib.text import escaped, gist, one_line, printable
 from sagent.messages import ToolCall
 
 if TYPE_CHECKING:
@@ -295,11 +295,7 @@ def advice_lines(advice: Advice) -> list[str]:
 
 def essence(call: ToolCall, width: int = 100) -> str:
     """The one argument of a call worth reading, on one line."""
-    for name in ("command", "file_path", "pattern", "path", "to", "prompt", "operation"):
-        value = call.arguments.get(name)
-        if isinstance(value, str):
-            return printable(one_line(value, width))
-    return ""
+    return printable(one_line(gist(call.arguments), width))
 
 
 def binary_safe(stream: TextIO) -> TextIO:

@@ -19,7 +19,7 @@ from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarte
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_object
 from sagent.lib.schema import coerce, violations
-from sagent.lib.text import nearest
+from sagent.lib.text import cut, nearest
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold, Verdict
@@ -325,8 +325,7 @@ def _answer(
 
 
 def _error(text: str) -> ToolOutput:
-    line = text.split("\n", 1)[0]
-    return ToolOutput((Text(text),), is_error=True, summary=line if len(line) <= 200 else line[:199] + "…")
+    return ToolOutput((Text(text),), is_error=True, summary=cut(text.split("\n", 1)[0], 200))
 
 
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> str:

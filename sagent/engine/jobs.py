@@ -7,6 +7,7 @@ from dataclasses import field
 from weakref import WeakKeyDictionary
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import one_line
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.peer import JobState, JobStatus
 from sagent.session.contents import JobEntry
@@ -94,9 +95,7 @@ class Jobs:
 
 def essence(call: ToolCall) -> str:
     """What distinguishes a call from others of its tool, in one line of at most 80 characters."""
-    found = next((value for name in _ESSENTIAL if isinstance(value := call.arguments.get(name), str)), "")
-    line = " ".join(found.split())
-    return line if len(line) <= 80 else line[:79] + "…"
+    return one_line(next((value for name in _ESSENTIAL if isinstance(value := call.arguments.get(name), str)), ""), 80)
 
 
 def news_of(job: Job) -> Message:

@@ -1,7 +1,7 @@
 """Text for people: safe for a terminal, on one line, with its counts."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sagent.lib.dataclass import dataclass
 
@@ -21,6 +21,12 @@ _ALIKE = frozenset(
 )
 """Letters of other alphabets that look like those of ASCII, after https://www.unicode.org/reports/tr39/; the wide,
 mathematical and other forms of letters of ASCII are recognised by their NFKC."""
+
+TELLING = (
+    *("command", "file_path", "pattern", "url", "path", "query", "to", "question", "task", "prompt", "operation"),
+    *("job", "name", "code"),
+)
+"""Arguments of calls, first those that say most of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +76,26 @@ def escaped(line: str) -> str:
     return line if line.isprintable() else _MISLEADING.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def one_line(text: str, width: int) -> str:
     """The text on one line of at most `width` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return cut(" ".join(text.split()), width)
+
+
+def gist(arguments: Mapping[str, object]) -> str:
+    """Of a call's arguments the one that is worth reading; "" where none is."""
+    values = map(arguments.get, TELLING)
+    return next((value for value in values if isinstance(value, str) and value.strip()), "")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """The text as a block of Markdown, which ends where it should whatever is in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def count(number: int, what: str, plural: str = "") -> str:

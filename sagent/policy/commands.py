@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from sagent.lib.text import cut
 from sagent.policy import Ask, Deny
 from sagent.policy.harmless import is_plain_repository, only_looks
 from sagent.policy.paths import Obstacle, PathJudge
@@ -338,5 +339,4 @@ def _raw(words: Sequence[Word]) -> str:
 
 
 def _shown(words: Sequence[Word]) -> str:
-    text = _raw(words)
-    return text if len(text) <= 200 else text[:199] + "…"
+    return cut(_raw(words), 200)

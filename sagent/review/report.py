@@ -8,7 +8,7 @@ from sagent.errors import UsageError
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_load, wire_bytes
 from sagent.lib.text import count, escaped, printable
 from sagent.review.finding import SEVERITIES, Finding, Review, Severity, decode_finding
-from sagent.review.untrusted import COMMAND, fenced, for_page
+from sagent.review.untrusted import COMMAND, block_for_page, for_page
 from sagent.transcript.export_redaction import Redaction
 from sagent.version import __version__
 
@@ -44,7 +44,7 @@ def as_markdown(review: Review) -> str:
 def comment(finding: Finding, block: str = "suggestion") -> str:
     """A finding as a comment at its line; `block` is how a suggestion begins. One that GitLab could read as a command
     is left out."""
-    shown = f"\n\n{fenced(finding.suggestion, block)}" if finding.suggestion else ""
+    shown = f"\n\n{block_for_page(finding.suggestion, block)}" if finding.suggestion else ""
     shown = "" if COMMAND.search(shown) else shown
     return f"**{finding.severity}: {for_page(finding.title)}**\n\n{for_page(finding.message)}{shown}"
 

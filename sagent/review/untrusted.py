@@ -3,7 +3,7 @@ act on before it is posted."""
 
 import re
 
-from sagent.lib.text import printable
+from sagent.lib.text import fenced, printable
 from sagent.transcript.export_redaction import Redaction
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -15,7 +15,6 @@ _LOADED = re.compile(r"<(?=/?(?:img|picture|source|video|audio|svg|a)\b|!)", re.
 COMMAND = re.compile(r"^([^\S\n]*)/(?=\r*[A-Za-z])", re.MULTILINE)
 """A line that GitLab carries out with the rights of who posts it (docs.gitlab.com, quick actions), without regard to
 carriage returns."""
-_FENCE = re.compile(r"`{3,}")
 
 
 def without_hidden(text: str) -> str:
@@ -32,9 +31,6 @@ def for_page(text: str) -> str:
     return _MENTION.sub("@\u200b", clean)
 
 
-def fenced(text: str, language: str) -> str:
-    """A block that ends where it should."""
-    clean = Redaction().text(_HIDDEN.sub("", text))
-    longest = max((len(run) for run in _FENCE.findall(clean)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{clean}\n{fence}"
+def block_for_page(text: str, language: str) -> str:
+    """A text as it is, but for secrets and what is not seen."""
+    return fenced(Redaction().text(_HIDDEN.sub("", text)), language)

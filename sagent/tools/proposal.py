@@ -2,7 +2,7 @@
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_str, valid_text
+from sagent.lib.json import as_str
 from sagent.messages import ToolCall
 from sagent.tool import Workspace
 from sagent.tools.change import unified_diff
@@ -38,10 +38,7 @@ def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:
                 return None  # no text, or too much of it
         except FileNotFoundError:
             before = None
-        if call.name == "Write":
-            new = valid_text(as_str(call.arguments.get("content"))).replace("\r\n", "\n")
-        else:
-            new = proposed(call.arguments, before or "")[1]
+        new = proposed(call, before or "")[1]
     except (ToolError, OSError, ValueError, RuntimeError):
         return None
     return Proposal(str(path), before, new) if len(new) <= MOST_COMPARED else None

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
+from sagent.messages import ToolCall
 from sagent.tools.nearmiss import QUOTES, meant
 from sagent.tools.textfile import line_end
 
@@ -36,15 +37,17 @@ def read_replacements(arguments: JsonObject) -> list[Replacement]:
     ]
 
 
-def proposed(arguments: JsonObject, before: str | None) -> tuple[str, str]:
-    """A file's text before and after the edits of a call; of one that is not known, what one edit quotes and gives.
+def proposed(call: ToolCall, before: str | None) -> tuple[str, str]:
+    """A file's text before and after a call of Edit or Write; of one that is not known, what one edit quotes and gives.
     Raises ToolError where an edit cannot be made."""
-    edits = read_replacements(arguments)
+    if call.name == "Write":
+        return before or "", _lf(call.arguments.get("content"))
+    edits = read_replacements(call.arguments)
     if before is None and len(edits) == 1 and not edits[0].everywhere:
         return edits[0].old, edits[0].new
     text = before or ""
     for edit in edits:
-        text, _ = replace(text, edit, as_str(arguments.get("file_path")).rpartition("/")[2])
+        text, _ = replace(text, edit, as_str(call.arguments.get("file_path")).rpartition("/")[2])
     return before or "", text
 
 

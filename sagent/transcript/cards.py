@@ -7,7 +7,7 @@ from typing import assert_never
 
 from sagent.lib.figures import duration, money, seconds_between
 from sagent.lib.json import as_object, json_dump
-from sagent.lib.text import count
+from sagent.lib.text import TELLING, count, cut
 from sagent.session.stored import StoredMedia
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.prose import Prose
@@ -24,7 +24,6 @@ _VERBS = {"AgentSend": "Wrote to", "AgentSpawn": "Asked an agent", "AskUser": "A
           "List": "Listed", "Read": "Read", "TodoWrite": "Listed what is to be done", "Write": "Wrote"}  # fmt: skip
 _STOPS = {"max_tokens": "cut at its length limit", "refusal": "refused", "content_filter": "stopped by a filter",
           "context_overflow": "cut where the context was full"}  # fmt: skip
-_GISTS = ("command", "file_path", "pattern", "path", "url", "query", "to", "question", "task", "prompt", "operation")
 _IN_DIFF = ("old_string", "new_string", "edits", "content")
 
 Fetch = Callable[[str], bytes | None]
@@ -136,7 +135,7 @@ class Cards:
         """A tool call and what came of it, folded."""
         prose = self._prose
         arguments = as_object(self._redaction.value(dict(call.arguments)))
-        gist = next((name for name in _GISTS if str(arguments.get(name, "")).strip()), "")
+        gist = next((name for name in TELLING if str(arguments.get(name, "")).strip()), "")
         whole = str(arguments.get(gist, "")).strip()
         line = prose.text(_first(whole))
         line = f"<code>{line}</code>" if line and gist not in ("question", "task", "prompt") else line
@@ -206,8 +205,7 @@ def _name(path: str) -> str:
 
 def _first(text: str) -> str:
     """The first line of it, cut."""
-    line = text.split("\n", 1)[0]
-    return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
+    return cut(text.split("\n", 1)[0], _LINE)
 
 
 def _pre(inside: str, kind: str = "") -> str:

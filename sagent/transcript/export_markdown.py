@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from sagent.lib.json import json_dump, valid_text
+from sagent.lib.text import fenced
 from sagent.transcript.export_html import Checked
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.steps import Consulted, Remark, Said
@@ -103,12 +104,7 @@ class _Document:
 
 
 def _fenced(text: str, language: str = "text") -> Iterator[str]:
-    """A block that ends where it should, whatever is in it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield f"{fence}{language}"
-    yield text.replace("\r\n", "\n").replace("\r", "\n")
-    yield fence
+    yield fenced(text.replace("\r\n", "\n").replace("\r", "\n"), language)
     yield ""
 
 

@@ -9,7 +9,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import seconds_between
 from sagent.lib.json import as_str
 from sagent.lib.money import UNBILLED
-from sagent.lib.text import count, one_line
+from sagent.lib.text import count, cut, one_line
 from sagent.session.contents import AdviceRated
 from sagent.session.stored import StoredCall
 from sagent.transcript.export_redaction import Redaction
@@ -186,7 +186,7 @@ class Report:
     def _arguments(self, call: StoredCall) -> str:
         long, text = len(call.arguments) > _LOOKED_AT, call.arguments[:_LOOKED_AT]
         text = self.redaction.text(text) if long else as_str(self.redaction.value(text, "arguments"))
-        return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+        return cut(text, WIDTH)
 
     def _text(self, text: str, first: str, other: str) -> Iterator[str]:
         lines = text.strip("\n").splitlines() if text.strip() else []
@@ -196,7 +196,7 @@ class Report:
         more = len(lines) - len(shown)
         shown = self.redaction.text("\n".join(shown)).split("\n")
         for number, line in enumerate(shown if lines else ()):
-            yield (other if number else first) + (line if self.lines is None else _cut(line))
+            yield (other if number else first) + (line if self.lines is None else cut(line, 2 * WIDTH))
         if more:
             yield f"{other}… {more} more lines (--full)"
 
@@ -234,7 +234,3 @@ def _price(usd: Decimal | None) -> str:
 
 def _sum(usd: Decimal, unknown: int) -> str:
     return _usd(usd) + (f" and {count(unknown, 'call')} of unknown price" if unknown else "")
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= 2 * WIDTH else f"{line[: 2 * WIDTH - 1]}…"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.json import as_int, as_str
-from sagent.lib.text import one_line, printable
+from sagent.lib.text import gist, one_line, printable
 from sagent.messages import ToolCall
 from sagent.tool import Workspace
 from sagent.tools.proposal import MOST_COMPARED, Proposal
@@ -33,7 +33,6 @@ _KINDS: Mapping[str, str] = {
     "AgentSpawn": "think",
     "ExitPlan": "switch_mode",
 }
-_ESSENTIAL = ("pattern", "url", "query", "path", "to", "prompt", "question", "operation", "job", "name")
 _PLACE = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)", re.MULTILINE)
 
 
@@ -45,15 +44,7 @@ def kind_of(call: ToolCall) -> str:
 def title_of(call: ToolCall, agent: str) -> str:
     """The call on one line; of another agent than the first, with its name before it."""
     who = f"{agent.partition('/')[2]}: " if "/" in agent else ""
-    command = as_str(call.arguments.get("command"))
-    place = as_str(call.arguments.get("file_path"))
-    if command:
-        what = command
-    elif place:
-        what = f"{call.name} {place}"
-    else:
-        found = (as_str(call.arguments.get(name)) for name in _ESSENTIAL)
-        what = f"{call.name} {next(filter(None, found), '')}".rstrip()
+    what = as_str(call.arguments.get("command")) or f"{call.name} {gist(call.arguments)}"
     return printable(one_line(f"{who}{what}", _TITLE))
 
 
@@ -81,13 +72,6 @@ def made(change: Proposal) -> Proposal:
         if (now := read_whole(Path(change.path), MOST_COMPARED)) is not None and now != change.old:
             return Proposal(change.path, change.old, now)
     return change
-
-
-def fenced(text: str, language: str = "") -> str:
-    """A text as Markdown that shows it as it is."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
 
 
 def shortened(text: str) -> str:

@@ -8,7 +8,7 @@ from sagent.bridges.acp import calls
 from sagent.bridges.acp.client import Client
 from sagent.bridges.acp.version1 import Updates, content, text_block
 from sagent.lib.json import as_array, as_str, json_thaw
-from sagent.lib.text import printable, spelled
+from sagent.lib.text import fenced, printable, spelled
 from sagent.messages import ToolCall
 from sagent.policy import Ask
 from sagent.policy.asking import call_text, wants_text
@@ -95,7 +95,7 @@ class Person:
 
 def _shown(call: ToolCall, ask: Ask, name: str, updates: Updates) -> Mapping[str, object]:
     """The call as the person is to judge it: all of it, why it is asked about, and what it asks for in addition."""
-    words = calls.fenced(call_text(call)) if call.arguments.get("command") else ""
+    words = fenced(call_text(call)) if call.arguments.get("command") else ""
     said = "\n\n".join(filter(None, (words, wants_text(ask.wants), spelled(ask.reason))))
     shown = {
         "toolCallId": name,

@@ -33,7 +33,7 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_thaw
-from sagent.lib.text import one_line, printable
+from sagent.lib.text import fenced, one_line, printable
 from sagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.peer import Status
 from sagent.tool import Workspace
@@ -155,7 +155,7 @@ class Updates:
 
     def said(self, text: str) -> Update:
         """A message of sagent's own, such as what a slash command has to say; of several lines as they are."""
-        return chunk("agent_message", new_id(), text_block(calls.fenced(text) if "\n" in text else text))
+        return chunk("agent_message", new_id(), text_block(fenced(text) if "\n" in text else text))
 
     # -- tool calls
 
@@ -239,7 +239,7 @@ class Updates:
             if data:
                 yield _update(name, _meta={"terminal_output": {"terminal_id": name, "data": printable(data)}})
         elif name is not None and event.text:
-            shown = calls.fenced(calls.shortened(printable(event.text)))
+            shown = fenced(calls.shortened(printable(event.text)).rstrip("\n"))
             yield _update(name, content=[content(text_block(shown))])
 
     def _finished(self, event: ToolFinished) -> Iterator[Update]:
@@ -311,7 +311,7 @@ class Updates:
         self._ids.end(name, job=False)
         shown = _outcome(call, past.result, None)
         if past.diff:
-            shown["content"] = [content(text_block(calls.fenced(past.diff, "diff")))]
+            shown["content"] = [content(text_block(fenced(past.diff.rstrip("\n"), "diff")))]
         yield _update(name, **shown)
 
 
@@ -342,7 +342,7 @@ def _outcome(call: ToolCall, result: ToolResult, change: Proposal | None) -> dic
     if change is not None and not failed:
         return {"status": "completed", "content": [diff(calls.made(change))]}
     text = calls.shortened(printable(result.text)).strip("\n")
-    shown = text if calls.kind_of(call) in ("think", "switch_mode", "other") or failed else calls.fenced(text)
+    shown = text if calls.kind_of(call) in ("think", "switch_mode", "other") or failed else fenced(text)
     blocks = [content(text_block(shown))] if text else []
     blocks += [content(image_block(part.media_type, part.data)) for part in result.content if isinstance(part, Image)]
     return {"status": "failed" if failed else "completed", "content": blocks}

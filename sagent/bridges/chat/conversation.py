@@ -1,7 +1,6 @@
 """A thread as a session: prompts in, an answer that is written as it comes, questions to those who may answer."""
 
 import asyncio
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -21,7 +20,7 @@ from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, Text
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.lib.money import EXACT, ZERO, show
-from sagent.lib.text import one_line, printable
+from sagent.lib.text import fenced, one_line, printable
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
 from sagent.policy import Ask
@@ -300,10 +299,8 @@ def _footer(result: Result, problems: Sequence[str]) -> str:
 
 def _question(call: ToolCall, ask: Ask) -> str:
     """What a call is, as a person is to judge it, and why it is asked about."""
-    shown, wants = call_text(call), wants_text(ask.wants)
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
     who = f"**{ask.agent or 'sagent'} wants to call {call.name}**"
-    return "\n".join(filter(None, (who, fence, shown, fence, wants, ask.reason)))
+    return "\n".join(filter(None, (who, fenced(call_text(call)), wants_text(ask.wants), ask.reason)))
 
 
 def _brief(call: ToolCall) -> str:

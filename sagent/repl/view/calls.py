@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import as_str, json_dump
-from sagent.lib.text import spelled
+from sagent.lib.text import gist, spelled
 from sagent.messages import ToolCall
 from sagent.policy.rules import EDITS
 from sagent.repl.view.lines import TAB, Line, cut, cut_line, one_line, printable, wrap
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.tools.ask import Question
 
-_ESSENTIAL = (
-    *("command", "file_path", "pattern", "url", "path", "to", "prompt", "question", "operation", "job", "name"),
-    *("query", "code"),
-)
 MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
 MOST_LINES = 60  # of a diff
 MOST_REASON = 600  # columns
@@ -31,39 +27,22 @@ _PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 
 def essence(call: ToolCall, width: int = 100) -> str:
     """The one argument of a call worth reading, on one line."""
-    for name in _ESSENTIAL:
-        value = call.arguments.get(name)
-        if isinstance(value, str) and value.strip():
-            return cut(one_line(value), width)
-    return ""
+    return cut(one_line(gist(call.arguments)), width)
 
 
 def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
     """What a call of Edit or Write would change, as a unified diff; "" where it is not known, or for other calls.
     `read` gives a file's text, or None."""
-    from difflib import unified_diff
-
+    from sagent.tools.change import unified_diff
     from sagent.tools.replacement import proposed
 
     path = as_str(call.arguments.get("file_path"))
     if call.name not in EDITS or not path:
         return ""
-    before = read(path)
-    if call.name == "Write":
-        old, new = before or "", as_str(call.arguments.get("content")).replace("\r\n", "\n")
-    else:
-        try:
-            old, new = proposed(call.arguments, before)
-        except ToolError:
-            return ""
-    return "\n".join(unified_diff(_split(old), _split(new), path, path, lineterm=""))
-
-
-def _split(text: str) -> list[str]:
-    """Lines by line feeds alone, as files have them; a last one without says so in a line of its own."""
-    lines = text.split("\n")
-    last = lines.pop()
-    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+    try:
+        return unified_diff(*proposed(call, read(path)), path, most=None)
+    except ToolError:
+        return ""
 
 
 def read_text(directory: Path, path: str) -> str | None:
