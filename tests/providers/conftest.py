@@ -50,11 +50,18 @@ class RawServer:
     def __init__(self, answers: list[list[Piece]]) -> None:
         self.answers = answers
         self.requests: list[bytes] = []
-        self.connections = 0
+        self.connections = self.open = 0
         self.url = ""
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
+        try:
+            await self._answer(reader, writer)
+        finally:
+            self.open -= 1
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             sizes = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]

@@ -23,6 +23,7 @@ from sagent.providers import (
     VertexAnthropic,
     provider_named,
 )
+from tests.waiting import until
 
 USAGE = {"input_tokens": 11, "output_tokens": 3}
 EVENTS = [
@@ -293,7 +294,8 @@ async def test_azure_with_a_token_of_entra(monkeypatch: pytest.MonkeyPatch, raw_
 
 @pytest.mark.parametrize("version", ["", "2025-04-01-preview"])
 async def test_azure_with_a_machines_identity(monkeypatch: pytest.MonkeyPatch, raw_server, version: str) -> None:
-    """azure-identity asks the service that a machine of Azure's has for it, over HTTP; the token is asked for once."""
+    """azure-identity asks the service that a machine of Azure's has for it, over HTTP; the token is asked for once.
+    In the end that connection is closed too."""
     token = page(json.dumps({"access_token": "entra-1", "expires_on": "4102444800", "token_type": "Bearer"}).encode())
     async with raw_server(token, sse(*RESPONSE), sse(*RESPONSE)) as server:
         for name, value in {
@@ -308,6 +310,7 @@ async def test_azure_with_a_machines_identity(monkeypatch: pytest.MonkeyPatch, r
         for _ in range(2):
             text, _ = await collect(provider.model("my-deployment"))
         await provider.aclose()
+        await until(lambda: not server.open, "every connection is closed")
     asked, first, second = map(Sent, server.requests)
     assert asked.target.startswith("/msi/token?")
     assert "cognitiveservices.azure.com" in asked.target

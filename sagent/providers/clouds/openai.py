@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from typing import cast
 
 import httpx2
@@ -20,7 +21,8 @@ class OpenAIClient(SdkClient):
     """The SDK's client. Raises OpenAIError or ValueError for a login it lacks."""
 
     def __init__(self, reach: Reach) -> None:
-        self._client = _azure(reach) if reach.via == "azure" else _openai(reach)
+        self._login = ExitStack()  # what it holds open
+        self._client = _azure(reach, self._login) if reach.via == "azure" else _openai(reach)
         self._client._client.event_hooks = hooks()  # noqa: SLF001 -- of the HTTP client that it has made
         if reach.own:
             self._client.organization = self._client.project = None
@@ -47,6 +49,7 @@ class OpenAIClient(SdkClient):
             return error.response
 
     async def aclose(self) -> None:
+        self._login.close()
         await self._client.close()
 
 
@@ -67,7 +70,7 @@ def _openai(reach: Reach) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key=reach.key, base_url=reach.base_url, max_retries=0)
 
 
-def _azure(reach: Reach) -> openai.AsyncOpenAI:
+def _azure(reach: Reach, login: ExitStack) -> openai.AsyncOpenAI:
     """Azure by the version that OPENAI_API_VERSION names, or by its v1 API, which has none.
 
     (learn.microsoft.com, Azure OpenAI API version lifecycle)
@@ -76,7 +79,7 @@ def _azure(reach: Reach) -> openai.AsyncOpenAI:
     if not endpoint:
         raise ValueError("Azure has no address: set AZURE_OPENAI_ENDPOINT, or give --base-url")
     key = reach.key or os.environ.get("AZURE_OPENAI_AD_TOKEN") or os.environ.get("AZURE_OPENAI_API_KEY")
-    token = None if key else _entra()
+    token = None if key else _entra(login)
     if version := os.environ.get("OPENAI_API_VERSION"):
         return openai.AsyncAzureOpenAI(
             api_key=reach.key,
@@ -88,7 +91,7 @@ def _azure(reach: Reach) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key=key or token, base_url=f"{endpoint}/openai/v1", max_retries=0)
 
 
-def _entra() -> Callable[[], Awaitable[str]]:
+def _entra(login: ExitStack) -> Callable[[], Awaitable[str]]:
     """Tokens of Entra ID by what azure-identity finds: a service's or a machine's identity, the login of `az`.
 
     They are renewed when they run out. (learn.microsoft.com, DefaultAzureCredential; AZURE_TOKEN_CREDENTIALS chooses)
@@ -102,7 +105,9 @@ def _entra() -> Callable[[], Awaitable[str]]:
             "Azure has no key: set AZURE_OPENAI_API_KEY, or AZURE_OPENAI_AD_TOKEN to a token of Entra ID; or, for the "
             f"login of this machine or of az, {install_command('azure')}"
         ) from error
-    renewed = get_bearer_token_provider(DefaultAzureCredential(), _SCOPE)
+    credential = DefaultAzureCredential()
+    login.callback(credential.close)
+    renewed = get_bearer_token_provider(credential, _SCOPE)
 
     async def token() -> str:
         return await asyncio.to_thread(renewed)
