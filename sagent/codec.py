@@ -20,7 +20,7 @@ from sagent.messages import (
     ToolCall,
     ToolResult,
 )
-from sagent.usage import Usage
+from sagent.usage import BUCKETS, Usage
 
 VERSION = 2
 """Of all that is encoded here, so of every log. A reader refuses a higher one, and ignores members it does not know."""
@@ -219,12 +219,9 @@ def _word(source: Mapping[str, object], key: str, words: tuple[_Word, ...]) -> _
 # -- usage -------------------------------------------------------------------------------------------------------------
 
 
-_BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
-
-
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Every bucket and every fee, zeros left out."""
-    out: dict[str, Any] = {bucket: getattr(usage, bucket) for bucket in _BUCKETS}
+    out: dict[str, Any] = {bucket: getattr(usage, bucket) for bucket in BUCKETS}
     out["fees"] = {kind: count for kind, count in usage.fees.items() if count}
     return {bucket: count for bucket, count in out.items() if count}
 
@@ -233,4 +230,4 @@ def decode_usage(obj: object) -> Usage:
     """The usage that was encoded; what is missing counts as 0."""
     source = as_object(obj)
     fees = {kind: as_int(count) for kind, count in as_object(source.get("fees")).items()}
-    return Usage(*(as_int(source.get(bucket)) for bucket in _BUCKETS), fees=fees)
+    return Usage(*(as_int(source.get(bucket)) for bucket in BUCKETS), fees=fees)

@@ -7,6 +7,8 @@ from decimal import Decimal
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import EXACT, ZERO
 
+BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -163,12 +163,7 @@ class TextRenderer:
         if result.content and (not self._live or result.stop_reason == PROPOSED):
             self._out.write(result.content + "\n")
         self._out.flush()
-        for denial in result.denials if self._transcript is None else ():
-            self._err.write(printable(f"sagent: denied {denial.tool}: {denial.reason}\n"))
-        if result.error is not None:
-            self._err.write(printable(f"sagent: {result.error.message}\n"))
-        write_head(result, self._err, quiet=self._quiet)
-        self._err.flush()
+        write_end(result, self._err, denied=self._transcript is None, quiet=self._quiet)
 
     def _end_line(self) -> None:
         if self._open_line:
@@ -183,11 +178,17 @@ def report(*lines: str) -> None:
     sys.stderr.flush()
 
 
-def write_head(result: Result, err: TextIO, *, quiet: bool) -> None:
-    """Write which session it was; where no person reads it, the head of its log too."""
+def write_end(result: Result, err: TextIO, *, denied: bool, quiet: bool) -> None:
+    """Write what went wrong, with `denied` also which calls the policy did not let through; and which session it was:
+    where no person reads it, the head of its log too."""
+    denials = result.denials if denied else ()
+    err.writelines(printable(f"sagent: denied {each.tool}: {each.reason}\n") for each in denials)
+    if result.error is not None:
+        err.write(printable(f"sagent: {result.error.message}\n"))
     if result.session_path and result.head and not quiet:
         head = "" if err.isatty() else f", head {result.head}"
         err.write(printable(f"sagent: session {result.session_id}{head}\n"))
+    err.flush()
 
 
 def warn(event: Event, err: TextIO, *, live: bool = False) -> None:

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from decimal import Decimal
 from io import StringIO
 from itertools import count
 from shutil import get_terminal_size
@@ -44,11 +43,6 @@ def report_secrets(redaction: "Redaction") -> None:
         from sagent.cli.render import report
 
         report(f"secrets taken out, by shape: {redaction.kinds}; look before you share it")
-
-
-def number(usd: Decimal | None) -> float | None:
-    """USD as JSON has them; null where they are not known."""
-    return None if usd is None else float(usd)
 
 
 def write(out: TextIO, blocks: Iterable[str | Table]) -> None:

@@ -14,8 +14,8 @@ from typing import NamedTuple, Required, TypeAlias, TypedDict, cast
 
 from sagent.cost.tariff import AUDIO, Steps, Tariff, beyond_text, build_tariff
 from sagent.lib.money import EXACT, ZERO
+from sagent.usage import BUCKETS
 
-_BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
 _FEES = ("web_search", "file_search")
 
 _Clause: TypeAlias = "str | Sequence[_Clause] | Mapping[str, object]"
@@ -170,7 +170,7 @@ def _holds(price: _Price, at: datetime) -> bool:
 
 
 def _tariff(price: _Price) -> Tariff | None:
-    rates = {bucket: _steps(price[bucket]) for bucket in _BUCKETS if bucket in price}
+    rates = {bucket: _steps(price[bucket]) for bucket in BUCKETS if bucket in price}
     return build_tariff(rates, Decimal(str(price["requests"])).scaleb(-3, EXACT) if "requests" in price else ZERO)
 
 

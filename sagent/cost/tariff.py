@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeAlias
 from sagent.errors import ConfigError
 from sagent.lib.json import as_array, as_object
 from sagent.lib.money import EXACT, ZERO
-from sagent.usage import Usage
+from sagent.usage import BUCKETS, Usage
 
-BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning", "thinking")
+_RATES = (*BUCKETS, "thinking")
 """What has a price by the token; `thinking` is that of the whole output of a call that reasoned (DashScope's Qwen)."""
 FEES = (
     *("web_search", "web_search_preview", "file_search", "map_search"),
@@ -153,10 +153,10 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
     None for a row without prices (one that only has a window). Raises ConfigError naming the row, the key and what
     is accepted.
     """
-    accepted = (*BUCKETS, *FEES, *AUDIO, "tiers", "window")
+    accepted = (*_RATES, *FEES, *AUDIO, "tiers", "window")
     rates: dict[str, list[tuple[int, Decimal]]] = {}
     for key, value in row.items():
-        if key in BUCKETS:
+        if key in _RATES:
             rates[key] = [(-1, _rate(name, key, value))]
         elif key not in accepted:
             raise ConfigError(f"prices of {name}: unknown key {key!r}; accepted are {', '.join(accepted)}")

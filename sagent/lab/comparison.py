@@ -8,10 +8,11 @@ from statistics import fmean
 from sagent.lab.stats import LEVEL, PAIRS, Difference, Interval, paired_mean, paired_shares, wilson
 from sagent.lab.trials import ARMS, Arm, Trial, latest
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import number
 from sagent.lib.text import Table, count, one_line
 
 MEASURES: Mapping[str, Callable[[Trial], float | None]] = {
-    "usd": lambda trial: None if trial.usd is None else float(trial.usd),
+    "usd": lambda trial: number(trial.usd),
     "turns": lambda trial: float(trial.turns),
     "seconds": lambda trial: trial.seconds,
 }

@@ -19,9 +19,7 @@ from sagent.messages import Message
 from sagent.session.contents import Environment
 from sagent.session.folds import charges, contents
 from sagent.session.store import check_version
-from sagent.usage import Sum, Totals
-
-BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+from sagent.usage import BUCKETS, Sum, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

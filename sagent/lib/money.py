@@ -30,6 +30,11 @@ def show(usd: Decimal) -> str:
     return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
 
 
+def number(usd: Decimal | None) -> float | None:
+    """USD as JSON has them; null where they are not known."""
+    return None if usd is None else float(usd)
+
+
 def as_usd(value: object) -> Decimal | None:
     """USD from a number or a text; None for anything else."""
     try:

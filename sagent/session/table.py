@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, get_args
 from sagent.codec import decode_usage, encode_usage
 from sagent.events import Advice, AdviceStatus, AdviceVerdict, Failure
 from sagent.lib.json import as_array, as_int, as_number, as_object, as_str, json_dump
+from sagent.lib.money import number
 from sagent.session import contents
 from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.touches import Touched, decode_touched, encode_touched
@@ -207,7 +208,7 @@ def show_advice(advice: Advice) -> dict[str, object]:
     """A consultation, its members under their own names; what there is nothing to say of is left out."""
     measured: dict[str, object] = {
         "usage": show_usage(advice.usage),
-        "usd": None if advice.usd is None else float(advice.usd),
+        "usd": number(advice.usd),
         "seconds": round(advice.seconds, 3),
     }
     said = {each.name: getattr(advice, each.name) for each in fields(advice) if each.name not in measured}

@@ -16,6 +16,7 @@ from typing import Any, assert_never, cast
 from sagent.codec import VERSION
 from sagent.events import Advice, Advised, AdvisorTally, Denial, Event, Finished, Result, SessionOpened, TextDelta
 from sagent.lib.json import json_thaw, sha256_hex
+from sagent.lib.money import number
 from sagent.lib.text import one_line, printable
 from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.session.table import show_advice, show_usage
@@ -97,13 +98,13 @@ def _encode_member(name: str, value: object) -> dict[str, Any]:
 
 
 def _show_saving(saving: Saving) -> dict[str, Any]:
-    usd = _show_usd(saving.usd)
+    usd = number(saving.usd)
     return {"compactions": saving.compactions, "tokens_saved": saving.tokens, "usd_saved": usd}
 
 
 def _show_tally(tally: AdvisorTally) -> dict[str, Any]:
     counts = {each.name: getattr(tally, each.name) for each in fields(tally) if each.name not in ("usage", "usd")}
-    return {**counts, "usage": show_usage(tally.usage), "usd": _show_usd(tally.usd)}
+    return {**counts, "usage": show_usage(tally.usage), "usd": number(tally.usd)}
 
 
 def _show_message(message: Message) -> dict[str, Any]:
@@ -196,7 +197,3 @@ def encode_cost(cost: Cost) -> dict[str, Any]:
         "unpriced": list(cost.unpriced),
         "unbilled": float(cost.unbilled),
     }
-
-
-def _show_usd(usd: Decimal | None) -> float | None:
-    return None if usd is None else float(usd)

@@ -8,12 +8,12 @@ from a2a.types.a2a_pb2 import Message, Task, TaskState, TaskStatus
 
 from sagent.bridges.a2a.parts import agent_message, answer_artifact, diff_artifact, struct_of
 from sagent.bridges.a2a.records import RecordFile, State, TaskRecord
-from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
+from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.session.contents import FailedEntry, MessageEntry, ResultEntry
 from sagent.session.entries import Entry
-from sagent.session.lock import Lock
 from sagent.session.log import read_log
+from sagent.session.retention import in_use
 
 _WAITED = "The server stopped before it began this task. Nothing was done: send the message again."
 _STOPPED = "The server stopped while it worked on this task. Send a message with this contextId to go on."
@@ -40,7 +40,7 @@ def show_past(session: Path, records: Mapping[str, TaskRecord], wanted: Iterable
         works, lost = dict[str, _Work](), text
     else:
         lost = ""
-    busy = any(records[name].state is None for name in names) and _is_busy(session)
+    busy = any(records[name].state is None for name in names) and in_use(session)
     return {name: _show(records[name], works.get(name), lost, busy=busy) for name in names}
 
 
@@ -136,14 +136,3 @@ def _state(record: TaskRecord, work: _Work | None, lost: str, *, busy: bool) -> 
     if work.answer is not None:
         return TaskState.TASK_STATE_COMPLETED, ""
     return TaskState.TASK_STATE_FAILED, work.failure or _STOPPED
-
-
-def _is_busy(session: Path) -> bool:
-    """Whether a process has the session open, perhaps another server."""
-    try:
-        Lock(session).close()
-    except SessionBusy:
-        return True
-    except (SessionNotFound, OSError):
-        return False
-    return False

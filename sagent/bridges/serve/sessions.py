@@ -15,6 +15,7 @@ from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Received
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
+from sagent.lib.money import number
 from sagent.lib.text import one_line, printable
 from sagent.model import full_name
 from sagent.policy.asking import call_text
@@ -168,7 +169,7 @@ class Hosted:
             "model": full_name(agent.model),
             "effort": agent.state.context.effort or "",
             "permission_mode": live.policy.mode,
-            "max_budget_usd": None if cap is None else float(cap),
+            "max_budget_usd": number(cap),
             "cost_usd": encode_cost(cost),
             "agents": [agents[path] for path in sorted(agents)],
             "questions": self.questions(),

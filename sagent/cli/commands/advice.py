@@ -6,8 +6,9 @@ from pathlib import Path
 
 from sagent.cli.flags import SESSION, Parser
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import number, report_secrets, show, without_secrets
+from sagent.cli.tables import report_secrets, show, without_secrets
 from sagent.errors import SessionCorrupt, UsageError
+from sagent.lib.money import number
 from sagent.lib.text import Table, count, one_line
 from sagent.session.contents import AdviceRated
 from sagent.session.entries import Entry
@@ -16,6 +17,7 @@ from sagent.session.names import agent_of
 from sagent.session.store import Session, named_logs
 from sagent.transcript.advice import Consultation, Review, Standing, last_answer, review
 from sagent.transcript.export_redaction import Redaction
+from sagent.usage import BUCKETS
 
 GOOD, BAD = 1, -1
 REASONS = 3  # that are shown of each kind
@@ -94,7 +96,6 @@ def _as_json(session: str, found: Review) -> Mapping[str, object]:
 def _standing_json(standing: Standing) -> Mapping[str, object]:
     tally, usage = standing.tally, standing.tally.usage
     counts = ("calls", "answered", "declined", "failed", "withheld", "followed", "rejected", "contradicted", "rated")
-    buckets = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
     return {
         "models": list(standing.models),
         **{name: getattr(tally, name) for name in counts},
@@ -109,7 +110,7 @@ def _standing_json(standing: Standing) -> Mapping[str, object]:
             "unanswered": dict(standing.unanswered),
             "objections": dict(standing.objections),
         },
-        "usage": {bucket: getattr(usage, bucket) for bucket in buckets},
+        "usage": {bucket: getattr(usage, bucket) for bucket in BUCKETS},
         "usd": number(tally.usd),
         "usd_per_followed": number(standing.usd_per_followed),
     }

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from sagent.cli.experiments import ExperimentCommand
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.settings import load_settings, read_flag
-from sagent.cli.tables import number, show
+from sagent.cli.tables import show
 from sagent.errors import UsageError
+from sagent.lib.money import number
 from sagent.lib.text import printable
 
 if TYPE_CHECKING:

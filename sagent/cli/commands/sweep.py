@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, cast
 
 from sagent.cli.experiments import ExperimentCommand
 from sagent.cli.flags import Parser
-from sagent.cli.tables import number, show, write
+from sagent.cli.tables import show, write
 from sagent.errors import ConfigError, SagentError, UsageError
+from sagent.lib.money import number
 from sagent.lib.text import Table, count, printable
 
 if TYPE_CHECKING:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.flags import Parser, add_flags
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, Interrupter, exit_code, read_prompt, reporting
-from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, report, warn, write_head
+from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, report, warn, write_end
 from sagent.cli.settings import load_or_report, read_flag
-from sagent.cli.tables import number, write
+from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.events import Event, Failure, Finished
 from sagent.lib.json import json_dump
+from sagent.lib.money import number
 from sagent.lib.text import Table, count, printable
 from sagent.messages import Text
+from sagent.session.table import show_given, show_said, show_usage
 from sagent.transcript.event_json import encode_result
 
 if TYPE_CHECKING:
@@ -248,14 +250,10 @@ class _Output:
         if result.content:
             self._out.write(result.content + "\n")
         self._out.flush()
-        for denial in result.denials if self._transcript is None else ():
-            self._err.write(f"sagent: denied {denial.tool}: {printable(denial.reason)}\n")
-        if result.error is not None:
-            self._err.write(f"sagent: {printable(result.error.message)}\n")
-            if result.session_path:
-                self._err.write(f"sagent: to go on from there: the same command with --session {result.session_path}\n")
-        write_head(result, self._err, quiet=self._quiet)
-        self._err.flush()
+        write_end(result, self._err, denied=self._transcript is None, quiet=self._quiet)
+        if result.error is not None and result.session_path:
+            self._err.write(f"sagent: to go on from there: the same command with --session {result.session_path}\n")
+            self._err.flush()
         return written
 
 
@@ -290,17 +288,14 @@ def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
 
 
 def _show_role(role: "RoleReport") -> Mapping[str, object]:
-    usage, error = role.usage, role.error
-    buckets = ("input", "output", "cache_read", "cache_write", "reasoning")
-    tokens = {bucket: getattr(usage, bucket) for bucket in buckets}
-    tokens["cache_write"] += usage.cache_write_1h
+    error = role.error
     return {
         "name": role.name,
         "state": role.state,
         "agent": role.agent,
         "model": role.model,
         "num_turns": role.turns,
-        "usage": tokens,
+        "usage": show_usage(role.usage),
         "usd": number(role.usd),
         "text": role.text,
         "error": error and {"kind": error.kind, "message": error.message},
@@ -308,8 +303,6 @@ def _show_role(role: "RoleReport") -> Mapping[str, object]:
 
 
 def _show_handoff(handoff: "HandOff") -> Mapping[str, object]:
-    from sagent.session.table import show_given, show_said
-
     given = None if handoff.given is None else show_given(handoff.given)
     who = {"from": handoff.giver, "to": handoff.taker}
     return {**who, "said": show_said(handoff.said), "given": given, "entry": handoff.entry, "at": handoff.at}
