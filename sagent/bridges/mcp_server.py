@@ -175,13 +175,13 @@ class Sessions:
             return result
 
 
-def make_server(sessions: Sessions, instructions: str = "") -> "MCPServer":
+def make_server(sessions: Sessions) -> "MCPServer":
     """The server with its three tools."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver import Context
     from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 
-    server = MCPServer("sagent", instructions=instructions or None, version=__version__, log_level="ERROR")
+    server = MCPServer("sagent", version=__version__, log_level="ERROR")
 
     async def sagent(
         prompt: str,

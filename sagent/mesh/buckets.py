@@ -38,15 +38,15 @@ class Bucket:
         entry = await self._last(key)
         return None if entry is None or entry.value is None else entry
 
-    async def create(self, key: str, value: bytes, *, ttl: float | None = None, timeout: float = PATIENCE) -> int:
+    async def create(self, key: str, value: bytes, *, timeout: float = PATIENCE) -> int:
         """Set a key that is not there, and return its revision. Raises Fenced where it is there, Unavailable."""
         try:
-            return await self._write(key, value, 0, ttl=ttl, timeout=timeout)
+            return await self._write(key, value, 0, timeout=timeout)
         except Fenced:
             gone = await self._last(key)
             if gone is None or gone.value is not None:
                 raise
-            return await self._write(key, value, gone.revision, ttl=ttl, timeout=timeout)
+            return await self._write(key, value, gone.revision, timeout=timeout)
 
     async def update(self, key: str, value: bytes, revision: int, *, timeout: float = PATIENCE) -> int:
         """Set a key that has this revision, and return its new one. Raises Fenced where it has another, Unavailable."""

@@ -159,6 +159,6 @@ def _is_strange(row: Row, at: str) -> bool:
     return row.name not in (urlsplit(at).hostname or "") and row_for_url(at) != row
 
 
-def has_key(row: Row, environ: Mapping[str, str] | None = None) -> bool:
+def has_key(row: Row) -> bool:
     """Whether the environment holds a key of this provider."""
-    return bool(first_set(f"{row.key} {row.token}", environ)[1])
+    return bool(first_set(f"{row.key} {row.token}")[1])

@@ -105,9 +105,3 @@ def unreadable(entry: Entry, error: Exception) -> SessionCorrupt:
 
 def _tail(kind: str, parent: str) -> bytes:
     return f',"kind":"{kind}","parent":"{parent}"}}\n'.encode()
-
-
-def recompute_id(entry: Entry) -> str:
-    """The id by its definition, from the parsed members: what anybody can check without this package."""
-    members = {"at": entry.at, "body": read_body(entry), "kind": entry.kind, "parent": entry.parent}
-    return hashlib.sha256(canonical_bytes(members)).hexdigest()

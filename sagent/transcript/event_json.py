@@ -117,10 +117,10 @@ def _show_message(message: Message) -> dict[str, Any]:
     return out
 
 
-def ran_there(message: Message, width: int = 160) -> list[str]:
+def ran_there(message: Message) -> list[str]:
     """What the provider's own tools did in a reply, a line for each, without control characters."""
     found = (part.text for part in message.parts if isinstance(part, Opaque) and part.text.strip())
-    return [f"⏺ {printable(one_line(text, width))}" for text in found]
+    return [f"⏺ {printable(one_line(text, 160))}" for text in found]
 
 
 def _show_part(part: Part) -> dict[str, Any]:
