@@ -4,6 +4,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -303,6 +304,32 @@ def test_reasoning_under_all_its_names(delta: dict) -> None:
         # no index, and the same id again
         ([calls(call(None, "a", "A", "{}")), calls(call(None, "a", "A", "{}"))], [("a", "A", {}), ("a", "A", {})]),
         ([calls(call(None, "a", "A", '{"x"')), calls(call(None, "a", "A", ":1}"))], [("a", "A", {"x": 1})]),
+        # the name comes after the first arguments
+        ([calls(call(0, None, None, '{"x"')), calls(call(0, "a", "A", ":1}"))], [("a", "A", {"x": 1})]),
+        # what a call goes on with is numbered anew, or has another call's number and its own id
+        (
+            [
+                calls(call(0, "a", "A", '{"x":1}')),
+                calls(call(0, "b", "B", "")),
+                calls(call(1, None, None, '{"y"')),
+                calls(call(2, None, None, ":2}")),
+            ],
+            [("a", "A", {"x": 1}), ("b", "B", {"y": 2})],
+        ),
+        (
+            [
+                calls(call(0, "a", "A", ""), call(1, "b", "B", "")),
+                calls(call(0, "b", None, "{}")),
+                calls(call(0, "a", "A", '{"x":1}')),
+            ],
+            [("a", "A", {"x": 1}), ("b", "B", {})],
+        ),
+        # arguments that begin with an empty object, or end with all of them again
+        ([calls(call(0, "a", "A", "{}")), calls(call(0, None, None, '{"x":1}'))], [("a", "A", {"x": 1})]),
+        (
+            [calls(call(0, "a", "A", '{"x"')), calls(call(0, None, None, ":1}")), calls(call(0, "a", None, '{"x":1}'))],
+            [("a", "A", {"x": 1})],
+        ),
         # arguments as an object, null, or none
         ([calls(call(0, "a", "A", {"x": 1}))], [("a", "A", {"x": 1})]),
         ([calls({"index": 0, "id": "a", "function": {"name": "A", "arguments": None}})], [("a", "A", {})]),
@@ -513,6 +540,7 @@ def test_reasons_that_are_errors(choice: dict, kind: str) -> None:
             Usage(input=15, output=256, reasoning=256),
         ),
         ({"prompt_tokens": None, "completion_tokens": 2, "prompt_tokens_details": None}, Usage(output=2)),
+        ({"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 4}}, Usage(6, 4, output=5)),
         ({"prompt_tokens": -1, "completion_tokens": 2, "total_tokens": -1}, Usage(output=2)),
     ],
 )
@@ -531,6 +559,7 @@ def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
     ("chunk", "usd"),
     [
         ({"usage": {"prompt_tokens": 1, "cost": 0.0003287}}, "0.0003287"),
+        ({"usage": {"prompt_tokens": 1, "cost": "1.5e-05"}}, "0.000015"),
         ({"usage": {"prompt_tokens": 1, "cost": {"total_cost": 0.00504}}}, "0.00504"),
         ({"usage": {"prompt_tokens": 1, "cost_in_usd_ticks": 1_466_250}}, "0.000146625"),
         ({"usage": {"prompt_tokens": 1}, "cost": {"usd": 0.5, "diem": 0}}, "0.5"),
@@ -592,6 +621,46 @@ def test_a_stream_that_ends_by_repeating_itself_says_it_once() -> None:
     }
     reader, _ = drafted(says(content="hello"), repeated)
     assert (reader.message().content, reader.complete) == ("hello", True)
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize(
+    ("text", "thought", "rest"),
+    [
+        ("<think>\nhm, <b>\n</think>\n\nhello <think> there", "hm, <b>\n", "hello <think> there"),
+        ("\n<think></think>hello", "", "hello"),
+        ("<think>never </thi ended", "never </thi ended", ""),
+        ("<thi", "", "<thi"),
+        ("<thinking>x</thinking>", "", "<thinking>x</thinking>"),
+        ("  hello", "", "  hello"),
+    ],
+)
+def test_thinking_in_the_text_is_taken_out_of_its_beginning(text: str, thought: str, rest: str, size: int) -> None:
+    pieces = [says(content=text[at : at + size]) for at in range(0, len(text), size)]
+    reader, out = drafted(*pieces, ends("stop"))
+    message = reader.message()
+    assert "".join(part.text for part in message.parts if isinstance(part, Thinking)) == thought
+    assert message.content == "".join(part.text for part in out if isinstance(part, TextPart)) == rest
+    assert "".join(part.text for part in out if isinstance(part, ThinkingPart)) == thought
+
+
+def test_marks_are_text_where_reasoning_comes_apart_from_it() -> None:
+    reader, _ = drafted(says(reasoning="hm"), says(content="<think> is a mark"), ends("stop"))
+    assert reader.message().content == "<think> is a mark"
+
+
+def test_thinking_that_came_in_the_text_goes_back_in_it() -> None:
+    chunks = says(content="<think>hm</think>I look."), calls(call(0, "a", "A", "{}")), ends("tool_calls")
+    reader, _ = drafted(*chunks, family="chat:openai-compatible")
+    reply = replace(reader.message(), model="openai-compatible/x")
+    sent = body_of(user("hi"), reply, provider="openai-compatible", model="x")["messages"][1]
+    assert (sent["content"], len(sent["tool_calls"])) == ("<think>\nhm\n</think>\n\nI look.", 1)
+    assert "reasoning_content" not in sent
+
+
+def test_why_groq_stopped_is_an_error() -> None:
+    with pytest.raises(ModelError, match="over capacity"):
+        drafted(says(content="x"), {"choices": [], "x_groq": {"error": "over capacity"}})
 
 
 def test_done_alone_is_no_reply() -> None:

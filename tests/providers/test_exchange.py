@@ -293,6 +293,8 @@ async def test_an_error_whose_body_never_ends_keeps_its_status(raw_server, monke
         (page(b'{"half":'), "protocol", "not JSON"),
         (page(b'{"hello":"there"}'), "protocol", "not a reply"),
         (page(b""), "cut", "ended"),
+        (page(b"upstream connect error", b"text/plain"), "protocol", "upstream connect error"),
+        (page(b"<html><h1>Refused</h1></html>", b"text/html", b"451 Refused"), "invalid_request", "Refused"),
     ],
 )
 async def test_answers_that_are_no_streams(raw_server, answer, kind, words) -> None:
@@ -300,6 +302,14 @@ async def test_answers_that_are_no_streams(raw_server, answer, kind, words) -> N
         error = await failure(model)
         assert error.kind == kind
         assert words in str(error)
+
+
+@pytest.mark.parametrize("form", ["data: %s\n", "%s\n"])
+async def test_events_that_nothing_parts_are_read_and_so_are_json_lines(raw_server, form) -> None:
+    chunks = ({"delta": {"content": "Hel"}}, {"delta": {"content": "lo"}, "finish_reason": "stop"})
+    lines = [json.dumps({"id": "c1", "choices": [{"index": 0, **chunk}]}) for chunk in chunks]
+    async with raw_server(page("".join(form % line for line in lines).encode())) as server, chat(server.url) as model:
+        assert (await ask(model))[1].message.content == "Hello"
 
 
 def calls(arguments: str) -> bytes:

@@ -154,6 +154,8 @@ def test_a_rate_limit_in_tokens_is_no_overflow_unless_it_can_never_fit() -> None
         ({"errors": [{"message": "g"}]}, "g"),
         ({"error": {"message": "Provider returned error", "metadata": {"raw": "h"}}}, "Provider returned error: h"),
         ({"base_resp": {"status_code": 1004, "status_msg": "i"}}, "i"),
+        ({"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "j"}]}}, "body: j"),
+        ({"message": json.loads("[" * 400 + "]" * 400), "detail": "k"}, "k"),
         (b"plain words", "plain words"),
         (b"", "no explanation was given"),
         ({"error": {"message": "x" * 5000}}, "x" * 600 + "…"),
@@ -188,6 +190,7 @@ def test_the_key_is_never_shown_and_its_variable_is_named() -> None:
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"x-ms-retry-after-ms": "800"}, 0.8),
         ({"x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "0"}, 360.0),
         ({"x-ratelimit-reset-tokens": "120ms", "x-ratelimit-remaining-tokens": "0"}, 0.12),
         (
@@ -232,6 +235,7 @@ def test_the_wait_as_a_moment() -> None:
 def test_the_wait_in_words_and_in_a_repeated_header() -> None:
     assert fault(429, {"error": {"message": "Please try again in 1.25s. Visit"}}).retry_after == 1.25
     assert fault(429, {"error": {"message": "Please try again in 6m12s."}}).retry_after == 372.0
+    assert fault(429, {"error": {"message": "slow"}, "retry_after": 12}).retry_after == 12.0
     assert fault(429, {"error": {"message": "Please try again in 2 minutes."}}).retry_after == 120.0
     assert fault(429, {"error": {"message": "Your quota will reset after 2h30m10s."}}).retry_after == 9_010.0
     waits = "Rate limit of 50 per 86400s exceeded. Please wait 38041 seconds before retrying."

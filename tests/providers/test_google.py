@@ -530,6 +530,8 @@ def test_usage_in_buckets_and_the_last_count_wins() -> None:
     assert reader.usage() == Usage(input=45, cache_read=60, output=30, reasoning=20)
     assert reader.charges()[0].tier == "flex"
     assert [delta.charges[0].usage.output for delta in out if isinstance(delta, Billed)] == [1, 30]
+    half = {"promptTokenCount": 100, "totalTokenCount": 107}  # the answer's own count is left out
+    assert drafted({**said({"text": "x"}), "usageMetadata": half})[0].usage() == Usage(input=100, output=7)
     for told, tier in (
         ("ON_DEMAND", ""),
         ("ON_DEMAND_PRIORITY", "priority"),

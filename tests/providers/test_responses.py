@@ -399,6 +399,11 @@ def test_a_failed_response_is_an_error_by_its_code(error: dict | None, kind: str
     assert not reader.complete
 
 
+def test_gateways_end_a_response_by_another_word() -> None:
+    reader, _ = drafted({"type": "response.done", "response": response(output=[message()])})
+    assert (reader.complete, reader.message().stop) == (True, "end")
+
+
 def test_without_its_last_event_a_stream_is_cut() -> None:
     reader, _ = drafted(added(0, message()), delta("output_text", 0, "Hello."), done(0, message()))
     reader.done()  # `[DONE]`
@@ -420,6 +425,7 @@ def test_without_its_last_event_a_stream_is_cut() -> None:
             Usage(input=3, cache_read=4, cache_write=3, output=5, reasoning=2),
         ),
         ({"input_tokens": 10, "output_tokens": 5, "input_tokens_details": None}, Usage(input=10, output=5)),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, Usage(input=10, output=5)),
     ],
 )
 @pytest.mark.parametrize(("tier", "charged"), [("default", ""), ("priority", "priority"), (None, "")])

@@ -1,7 +1,7 @@
 """Bills as providers write them: counts, with OpenAI and its followers inside one another, tiers, their own prices."""
 
 from collections.abc import Mapping
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 
 from sagent.lib.json import as_object
 from sagent.lib.money import TOO_MUCH
@@ -80,7 +80,10 @@ def _usd(cost: object) -> Decimal | None:
     """A number (OpenRouter), or an object (Perplexity's `total_cost`, Venice's `usd`)."""
     fields = as_object(cost)
     value = fields.get("total_cost", fields.get("usd")) if fields else cost
-    if isinstance(value, str):
-        value = float(value) if value.replace(".", "", 1).isdecimal() else None
-    usd = Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("NaN")
+    try:
+        usd = Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    except InvalidOperation:
+        return None
+    if usd is None:
+        return None
     return min(usd, TOO_MUCH) if usd.is_finite() and usd >= 0 else None

@@ -26,6 +26,7 @@ _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed, 
 _STREAM = 256 * 1024 * 1024  # bytes read of one that is streamed, whatever is in them
 _QUIET = 4 * 1024 * 1024  # bytes read in a row of which nothing is the reply's: pings, comments, events without content
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
+_FIELDS = (b":", b"data", b"event", b"id", b"retry")  # with which a line of a stream of events begins
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
 
@@ -141,7 +142,7 @@ async def read_answer(
 async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[list[Delta]]:
     """The deltas of a streamed answer, or of one that came whole although a stream was asked for."""
     reader = EventReader()
-    chunk = await _beginning(call, answer, watch)
+    began = chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
         body, out = chunk + await read_body(answer, _WHOLE_BODY, watch), list[Delta]()
         try:
@@ -174,6 +175,8 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     if error is not None and error.kind != "protocol":  # that would be half an event: the stream was cut inside it
         raise error
     if not call.reader.complete:
+        if began and not began.startswith(_FIELDS):
+            raise call.origin.error("protocol", f"the answer is no stream of events: {_shown(began)}")
         raise call.origin.error("cut", "the stream ended before the reply did")
 
 
@@ -279,6 +282,10 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
             return
         if name == "error":
             raise from_event(call.origin, {"error": text}) from error
+        if "\n" in text:  # a server that puts no blank line between its events
+            for line in text.split("\n"):
+                _take_event(call, name, line, out)
+            return
         raise call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}") from error
     fields = as_object(event) or as_object(next(iter(as_array(event)), None))
     if name == "error" or error_in(fields):
@@ -298,6 +305,11 @@ def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> No
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise from_status(call.origin, answer.status, answer.headers, body) from error
+        if lines := EventReader().feed(body + b"\n"):  # JSON lines in place of events
+            if failed := _take_events(call, lines, out):
+                raise failed from error
+            if call.reader.complete:
+                return
         raise call.origin.error("protocol", f"the answer is not JSON: {_shown(body)}") from error
     fields, chunks = as_object(data), [as_object(item) for item in as_array(data)]
     if error_in(fields):

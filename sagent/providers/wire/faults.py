@@ -138,7 +138,7 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
         where = headers.get("location", "somewhere else")
         return origin.error("not_found", f"redirected to {where}: set the base URL to where the API is.", status=status)
     if data is None and (text[:1] == "<" or "html" in headers.get("content-type", "")):
-        kind: ModelErrorKind = _BY_STATUS.get(status, "server")
+        kind: ModelErrorKind = _BY_STATUS.get(status, "invalid_request" if 400 <= status < 500 else "server")
         if status == 503 and re.search(_OVERLOADED, text.lower()):
             kind = "overloaded"
         it = f"Check {origin.variable or 'the key'}; if that is right, it" if kind == "auth" else "It"
@@ -261,7 +261,8 @@ def _headers_inside(data: object) -> dict[str, str]:
     """Headers of the upstream provider, which OpenRouter repeats in the body; and what Google says of a wait."""
     error = as_object(_first(data).get("error"))
     metadata = as_object(error.get("metadata"))
-    wait = _retry_info([as_object(detail) for detail in as_array(error.get("details"))])
+    found = _retry_info([as_object(detail) for detail in as_array(error.get("details"))])
+    wait = found if found is not None else error.get("retry_after", _first(data).get("retry_after"))
     held = {} if wait is None else {"retry-after": str(wait)}
     return {**held, **{name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()}}
 
@@ -308,14 +309,14 @@ def _words(data: object) -> str:
     return _shorten(said)
 
 
-def _said(value: object) -> str:
+def _said(value: object, deep: int = 4) -> str:
     """A message given as a string, an object with one, or a list of such."""
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str) or not (value and deep):
+        return as_str(value)
     if items := as_array(value):
-        return "; ".join(filter(None, map(_said, items)))
+        return "; ".join(filter(None, (_said(item, deep - 1) for item in items)))
     entry = as_object(value)
-    text = as_str(entry.get("message")) or as_str(entry.get("msg")) or as_str(entry.get("detail"))
+    text = as_str(entry.get("message")) or as_str(entry.get("msg")) or _said(entry.get("detail"), deep - 1)
     place = ".".join(str(step) for step in as_array(entry.get("loc")))
     return f"{place}: {text}" if place and text else text
 
@@ -338,8 +339,9 @@ def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -
     """Seconds to wait as the provider asks, from the first of the places where it may say so."""
     if kind not in ("rate_limit", "overloaded", "server"):
         return None
-    if (wait := _number(headers.get("retry-after-ms", ""))) is not None:
-        return wait / 1000
+    for name in ("retry-after-ms", "x-ms-retry-after-ms"):  # OpenAI, Azure
+        if (wait := _number(headers.get(name, ""))) is not None:
+            return wait / 1000
     asked = headers.get("retry-after", "")
     if asked:
         if (wait := _number(asked.partition(",")[0])) is not None:  # a header may be there twice

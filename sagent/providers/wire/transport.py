@@ -327,7 +327,7 @@ def not_running(failed: Disrupted, url: str) -> Disrupted:
 
 async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerator[bytes]:
     """Undo a content encoding, in pieces that have a bound. We ask for none, but some proxies compress all the same."""
-    encoding = encoding.strip().lower()
+    encoding = ", ".join(each for name in encoding.lower().split(",") if (each := name.strip()) != "identity")
     if encoding in ("", "identity"):
         async for chunk in chunks:
             yield chunk

@@ -2,7 +2,7 @@
 
 import sys
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from sagent.lib.dataclass import dataclass
@@ -10,6 +10,7 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.messages import Document, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
+from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.wire.faults import Origin, error_in, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
 from sagent.usage import Charge, Usage
@@ -50,11 +51,18 @@ class _Pending:
             return call_id != self.id and bool(name)
         if not name or not self.arguments:
             return False
-        return name != self.name or (more and self.is_whole())
+        return (bool(self.name) and name != self.name) or (more and self.is_whole())
 
     def is_whole(self) -> bool:
         """Whether what has come is a JSON object: what follows belongs to another call."""
         return bool(self.arguments) and parse_arguments("".join(self.arguments))[1] is None
+
+    def add(self, piece: str) -> None:
+        """Take more of the arguments: some servers begin with an empty object, or end by repeating the whole."""
+        if self.arguments and piece.lstrip()[:1] == "{" and (sofar := "".join(self.arguments)) in ("{}", piece):
+            self.arguments = [piece] if sofar == "{}" else self.arguments
+        else:
+            self.arguments.append(piece)
 
 
 class ChatReplyReader(ReplyReader):
@@ -65,6 +73,7 @@ class ChatReplyReader(ReplyReader):
         if "compound" in origin.model:  # Groq's, whose thoughts repeat all that its own tools have found
             self._summary = sys.maxsize
         self._text: list[str] = []
+        self._leading: LeadingThoughts | None = LeadingThoughts()
         self._thoughts: list[str] = []
         self._field = ""  # where the reasoning came from
         self._details: list[dict[str, object]] = []
@@ -93,6 +102,8 @@ class ChatReplyReader(ReplyReader):
             self._price(event, out)
 
     def _choices(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        if stopped := as_object(event.get("x_groq")).get("error"):  # console.groq.com, API reference
+            raise from_event(self._origin, {"error": stopped})
         for choice in map(as_object, as_array(event.get("choices"))):
             delta = as_object(choice.get("delta"))
             if choice.get("index"):  # only one was asked for
@@ -120,6 +131,7 @@ class ChatReplyReader(ReplyReader):
 
     def message(self) -> Message:
         """The finished message: thinking first, then text, then calls."""
+        self._settle([])
         parts: list[Part] = []
         if thoughts := valid_text("".join(self._thoughts)):
             kept = {"field": self._field, "details": self._details, "opaque": self._opaque}
@@ -155,7 +167,7 @@ class ChatReplyReader(ReplyReader):
             content = delta.get("content")
             if isinstance(content, str):
                 if content:
-                    self._say(content, out)
+                    self._write(content, out)
             elif content is not None:
                 self._content(content, out)
             if len(delta) > 1 or "content" not in delta:
@@ -163,6 +175,7 @@ class ChatReplyReader(ReplyReader):
         if "usage" in choice:  # Moonshot
             self._price({"usage": choice["usage"]}, out)
         if reason := choice.get("finish_reason"):
+            self._settle(out)
             self._finish(as_str(reason), choice)
 
     def _take_rest(self, delta: Mapping[str, object], out: list[Delta]) -> None:
@@ -205,6 +218,30 @@ class ChatReplyReader(ReplyReader):
             for part in (self.message().parts if self._sound else ())
             if isinstance(part, Document)
         )
+
+    def _write(self, text: str, out: list[Delta]) -> None:
+        """Text, which may begin with thinking; not where that comes apart from it."""
+        if self._leading is not None and self._field not in ("", IN_TEXT):
+            self._settle(out)
+        if self._leading is None:
+            self._say(text, out)
+            return
+        self._tell_apart(self._leading.split(text), out)
+        if self._leading.over:
+            self._leading = None
+
+    def _settle(self, out: list[Delta]) -> None:
+        """Show what was held back of the text."""
+        if self._leading is not None:
+            self._tell_apart(self._leading.end(), out)
+            self._leading = None
+
+    def _tell_apart(self, pieces: Iterable[tuple[bool, str]], out: list[Delta]) -> None:
+        for is_thought, piece in pieces:
+            if is_thought:
+                self._think(piece, IN_TEXT, out)
+            else:
+                self._say(piece, out)
 
     def _say(self, text: str, out: list[Delta]) -> None:
         self.reasoning = False
@@ -276,11 +313,11 @@ class ChatReplyReader(ReplyReader):
         arguments = function.get("arguments", function.get("input"))
         pending = self._pending(delta.get("index"), call_id, name, more=bool(arguments))
         pending.id = pending.id or call_id
-        if name and name != pending.name and not pending.arguments:
+        if name and name != pending.name and not (pending.name and pending.arguments):
             pending.name += name
         if isinstance(arguments, str):
             if arguments:
-                pending.arguments.append(arguments)
+                pending.add(arguments)
                 self._count(arguments)
         elif arguments is not None:  # an object where the wire has a string
             pending.arguments = [json_dump(arguments)]
@@ -290,19 +327,26 @@ class ChatReplyReader(ReplyReader):
     def _pending(self, index: object, call_id: str, name: str, *, more: bool) -> _Pending:
         """The call a delta belongs to: by index where that is to be trusted, else by id, else the last one.
 
-        Some servers number every call 0, some leave the index out, some repeat id and name in each delta. `more` says
-        that the delta brings arguments.
+        Some servers number every call 0, some leave the index out, some repeat id and name in each delta, and some
+        number what a call goes on with anew. `more` says that the delta brings arguments.
         """
+        same = next((each for each in reversed(self._calls) if call_id and each.id == call_id), None)
+        if same is not None and name and more and same.is_whole():
+            same = None
         if isinstance(index, int) and not isinstance(index, bool):
             known = self._by_index.get(index)
-            if known is None or known.followed_by(call_id, name, more=more):
+            if known is None:
+                last = self._calls[-1] if self._calls else None
+                lost = last is not None and more and not (call_id or name or last.is_whole())
+                known = self._by_index[index] = last if last is not None and lost else self._new_call()
+            elif same is not None and known.id not in ("", call_id):
+                return same
+            elif known.followed_by(call_id, name, more=more):
                 known = self._by_index[index] = self._new_call()
             return known
-        if call_id:
-            for pending in reversed(self._calls):
-                if pending.id == call_id and not (name and more and pending.is_whole()):
-                    return pending
-        elif self._calls and not self._calls[-1].followed_by(call_id, name, more=more):
+        if same is not None:
+            return same
+        if not call_id and self._calls and not self._calls[-1].followed_by(call_id, name, more=more):
             return self._calls[-1]
         return self._new_call()
 
@@ -355,12 +399,13 @@ def _texts(value: object) -> list[str]:
 
 def _usage(counts: Mapping[str, object]) -> Usage:
     """Tokens, from the names in use."""
-    details = as_object(counts.get("prompt_tokens_details"))
-    prompt, completion = count_of(counts.get("prompt_tokens")), count_of(counts.get("completion_tokens"))
+    # Some gateways say it in the words of the Responses API.
+    details = as_object(counts.get("prompt_tokens_details") or counts.get("input_tokens_details"))
+    thought = as_object(counts.get("completion_tokens_details") or counts.get("output_tokens_details"))
+    prompt = first_count(counts.get("prompt_tokens"), counts.get("input_tokens"))
+    completion = first_count(counts.get("completion_tokens"), counts.get("output_tokens"))
     total = count_of(counts.get("total_tokens"))
-    reasoning = first_count(
-        as_object(counts.get("completion_tokens_details")).get("reasoning_tokens"), counts.get("reasoning_tokens")
-    )
+    reasoning = first_count(thought.get("reasoning_tokens"), counts.get("reasoning_tokens"))
     heard, said = (count_of(as_object(counts.get(name)).get("audio_tokens")) for name in _DETAILS)
     sounds = {kind: count for kind, count in (("audio_input", heard), ("audio_output", said)) if count}
     if heard and total == prompt + completion + heard:

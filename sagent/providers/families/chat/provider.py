@@ -15,6 +15,7 @@ from sagent.model import Request
 from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
+from sagent.providers.families.chat.thoughts import marked
 from sagent.providers.families.media import IMAGES, base64_text, data_url, error_text, in_words, media_in, media_tokens
 from sagent.providers.families.model import Outgoing, WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
@@ -107,7 +108,8 @@ class ChatDialect(Dialect):
         return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
 
     def _assistant(self, turn: ModelTurn) -> Mapping[str, object]:
-        text = "".join(part.text for part in turn.parts if isinstance(part, Text | Opaque))
+        thoughts = [part for part in turn.parts if isinstance(part, Thinking)]
+        text = marked(thoughts) + "".join(part.text for part in turn.parts if isinstance(part, Text | Opaque))
         message: dict[str, object] = {"role": "assistant", "content": text or None}
         for part in turn.parts:
             if isinstance(part, Text) and part.private and (extra := as_object(part.private.data).get("extra_content")):
@@ -115,7 +117,6 @@ class ChatDialect(Dialect):
         calls = [_call(part) for part in turn.parts if isinstance(part, ToolCall)]
         if calls:
             message["tool_calls"] = calls
-        thoughts = [part for part in turn.parts if isinstance(part, Thinking)]
         return {**message, **self._reasoning(thoughts, with_calls=bool(calls))}
 
     def _reasoning(self, thoughts: Sequence[Thinking], *, with_calls: bool) -> Mapping[str, object]:

@@ -265,13 +265,12 @@ def _usage(counts: Mapping[str, object]) -> Usage:
     """Tokens. Cached ones are inside the prompt's; a server tool's input and thoughts are in no other count."""
     prompt = count_of(counts.get("promptTokenCount"))
     read = min(prompt, count_of(counts.get("cachedContentTokenCount")))
+    tools, said = count_of(counts.get("toolUsePromptTokenCount")), count_of(counts.get("candidatesTokenCount"))
     thoughts = count_of(counts.get("thoughtsTokenCount"))
-    return Usage(
-        input=prompt - read + count_of(counts.get("toolUsePromptTokenCount")),
-        cache_read=read,
-        output=count_of(counts.get("candidatesTokenCount")) + thoughts,
-        reasoning=thoughts,
-    )
+    output = said + thoughts
+    if prompt:  # answers have been seen that leave a part out, and have it in the total
+        output = max(output, count_of(counts.get("totalTokenCount")) - prompt - tools)
+    return Usage(input=prompt - read + tools, cache_read=read, output=output, reasoning=thoughts)
 
 
 def _sounds(counts: Mapping[str, object]) -> Mapping[str, int]:

@@ -97,7 +97,7 @@ class ResponsesReplyReader(ReplyReader):
                 cited = noted.setdefault(as_int(event.get("content_index")), [])
                 cited.append(event.get("annotation"))
                 self._bound(cited)
-            case "completed" | "incomplete" | "failed" | "cancelled":
+            case "completed" | "incomplete" | "failed" | "cancelled" | "done":  # the last from gateways
                 self._end({"status": kind.removeprefix("response."), **as_object(event.get("response"))}, out)
             case "created" | "in_progress":
                 self.response_id = as_str(as_object(event.get("response")).get("id"))
@@ -128,8 +128,8 @@ class ResponsesReplyReader(ReplyReader):
             return ()
         cached = as_object(self._usage.get("input_tokens_details"))
         usage = disjoint(
-            count_of(self._usage.get("input_tokens")),
-            count_of(self._usage.get("output_tokens")),
+            first_count(self._usage.get("input_tokens"), self._usage.get("prompt_tokens")),  # gateways' name for it
+            first_count(self._usage.get("output_tokens"), self._usage.get("completion_tokens")),
             total=count_of(self._usage.get("total_tokens")),
             read=count_of(cached.get("cached_tokens")),
             written=first_count(cached.get("cache_write_tokens"), cached.get("cache_creation_tokens")),
@@ -239,7 +239,8 @@ class ResponsesReplyReader(ReplyReader):
         if error := response.get("error"):
             raise from_event(self._origin, {"error": as_object(error) or {"message": str(error)}})
         if self._status in ("failed", "cancelled"):
-            raise self._origin.error("server", f"the provider says that the response was {self._status}, and not why")
+            words = f"the provider says that the response was {self._status}, and not why"
+            raise from_event(self._origin, {"error": {"type": "server_error", "message": words}})
         self.complete = self.closed = True
 
     def _settle(self, output: Sequence[Mapping[str, object]], out: list[Delta]) -> None:
@@ -358,4 +359,5 @@ def _excerpt(item: Mapping[str, object]) -> str:
     if item.get("type") == "web_search_call":
         return asked_for("web_search", as_object(item.get("action")))
     results = {name: item.get(name) for name in ("output", "outputs", "results", "error")}
-    return excerpt(" ".join(words_in(results, _READABLE)))
+    words = " ".join(words_in(results, _READABLE))
+    return excerpt(words) if words or "code" not in item else asked_for("code_interpreter", item)
