@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import takewhile
 from pathlib import Path
 
 from sagent.context.instructions import repository_root
@@ -19,6 +20,7 @@ _SHOWN = (
 )
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPED = re.compile(r"\\([0-7]{3}|.)")
+_NAMING = ("--- ", "+++ ", "rename from ", "rename to ", "copy from ", "copy to ")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 MOST_NEW = 400_000  # bytes of a file that git does not know yet
 SECONDS = 120.0  # that git may take
@@ -132,10 +134,8 @@ def _whole_lines(part: str) -> Sequence[str]:
 
 
 def _parse_file(rows: Sequence[str]) -> FileDiff:
-    names = {row[:4]: _name(row[4:]) for row in rows[:20] if row.startswith(("--- ", "+++ "))}
-    path = names.get("+++ ", "")
-    path = path or names.get("--- ", "") or _name(rows[0].rpartition(" ")[2])
-    file = FileDiff(path, old_path=names.get("--- ", "") or path)
+    old_path, path = _names(rows)
+    file = FileDiff(path, old_path=old_path)
     shown: list[str] = []
     old = new = before = number = 0  # lines of the hunk that are still to come, and the next numbers of both sides
     for row in rows:
@@ -163,13 +163,30 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
     return FileDiff(path, f"{rows[0]}\n(binary)") if "\0" in file.text else file
 
 
+def _names(rows: Sequence[str]) -> tuple[str, str]:
+    """A file's names before and after, as what comes before its first hunk says: lines of the file say nothing."""
+    head = list(takewhile(lambda row: not row.startswith("@@ "), rows))
+    said = {sign: _unquoted(row.removeprefix(sign)) for row in head for sign in _NAMING if row.startswith(sign)}
+    said |= {sign: _name(said[sign]) for sign in _NAMING[:2] if sign in said}
+    whole = rows[0].removeprefix("diff --git ")
+    same = _name(_unquoted(whole[: len(whole) // 2]))  # without a hunk and not renamed: the name stands there twice
+    old = said.get("--- ") or said.get("rename from ") or said.get("copy from ")
+    path = said.get("+++ ") or said.get("rename to ") or said.get("copy to ") or old or same
+    return old or path, path
+
+
 def _name(text: str) -> str:
-    """A path as a diff names it, "" for /dev/null: quoted as in C where it has odd characters."""
+    """A path as a hunk's head names it, "" for /dev/null."""
+    return "" if text == "/dev/null" else re.sub(r"^[ab]/", "", text)
+
+
+def _unquoted(text: str) -> str:
+    """A path as a diff has it: quoted as in C where it has odd characters."""
     text = text.rstrip("\t\r")
     if text.startswith('"') and text.endswith('"'):
         raw = _ESCAPED.sub(_letter, text[1:-1]).encode("latin-1", "surrogateescape") if text.isascii() else b""
         text = raw.decode("utf-8", "replace") if raw else _ESCAPED.sub(_letter, text[1:-1])
-    return "" if text == "/dev/null" else re.sub(r"^[ab]/", "", text)
+    return text
 
 
 def _letter(found: re.Match[str]) -> str:

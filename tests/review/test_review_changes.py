@@ -58,6 +58,28 @@ def test_the_working_tree_is_what_differs_from_head(repository: Path) -> None:
     assert found.files["picture"].lines == {}
 
 
+def test_no_line_of_a_change_passes_for_a_name_of_a_file(repository: Path) -> None:
+    base = commit(repository, a="-- old\nlast\n", b="x\n")
+    head = commit(repository, a="++ b/b\nlast\n", b="y\n")
+    files = read_changes(repository, f"{base}..{head}").files
+    assert set(files) == {"a", "b"}
+    assert files["a"].old_path == "a" and files["a"].lines == {1: "++ b/b", 2: "last"}
+
+
+def test_files_of_which_no_line_has_changed_are_known_by_their_names(repository: Path) -> None:
+    (repository / "b").mkdir()
+    names = "my first.txt", "your first.txt", "b/é ü", 'odd "name"'
+    base = commit(repository, **dict.fromkeys(names, ""), **{"old é name": "same\n" * 9})
+    git(repository, "mv", "old é name", "b/new é name")
+    for name in names:
+        (repository / name).chmod(0o755)
+    (repository / "picture of é").write_bytes(b"\0\xff")
+    head = commit(repository)
+    files = read_changes(repository, f"{base}..{head}").files
+    assert set(files) == {*names, "b/new é name", "picture of é"}
+    assert files["b/new é name"].old_path == "old é name"
+
+
 def test_a_name_means_what_head_has_since_it_left_it(repository: Path) -> None:
     base = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-q", "-b", "topic")
