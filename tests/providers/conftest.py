@@ -34,6 +34,10 @@ async def listen(handler: Handler, context: ssl.SSLContext | None = None) -> Asy
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
+        for listener in server.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        for _ in range(4):  # of the loop, until what was accepted by now has its task: after the close it stays open
+            await asyncio.sleep(0)
         server.close()
         for task in tasks:
             task.cancel()

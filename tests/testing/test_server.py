@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -770,3 +771,14 @@ def test_importing_costs_little(module, unwanted):
     code = f"import sys, {module}; print([m for m in sys.modules if m in sys.argv[1:]])"
     done = subprocess.run([sys.executable, "-c", code, *unwanted], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("rounds", range(6))
+async def test_who_is_accepted_as_it_closes_is_hung_up_on(rounds: int) -> None:
+    async with FakeProviderServer() as server:
+        client = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+    with client, contextlib.suppress(ConnectionError):
+        client.settimeout(5)
+        assert client.recv(1) == b"", "the loop does not go on: all was closed"
