@@ -1,10 +1,50 @@
-"""The frames of one answer, put in order: each once, none missing, whatever was lost or came twice on the way."""
+"""The frames of one answer: numbered where they are made, and put in order where they arrive: each once, none missing,
+whatever was lost or came twice on the way."""
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
+from dataclasses import replace
 
-from sagent.mesh.bus import Frame
+from sagent.lib.json import json_freeze
+from sagent.mesh.bus import Envelope, Frame, failure
+from sagent.mesh.errors import MeshError
 
 UNREAD = 1_000  # frames that are held for a reader; those beyond are read again from where they are kept
+
+
+class AnsweredDelivery(ABC):
+    """A delivery whose answer goes out by frames: each has its number, and the last one acknowledges the message."""
+
+    def __init__(self, envelope: Envelope, sequence: int, deliveries: int, cancel: asyncio.Event) -> None:
+        self.envelope, self.sequence, self.deliveries, self.cancel = envelope, sequence, deliveries, cancel
+        self._frames = 0
+
+    @abstractmethod
+    async def ack(self) -> None: ...
+
+    @abstractmethod
+    async def put(self, frame: Frame) -> None:
+        """Send a frame to whoever has asked."""
+
+    async def emit(self, frame: object) -> None:
+        await self._send(Frame("frame", json_freeze(frame)))
+
+    async def reply(self, body: object) -> None:
+        await self._send(Frame("reply", json_freeze(body)))
+        await self.ack()
+
+    async def fail(self, message: str, kind: str = MeshError.kind) -> None:
+        await self._send(Frame("failed", failure(message, kind)))
+        await self.ack()
+
+    async def cancelled(self) -> None:
+        await self.cancel.wait()
+
+    async def _send(self, frame: Frame) -> None:
+        if self.envelope.answers_to:
+            self._frames += 1
+            await self.put(replace(frame, number=self._frames, attempt=self.deliveries))
 
 
 class Answer:

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from sagent.errors import UsageError
-from sagent.lib.json import json_freeze
 from sagent.mesh import names
-from sagent.mesh.answers import UNREAD, Answer
-from sagent.mesh.bus import Delivery, Envelope, Frame, encode_body, failure, late, nobody
+from sagent.mesh.answers import UNREAD, Answer, AnsweredDelivery
+from sagent.mesh.bus import Delivery, Envelope, Frame, encode_body, late, nobody
 from sagent.mesh.cards import Card, Change, Query, meant
-from sagent.mesh.errors import Full, MeshError
+from sagent.mesh.errors import Full
 
 INBOX_LIMIT = 1_000
 REMEMBERED = 10_000  # messages whose ids are known
@@ -262,29 +261,13 @@ class _LocalAnswer:
                     return
 
 
-class _Delivery:
+class _Delivery(AnsweredDelivery):
     def __init__(self, inbox: _Inbox, sent: _Sent, answer: _LocalAnswer) -> None:
-        self._inbox, self._sent, self._answer, self._frames = inbox, sent, answer, 0
-        self.envelope, self.sequence, self.deliveries = sent.envelope, sent.sequence, sent.deliveries
+        super().__init__(sent.envelope, sent.sequence, sent.deliveries, answer.cancelled)
+        self._inbox, self._sent, self._answer = inbox, sent, answer
 
     async def ack(self) -> None:
         self._inbox.done(self._sent)
 
-    async def emit(self, frame: object) -> None:
-        await self._send(Frame("frame", json_freeze(frame)))
-
-    async def reply(self, body: object) -> None:
-        await self._send(Frame("reply", json_freeze(body)))
-        await self.ack()
-
-    async def fail(self, message: str, kind: str = MeshError.kind) -> None:
-        await self._send(Frame("failed", failure(message, kind)))
-        await self.ack()
-
-    async def cancelled(self) -> None:
-        await self._answer.cancelled.wait()
-
-    async def _send(self, frame: Frame) -> None:
-        if self.envelope.answers_to:
-            self._frames += 1
-            await self._answer.put(replace(frame, number=self._frames, attempt=self.deliveries))
+    async def put(self, frame: Frame) -> None:
+        await self._answer.put(frame)

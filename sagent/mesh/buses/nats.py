@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from sagent.errors import UsageError
-from sagent.lib.json import Json, as_object, as_str, json_freeze, json_load, wire_bytes
+from sagent.lib.json import Json, as_object, as_str, json_load, wire_bytes
 from sagent.mesh import names
-from sagent.mesh.answers import Answer
+from sagent.mesh.answers import Answer, AnsweredDelivery
 from sagent.mesh.buckets import Entry
 from sagent.mesh.bus import (
     Delivery,
@@ -374,19 +374,11 @@ class _Working:
             await self._now.taken.again()
 
 
-class _Delivery:
+class _Delivery(AnsweredDelivery):
     def __init__(self, bus: NatsBus, working: _Working, taken: Taken, envelope: Envelope, parcel: str) -> None:
-        self._bus, self._working, self._parcel, self._frames = bus, working, parcel, 0
-        self.taken, self.envelope, self.cancel = taken, envelope, asyncio.Event()
+        super().__init__(envelope, taken.message.sequence, taken.deliveries, asyncio.Event())
+        self._bus, self._working, self.taken, self._parcel = bus, working, taken, parcel
         self._is_acknowledged = False
-
-    @property
-    def sequence(self) -> int:
-        return self.taken.message.sequence
-
-    @property
-    def deliveries(self) -> int:
-        return self.taken.deliveries
 
     async def ack(self) -> None:
         if self._is_acknowledged:
@@ -397,26 +389,8 @@ class _Delivery:
         if self._parcel:
             await self._bus.drop_parcel(self._parcel)
 
-    async def emit(self, frame: object) -> None:
-        await self._send(Frame("frame", json_freeze(frame)))
-
-    async def reply(self, body: object) -> None:
-        await self._end(Frame("reply", json_freeze(body)))
-
-    async def fail(self, message: str, kind: str = MeshError.kind) -> None:
-        await self._end(Frame("failed", failure(message, kind)))
-
-    async def cancelled(self) -> None:
-        await self.cancel.wait()
-
-    async def _end(self, frame: Frame) -> None:
-        await self._send(frame)
-        self._working.answered(self)
-        await self.ack()
-
-    async def _send(self, frame: Frame) -> None:
-        if self.envelope.answers_to:
-            self._frames += 1
-            numbered = replace(frame, number=self._frames, attempt=self.deliveries)
-            subject = names.reply_subject(self.envelope.answers_to, self._working.name, self.envelope.id)
-            await self._bus.answer(subject, self.envelope.id, numbered)
+    async def put(self, frame: Frame) -> None:
+        subject = names.reply_subject(self.envelope.answers_to, self._working.name, self.envelope.id)
+        await self._bus.answer(subject, self.envelope.id, frame)
+        if frame.is_last:
+            self._working.answered(self)
