@@ -106,8 +106,9 @@ async def test_an_agent_goes_on_without_a_wait_and_its_log_has_no_key(tmp_path: 
 
 async def test_the_sdk_sends_it_too() -> None:
     async with FakeProviderServer(refusing(first=LIMIT)) as server:
-        model = model_at(server, FIRST, SECOND, provider="openai", transport="sdk")
-        await said(model)
+        provider = provider_named("openai", key=f"{FIRST}, {SECOND}", base_url=f"{server.url}/v1", transport="sdk")
+        await said(provider.model("m"))
+        await provider.aclose()  # or its socket is open until it is garbage
     assert [key_of(request) for request in server.requests] == [FIRST, SECOND]
 
 
