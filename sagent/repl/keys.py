@@ -41,8 +41,18 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
     empty = Condition(lambda: not buffer.text)
     vi_typing = vi_insert_mode & ~empty
 
+    place = 0, 0  # where the input was in its history, and the cursor in it, before a search
+
+    def note_place(_: object) -> None:
+        nonlocal place
+        if not screen.searching:
+            place = buffer.working_index, buffer.cursor_position
+
+    screen.app.key_processor.before_key_press += note_place
+
     def leave_search() -> None:
         stop_search()
+        buffer.working_index, buffer.cursor_position = place
         screen.redraw()
 
     def take_found() -> None:

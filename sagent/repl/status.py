@@ -72,7 +72,9 @@ class StatusCommand:
             return f"status_line: no answer within {PATIENCE:.0f} s"
         if done is None or done.code:
             return f"status_line: {'cannot be started' if done is None else f'exit {done.code}'}"
-        return one_line(done.output[:MOST_BYTES].decode(errors="replace").partition("\n")[0])
+        from sagent.tools.capture import legible  # without the colours in which others are written
+
+        return one_line(legible(done.output[:MOST_BYTES]).partition("\n")[0])
 
 
 class StatusDisplay:

@@ -74,6 +74,9 @@ PASTE, ENTER = "<bracketed-paste>", ("c-m", "\r")
         (["first line\rsecond", "\x03"], [(PASTE, "first line\rsecond"), ("c-c", "\x03")]),
         (["\x1b[200~first line\rsecond\x1b[201~", "\r"], [(PASTE, "first line\rsecond"), ENTER]),
         (["hi\r"], [("h", "h"), ("i", "i"), ENTER]),
+        (["h\x1b[?62;22ci\x1b[97:65;2;65u\x1b[13;2:3u\x1b[?2026;2$y\r"], [("h", "h"), ("i", "i"), ENTER]),
+        (["h\x1bP>|tmux 3.4\x1b\\\x1b]10;rgb:0/0/0\x07i"], [("h", "h"), ("i", "i")]),
+        (["\x1b[200~a\x1b[999;9zb\x1b[201~"], [(PASTE, "a\x1b[999;9zb")]),
         (["y\rn\r"], [("y", "y"), ENTER, ("n", "n"), ENTER]),  # fast hands
         (["\r\r\r"], [ENTER] * 3),
         (["hi", "\rhello\r"], [("h", "h"), ("i", "i"), ENTER, *((one, one) for one in "hello"), ENTER]),

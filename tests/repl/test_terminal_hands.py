@@ -38,6 +38,8 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.until("search: two", "› one\n  two\n  three", gone="a draft")
     console.keys("Escape")
     console.until("› a draft", gone="search:")
+    console.keys("C-r", "one", "C-r", "Escape")  # also after the one before that
+    console.until("› a draft", gone="search:")
     console.raw(b"\x1b[99;5u")  # Ctrl-C
     console.keys("C-r", "thr")
     console.until("search: thr")
@@ -52,7 +54,7 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
 def test_keys_and_the_status_line_are_the_persons_and_git_is_followed(console: Console) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=console.cwd, check=True)
     (console.cwd / "old.txt").touch()
-    line = '!read -r told; case "$told" in *feature*) echo "ON FEATURE";; *) echo elsewhere;; esac'
+    line = '!read -r told; case "$told" in *feature*) printf "\\033[1;31mON\\033[0m \\033]8;;x\\033\\\\FEATURE";; *) echo elsewhere;; esac'
     console.environment |= {"SAGENT_KEYS": "mode=f5, send=alt-s, newline=enter", "SAGENT_STATUS_LINE": "cost branch"}
     server = console.serve([Turn(text="One.")])
     console.start(ready="$0 │ ⎇ main ±1")

@@ -17,6 +17,8 @@ QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-islan
 _ANSWER = "\x1b]11;"
 _COLOUR = re.compile(r"rgba?:([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})(?:/[0-9a-fA-F]+)?(?:\x1b\\|\x07)")
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
+_MARK = "\x1b[200~"  # of a paste
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]^_X][^\x07\x1b]*(?:\x07|\x1b\\)")
 _WORDS = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
 
 
@@ -60,6 +62,9 @@ class InputParser(Vt100Parser):
             data = before + answer[found.end() :]
         elif begun and len(answer) < MOST_ANSWER:
             data, self._held = before, begun + answer
+        if not self._in_bracketed_paste:
+            before, mark, after = data.partition(_MARK)
+            data = _SEQUENCE.sub(self._known, before) + mark + after
         if not self._in_bracketed_paste and not self._pasted:  # an Enter first belongs to what was typed before
             rest = data.lstrip("\r")
             super().feed(data[: len(data) - len(rest)])
@@ -69,6 +74,11 @@ class InputParser(Vt100Parser):
         else:
             self._end_paste()
             super().feed(data)
+
+    def _known(self, found: re.Match[str]) -> str:
+        """A sequence that is a key; "" for one that is none, as an answer to whoever had the terminal before: its Esc
+        and its letters were not pressed."""
+        return found[0] if self._get_match(found[0]) else ""
 
     def _is_pasted(self, data: str) -> bool:
         if data == "\r" or not self._loaded() or not _WORDS.fullmatch(data):
