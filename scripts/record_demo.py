@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,11 +118,12 @@ def main() -> None:
 
 def record() -> Iterator[str]:
     """The screens, with their escape sequences."""
-    with (
-        tempfile.TemporaryDirectory(prefix="demo") as scratch,
-        FakeProviderServer(answer, strict=False).in_thread() as server,
-    ):
-        home, work = Path(scratch), Path(scratch, "calendar")
+    with ExitStack() as stack:
+        server = stack.enter_context(FakeProviderServer(answer, strict=False).in_thread())
+        scratch = Path(tempfile.gettempdir(), "demo")  # by a name that can be shown
+        scratch.mkdir()
+        stack.callback(shutil.rmtree, scratch)
+        home, work = scratch, scratch / "calendar"
         shutil.copytree(ROOT / "sagent" / "cli" / "commands" / "demo_project", work)
         environment = {
             "PATH": os.environ["PATH"],
@@ -137,7 +139,7 @@ def record() -> Iterator[str]:
         }
         command = ["env", "-i", "TERM=tmux-256color", *(f"{name}={value}" for name, value in environment.items())]
         program = [sys.executable, "-m", "sagent.bin.cli", "--permission-mode", "ask", "--advisor", "openai/gpt-5.5"]
-        terminal = Terminal(Path(scratch, "tmux"), [*command, *program], work)
+        terminal = Terminal(scratch / "tmux", [*command, *program], work)
         try:
             terminal.until(("│ $0",))
             for moment in MOMENTS:

@@ -54,7 +54,8 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
 def test_keys_and_the_status_line_are_the_persons_and_git_is_followed(console: Console) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=console.cwd, check=True)
     (console.cwd / "old.txt").touch()
-    line = '!read -r told; case "$told" in *feature*) printf "\\033[1;31mON\\033[0m \\033]8;;x\\033\\\\FEATURE";; *) echo elsewhere;; esac'
+    coloured = r"\033[1;31mON\033[0m \033]8;;x\033\\FEATURE"
+    line = f'!read -r told; case "$told" in *feature*) printf "{coloured}";; *) echo elsewhere;; esac'
     console.environment |= {"SAGENT_KEYS": "mode=f5, send=alt-s, newline=enter", "SAGENT_STATUS_LINE": "cost branch"}
     server = console.serve([Turn(text="One.")])
     console.start(ready="$0 │ ⎇ main ±1")
