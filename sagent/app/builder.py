@@ -84,8 +84,8 @@ class AgentBuilder:
 
 
 def is_deferrable(tool: Tool) -> bool:
-    """Whether a tool may be left out of what is sent with every request."""
-    return bool(getattr(tool, "deferrable", False))
+    """Whether a tool is reason enough for a search, with which it is left out of what is sent with every request."""
+    return getattr(tool, "deferrable", False) is True
 
 
 def withheld(settings: Settings) -> set[str]:

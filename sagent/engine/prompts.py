@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Mapping, Sequence
 
-from sagent.lib.json import as_object, json_freeze_object, sha256_hex, wire_bytes
+from sagent.lib.json import JsonObject, as_object, json_freeze_object, sha256_hex, wire_bytes
 from sagent.model import ToolSpec
 from sagent.session.contents import PromptEntry, StoredTool
 from sagent.tool import Tool
@@ -42,9 +42,9 @@ def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
 
 
 def _spec(tool: Tool, names: Container[str], *, later: bool) -> ToolSpec:
-    parameters = tool.parameters
+    parameters = JsonObject({name: value for name, value in tool.parameters.items() if value is not False})
     if "BackgroundTask" in names and not getattr(tool, "quick", False):
         own = as_object(parameters.get("properties"))
         parameters = json_freeze_object({**parameters, "properties": {**own, **_ASIDE, **own}})
-    deferred = later and "call_tool" in names and getattr(tool, "deferrable", False)
+    deferred = later and "call_tool" in names and bool(getattr(tool, "deferrable", False))
     return ToolSpec(tool.name, tool.description, parameters, deferred)

@@ -183,9 +183,9 @@ class Player:
         answers = self._answers({tool.name for tool in prompt.tools} if prompt else set(), self.returned)
         return any(not each.denied and not each.text.startswith((INTERRUPTED, *_REFUSED)) for each in answers)
 
-    def refused(self, name: str) -> bool:
+    def refused(self, name: str, reason: str = "") -> bool:
         """Whether a call of this tool was not made, in the turn that was played last, for what it said."""
-        return any(each.text.startswith(_REFUSED) for each in self._answers({name}, set()))
+        return any(each.text.startswith(_REFUSED) and reason in each.text for each in self._answers({name}, set()))
 
     def check_end(self) -> None:
         """A run has ended: that is where it ended in the recording too. Raises Divergence."""
@@ -368,8 +368,11 @@ class RecordedTool(Harmless):
 
     @property
     def parameters(self) -> JsonObject:
-        """Its schema, with what the engine had added to it."""
-        return self.player.rebuilder.schema(self.name)
+        """Its schema, with what the engine had added to it; closed, which is not sent, where that was seen."""
+        schema = self.player.rebuilder.schema(self.name)
+        if self.player.refused(self.name, "is not a parameter; accepted"):
+            schema = JsonObject({"additionalProperties": False, **schema})
+        return schema
 
     @property
     def lenient(self) -> bool:

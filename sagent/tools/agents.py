@@ -91,14 +91,14 @@ class AgentSend(Harmless):
     quick = True
     description = (
         "Send a message to a living agent by its path or name (root/review, review, parent), or to several by a pattern"
-        " (review*, *). It reads it before its next step; its answer comes back to you as a message."
+        " (review*, *). It reads it before its next step; its answer comes as a message."
     )
     parameters = arguments_schema(
         "to",
         "content",
         to={"type": "string"},
         content={"type": "string"},
-        delay={"type": "number", "description": "Seconds from now, at most 86400"},
+        delay={"type": "number", "description": "seconds from now"},
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -123,14 +123,18 @@ class AgentSelf(Harmless):
 
     name = "AgentSelf"
     quick = True
+    deferrable = "along"
     description = (
-        "See and change how you run, or another agent (`target`). status: context, spending, jobs, agents. context:"
-        " compact, drop results of tools, clear. catalog: models with prices. Changes take effect before the next step."
+        "See and change how you run, or another agent (`target`). status: context, spending, jobs, agents. catalog:"
+        " models with prices. Changes take effect before the next step."
     )
     parameters = arguments_schema(
         status={"type": "boolean"},
         switch={"type": "object", "description": "{model?, effort?, advisor?}"},
-        context={"type": "object", "description": "{compact?: true, hints?, drop?: [tool names], clear?: true}"},
+        context={
+            "type": "object",
+            "description": "{compact?: true, hints?, drop?: [tools whose results go], clear?: true}",
+        },
         limits={
             "type": "object",
             "description": "{max_turns?, max_tool_call_rounds?, max_request_tokens?, max_response_tokens?}",

@@ -17,8 +17,8 @@ class Edit:
     quick = True
     description = (
         "Replace text in a file that you have Read. old_string must be copied exactly from the file, without the line "
-        "numbers, and occur once (add lines around it) unless replace_all. For several changes in one file give edits "
-        "instead of old_string and new_string: applied in order, all or none. An empty old_string creates a new file."
+        "numbers, and occur once (add lines around it) unless replace_all. For several changes give edits instead: "
+        "applied in order, all or none. An empty old_string creates a file."
     )
     parameters = arguments_schema(
         "file_path",

@@ -15,18 +15,19 @@ FREE = 2_000  # bytes of definitions that are sent as they are
 ROOM = 8_300  # bytes of all definitions together, with those that are always sent
 MOST_FOUND = 5
 LEAST = 0.2  # of the best score: what fits less is not shown
-MOST_NAMED = 500  # characters of names in a description
+MOST_NAMED = 400  # characters of names in a description
 _K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The Probabilistic Relevance Framework)
 
 
 def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
     """The tools, with two more by which those that are `deferrable` are found and called, where these are too large to
-    be sent with every request and nothing else finds them."""
+    be sent with every request and nothing else finds them. Those that go "along" are found too, but are no reason."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
-    apart = [tool for tool in tools if getattr(tool, "deferrable", False)]
+    found = [tool for tool in tools if getattr(tool, "deferrable", False)]
+    apart = [tool for tool in found if getattr(tool, "deferrable", False) is True]
     fits = _size(apart) <= FREE and _size(tools) <= ROOM
-    return tools if fits or not apart else (*tools, FindTools(apart), CallTool(apart))
+    return tools if fits or not apart else (*tools, FindTools(found), CallTool(found))
 
 
 def _size(tools: Sequence[Tool]) -> int:

@@ -31,7 +31,7 @@ class Glob:
     parameters = arguments_schema(
         "pattern",
         pattern={"type": "string", "minLength": 1},
-        path={"type": "string", "description": "directory; default: the working directory"},
+        path={"type": "string", "description": "directory; default: working directory"},
         closed=True,
     )
 

@@ -25,15 +25,16 @@ class Grep:
     quick = True
     description = (
         "Search file contents with a regular expression (ripgrep syntax; literal braces need no escape; look-around "
-        "works). Files that git ignores and binary files are left out. Sorted by path; prefer it to grep in Bash."
+        "works), sorted by path. Files that git ignores and binary files are left out."
     )
     parameters = arguments_schema(
         "pattern",
         pattern={"type": "string", "minLength": 1},
-        path={"type": "string", "description": "directory or file; default: the working directory"},
+        path={"type": "string", "description": "directory or file; default: working directory"},
         glob={"type": "string", "description": '"*.py", "src/**/*.{ts,tsx}", "!*_test.go"'},
-        type={"type": "string", "description": "py, js, ts, rust, go, java, cpp, md, ..."},
+        type={"type": "string", "description": "py, js, rust, cpp, ..."},
         output_mode={
+            "type": "string",
             "enum": ["content", "files_with_matches", "count"],
             "description": "default: content, as path:line:text",
         },
@@ -41,7 +42,7 @@ class Grep:
         ignore_case={"type": "boolean"},
         multiline={"type": "boolean", "description": "matches may span lines, . matches line breaks"},
         limit={"type": "integer", "minimum": 1, "description": "matches or files; default 100"},
-        offset={"type": "integer", "minimum": 0, "description": "matches or files to skip"},
+        offset={"type": "integer", "minimum": 0, "description": "how many to skip"},
         closed=True,
     )
 

@@ -76,8 +76,7 @@ class ExitPlan(Harmless):
     name = EXIT_PLAN
     quick = True
     description = (
-        "In plan mode, when you have looked at what matters: propose the plan, in Markdown. The person accepts, "
-        "changes or refuses it."
+        "In plan mode, when you have looked at what matters: propose the plan, in Markdown. The person decides."
     )
     parameters = arguments_schema("plan", plan={"type": "string"})
 

@@ -14,7 +14,7 @@ class Read:
     quick = True
     description = (
         "Read a file: text as numbered lines (number, tab, line), up to 2000 at a time from line offset; images; "
-        "notebooks as cells; PDFs as text, and with pages as pictures too. Several files can be read in one turn."
+        "notebooks as cells; PDFs as text, and with pages as pictures too."
     )
     parameters = arguments_schema(
         "file_path",

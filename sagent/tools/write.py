@@ -15,8 +15,8 @@ class Write:
     name = "Write"
     quick = True
     description = (
-        "Create a file, or replace the whole of one that you have Read before. Missing directories are created. "
-        "To change part of a file use Edit."
+        "Create a file, with missing directories, or replace the whole of one that you have Read. To change part of it "
+        "use Edit."
     )
     parameters = arguments_schema(
         "file_path", "content", file_path={"type": "string"}, content={"type": "string"}, closed=True

@@ -30,7 +30,8 @@ FAMILIES = {
     "google/gemini-3.1-pro-preview": "GOOGLE",
     "moonshot/kimi-k2.6": "MOONSHOT",
 }
-EVERYTHING = list(built_in.EVERY)
+MEASURED = [*FAMILIES, "bedrock/us.amazon.nova-pro-v1:0"]  # one of each wire
+EVERYTHING = [*built_in.EVERY, "AskUser"]
 
 
 class Deploy:
@@ -58,33 +59,52 @@ def environment(monkeypatch: pytest.MonkeyPatch, home: Path, server: FakeProvide
         path = "" if family in ("ANTHROPIC", "GOOGLE") else "/v1"
         base = "GOOGLE_GEMINI_BASE_URL" if family == "GOOGLE" else f"{family}_BASE_URL"
         monkeypatch.setenv(base, server.url + path)
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "k")
+    monkeypatch.setenv("ANTHROPIC_BEDROCK_BASE_URL", server.url)
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
     return {"HOME": str(home), "SAGENT_STATE_DIR": str(home / "state")}
 
 
 def names_sent(received: Received) -> list[str]:
     """The names of the tools in a request, whatever its family."""
     body: Any = received.json
+    if received.family == "converse":
+        return [tool["toolSpec"]["name"] for tool in body["toolConfig"]["tools"]]
     listed = body["tools"]
     if received.family == "google":
         listed = listed[0]["functionDeclarations"]
     return [tool.get("function", tool)["name"] for tool in listed]
 
 
-@pytest.mark.parametrize("model", FAMILIES)
-async def test_with_every_tool_on_the_first_request_stays_small(
+async def first_request(
+    model: str, given: Mapping[str, object], home: Path, monkeypatch: pytest.MonkeyPatch, more: Sequence[Deploy] = ()
+) -> tuple[int, list[str]]:
+    """The size of what a session with these settings sends first, in a directory of usual length, and its tools."""
+    (home / "work").mkdir()
+    async with FakeProviderServer([Turn(text="hello")]) as server:
+        where = environment(monkeypatch, home, server)
+        settings = load({"model": model, **given}, where, home / "work")
+        async with open_agent(settings, lambda _: None, more=more) as agent:
+            await agent.run("hi")
+    first = server.requests[0]
+    return len(first.body.replace(str(home).encode(), b"/home/somebody/projects")), names_sent(first)
+
+
+def another(model: str) -> str:
+    """A model of another provider."""
+    return next(name for name in FAMILIES if name != model)
+
+
+@pytest.mark.parametrize("model", MEASURED)
+async def test_with_every_tool_on_and_an_advisor_of_another_provider_the_first_request_stays_small(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "work").mkdir()
-    async with FakeProviderServer([Turn(text="hello")]) as server:
-        where = environment(monkeypatch, tmp_path, server)
-        flags = {"model": model, "tools": EVERYTHING, "memory": True, "plan": True}
-        many = [_Numbered(number) for number in range(300)]
-        async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None, more=many) as agent:
-            await agent.run("hi")
-    (first,) = server.requests
-    assert len(first.body) <= 12_000
-    assert {"find_tools", "call_tool", "Read", "TodoWrite"} <= {*names_sent(first)}
-    assert not {"WebSearch", "PaperFetch", "mcp__many__thing_7"} & {*names_sent(first)}
+    given = {"tools": EVERYTHING, "memory": True, "plan": True, "advisors": [another(model)]}
+    many = [_Numbered(number) for number in range(300)]
+    size, names = await first_request(model, given, tmp_path, monkeypatch, many)
+    assert size <= 12_000
+    assert {"find_tools", "call_tool", "Read", "TodoWrite", "AskUser", "advisor"} <= {*names}
+    assert not {"WebSearch", "PaperFetch", "AgentSelf", "mcp__many__thing_7"} & {*names}
 
 
 @pytest.mark.parametrize("groups", [("papers",), ("web",), ("web", "code"), ("code", "notebook"), ("web", "notebook")])
@@ -101,17 +121,22 @@ async def test_with_some_tools_on_it_is_no_larger(
     assert len(first.body) <= 12_000
 
 
-@pytest.mark.parametrize("model", FAMILIES)
-async def test_the_coding_tools_alone_are_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "work").mkdir()
-    async with FakeProviderServer([Turn(text="hello")]) as server:
-        where = environment(monkeypatch, tmp_path, server)
-        flags = {"model": model, "tools": [tool.name for tool in built_in.coding_tools()]}
-        async with open_agent(load(flags, where, tmp_path / "work"), lambda _: None) as agent:
-            await agent.run("hi")
-    (first,) = server.requests
-    assert len(first.body) <= 9_000
-    assert names_sent(first) == flags["tools"], "nothing is sent that finds tools where there are none to find"
+@pytest.mark.parametrize("model", MEASURED)
+async def test_the_default_tools_are_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, names = await first_request(model, {}, tmp_path, monkeypatch)
+    assert size <= 9_000
+    assert names == [*built_in.BUILTIN], "nothing is sent that finds tools where there are none to find"
+
+
+@pytest.mark.parametrize("model", MEASURED)
+async def test_all_that_a_terminal_offers_without_servers_stays_small(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = ["default", "TodoWrite", "AskUser"]
+    given = {"tools": tools, "memory": True, "plan": True, "advisors": [another(model)]}
+    size, names = await first_request(model, given, tmp_path, monkeypatch)
+    assert size <= 12_000
+    assert {"AgentSelf", "AskUser", "ExitPlan", "advisor"} <= {*names}
 
 
 class _Numbered(Deploy):
