@@ -21,9 +21,9 @@ from sagent.lib.money import EXACT, ZERO
 from sagent.mesh.records import check_label
 from sagent.mesh.remote import RemotePeer
 from sagent.messages import Text
-from sagent.session.contents import ChargeEntry, Reserved
+from sagent.session.contents import ChargeEntry, MessageEntry, Reserved
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
-from sagent.usage import Charge, Usage
+from sagent.usage import Charge, Cost, Usage
 
 _DEEPEST = 5  # dashes in a session's id: it has two of its own, and one for each session that it is below
 ROLE = "node"
@@ -56,7 +56,8 @@ class NodeAgent(Harmless):
         """Raises ToolError for an allowance that cannot be had, and where the bus cannot be reached."""
         if self._session.count("-") >= _DEEPEST:
             raise ToolError("Agents on other nodes are as deep as they may be. Do the work yourself.")
-        name = sha256(f"{run.agent} {run.call_id}".encode()).hexdigest()[:8]
+        said = f"{run.agent} {run.call_id} {self._reply(run)}"
+        name = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         session, path = f"{self._session}-{name}", f"{run.agent}/node-{name}"
         lent = Lent(self._agent(), path, _budget(arguments))
         try:
@@ -67,13 +68,28 @@ class NodeAgent(Harmless):
             await self._logged()
             async with self._begin(session, prompt, label, lent.usd) as peer:
                 result = await self._wait(peer)
+                lent.settle(result.cost if lent.usd is None else await self._end(peer))
         except SagentError as error:
             raise ToolError(f"No answer came from another node: {error}") from error
-        lent.settle(result)
         why = f"\n(It ended early: {result.error.message})" if result.error is not None else ""
         return ToolOutput(
             (Text(f"{result.content}{why}" or "It said nothing."),), result.is_error, f"session {session}"
         )
+
+    def _reply(self, run: RunContext) -> str:
+        """The entry of the reply that makes the call: servers give calls of different replies the same id."""
+        agent = self._agent().tree.get(run.agent)
+        for entry in () if agent is None else agent.state.log.contents().latest("message"):
+            if isinstance(entry.content, MessageEntry) and entry.content.message.role == "assistant":
+                return entry.id
+        return ""
+
+    async def _end(self, peer: RemotePeer) -> Cost | None:
+        """What it has cost; None where that cannot be known now, so that all of its allowance may be spent."""
+        try:
+            return await peer.end()
+        except SagentError:
+            return None
 
     async def _wait(self, peer: RemotePeer) -> Result:
         """Its result. It is interrupted with its caller, but goes on where only the caller's node is lost."""
@@ -107,9 +123,10 @@ class Lent:
             self._entry = self._state.journal.record(Reserved(self._charge(self.usd)))
             self._ledger.lend(self._path)
 
-    def settle(self, result: Result) -> None:
-        """Count what was spent, and give back the rest."""
-        cost = result.cost
+    def settle(self, cost: Cost | None) -> None:
+        """Count what was spent, and give back the rest: nothing where that is not known."""
+        if cost is None:
+            return
         spent = self._charge(cost.total)
         if cost.unbilled:
             spent = self._charge(cost.total, cost.total + cost.unbilled)

@@ -26,11 +26,13 @@ from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
 from sagent.mesh.records import FilesKind, Letter, Records, Said, SessionRecord, check_flags, check_label, decode_record
 from sagent.mesh.requests import ACTIONS
+from sagent.mesh.spending import cost_of, counted
 from sagent.mesh.tasks import end
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.session.names import new_session_id
 from sagent.tools.plan import Settled
+from sagent.usage import Cost
 
 _AGAIN = 0.5  # seconds until somebody is asked again
 _REACHED = 4.0  # seconds in which the bus answers who wants to stop
@@ -179,6 +181,21 @@ class RemotePeer:
             async with asyncio.timeout(_LAST_WORDS):
                 await self._over.wait()
         return result
+
+    async def end(self) -> Cost | None:
+        """Once it rests: what it has cost, by its log. From then on it may spend no more, whoever writes to it. None
+        where the log does not say what it has cost. Raises SessionNotFound and MeshError."""
+        while True:
+            record, revision = await self._records.get(self.path)
+            if record.state != "idle":
+                await asyncio.sleep(_AGAIN)
+                continue
+            if (cost := await cost_of(SessionStream(self._bus, record.id))) is None:
+                return None
+            with suppress(Fenced):  # somebody has had it go on meanwhile
+                flags = {**record.flags, "max_budget_usd": f"{counted(cost):f}"}
+                await self._records.change(record, revision, flags=flags)
+                return cost
 
     def interrupt(self, scope: Scope = "tree") -> None:
         self.start(self._stop(scope))

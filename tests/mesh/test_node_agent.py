@@ -73,3 +73,35 @@ async def test_a_label_that_nobody_has_is_said_and_its_allowance_comes_back(
         assert result.cost.total + result.cost.unbilled < Decimal("0.2")
         child = next(record for record in await Mesh(here.bus).sessions() if record.label == "gqu")
         assert (child.state, child.result is not None) == ("idle", True)
+
+
+async def test_who_has_answered_spends_no_more_and_each_call_has_a_session_of_its_own(tmp_path: Path) -> None:
+    """What is left of an allowance is the caller's again, whoever writes to the agent afterwards. And servers give the
+    calls of two replies the same id."""
+
+    def choose(received: Received) -> Step:
+        messages = json.loads(received.body)["messages"]
+        done = sum(message["role"] == "assistant" for message in messages)
+        if part := re.search("Do part ([12])", str(messages[0])):
+            return Turn(f"This is part {part[1]}.")
+        calls = [Call("NodeAgent", {"prompt": f"Do part {n}.", "budget_usd": 0.2}, id="c1") for n in (1, 2)]
+        return (Turn("First.", calls=(calls[0],)), Turn("Then.", calls=(calls[1],)), Turn("All done."))[done]
+
+    async with place(tmp_path, choose, bill="worst") as here, asyncio.timeout(30):
+        await here.node("n1", "--slots", "4")
+        mesh = Mesh(here.bus)
+        async with mesh.spawn("work", flags={"max_budget_usd": "1"}) as peer:
+            assert (await peer.wait()).content == "All done."
+        last = json.dumps(here.server.requests[-1].json)
+        assert "This is part 1." in last
+        assert "This is part 2." in last
+        children = [record for record in await mesh.sessions() if record.id != peer.path]
+        asked = len(here.server.requests)
+        for child in children:
+            async with mesh.agent(child.id) as again:
+                again.send("Go on.")
+                result = await again.wait()
+                assert result.error is not None
+                assert result.error.kind == "budget"
+                assert Decimal(child.flags["max_budget_usd"]) == result.cost.total + result.cost.unbilled
+        assert (len(children), len(here.server.requests)) == (2, asked)

@@ -32,10 +32,11 @@ from sagent.mesh.child import NodeAgent
 from sagent.mesh.errors import Unavailable
 from sagent.mesh.mirror import Mirror, take_over
 from sagent.mesh.rebuild import rebuild
+from sagent.mesh.spending import cost_of, counted
 from sagent.session.contents import Label, Reserved
 from sagent.session.log import Log
 from sagent.session.store import Session
-from sagent.usage import Charge, Usage
+from sagent.usage import Charge, Cost, Usage
 from tests.depth import deep
 from tests.mesh.simulated import SimulatedStream
 
@@ -55,6 +56,7 @@ class Record:
     stream: SimulatedStream
     holder: str = ""
     result: Result | None = None
+    revision: int = 0
 
 
 @dataclass
@@ -93,6 +95,15 @@ class World:
         self.billed += usd
         assert self.billed <= CAP, f"{self.billed} was billed"
 
+    def write(self) -> None:
+        """A person has a session go on that had ended."""
+        ended = [name for name, record in self.sessions.items() if name != "root" and record.result is not None]
+        if ended:
+            session = self.chance.choice(ended)
+            self.sessions[session].result = None
+            self.sessions[session].revision += 1
+            self.claim(session)
+
     async def strike(self) -> None:
         """Kill a node, or cut it off: then it goes on, and another one begins."""
         life, session = self.chance.choice(list(self.lives.items()))
@@ -114,6 +125,7 @@ class Life:
             await self._world.rounds()
             after = await self._again(lambda: take_over(self._record.stream, self._name))
             self._record.holder = self._name
+            self._record.revision += 1
             if self._record.result is not None:  # its record changed on the way: who had it has ended
                 return
             directory = self._world.directory / self._name / "s"
@@ -145,7 +157,7 @@ class Life:
         ledger.restore(session.charges())
         run = SimpleNamespace(interrupted=False, usage=Usage())
         state: Any = SimpleNamespace(journal=Journal("root", log), log=log, ledger=ledger, role="executor", run=run)
-        agent: Any = SimpleNamespace(state=state, ledger=ledger)
+        agent: Any = SimpleNamespace(state=state, ledger=ledger, tree={})
         tool = NodeAgent(self._session, self._begin, lambda: agent, mirror.settled)
         begun, done = _labels(log)
         lending: list[asyncio.Task[None]] = []
@@ -204,13 +216,26 @@ class Life:
         await self._world.journey()
         self._world.add(session, usd, self._record.plan[int(prompt)])
         await self._world.journey()
-        yield SimpleNamespace(wait=lambda: self._result(session))
+        yield SimpleNamespace(wait=lambda: self._result(session), end=lambda: self._end(session))
 
     async def _result(self, session: str) -> Result:
         while (result := self._world.sessions[session].result) is None:
             await asyncio.sleep(0)
         await self._world.journey()
-        return result
+        return self._world.chance.choice((result, Result("", (), "error")))  # an answer may not know what it cost
+
+    async def _end(self, session: str) -> Cost | None:
+        """As `RemotePeer.end` does it on a bus: with compare-and-set."""
+        record = self._world.sessions[session]
+        while True:
+            await self._world.journey()
+            revision = record.revision
+            if record.result is not None and (cost := await cost_of(record.stream)) is not None:
+                await self._world.journey()
+                if record.revision == revision:
+                    record.revision, record.cap = revision + 1, counted(cost)
+                    return cost
+            await asyncio.sleep(0)
 
 
 def _labels(log: Log) -> tuple[set[int], set[int]]:
@@ -242,7 +267,10 @@ async def play(world: World, plan: Plan, blows: int) -> None:
         while world.sessions["root"].result is None and not failed:
             for _ in range(world.chance.randrange(1, 60)):
                 await asyncio.sleep(0)
-            if world.lives and blows:
+            if blows and world.chance.random() < 0.3:
+                blows -= 1
+                world.write()
+            elif world.lives and blows:
                 blows -= 1
                 await world.strike()
             elif not any(session == "root" for session in world.lives.values()):

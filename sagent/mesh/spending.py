@@ -1,0 +1,43 @@
+"""What a session on a bus has cost, by its log there: nobody's word counts where money is given back."""
+
+import asyncio
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sagent.errors import SessionCorrupt
+from sagent.lib.money import EXACT
+from sagent.mesh.mirror import LogStream
+from sagent.mesh.rebuild import rebuild
+from sagent.session.folds import charges
+from sagent.session.log import read_log
+from sagent.session.store import named_logs
+from sagent.usage import Cost, Totals
+
+
+async def cost_of(stream: LogStream) -> Cost | None:
+    """What all of a session's agents have cost so far; None where the log does not say so. Raises Unavailable."""
+    if (last := await stream.last()) is None:
+        return Cost()
+    with TemporaryDirectory(prefix="sagent-") as place:
+        directory = Path(place) / "session"
+        try:
+            if not (await rebuild(stream, directory, last.sequence)).lines:
+                return Cost()
+            cost = (await asyncio.to_thread(_totals, directory)).cost()
+        except SessionCorrupt:
+            return None
+    return None if cost.unpriced else cost
+
+
+def counted(cost: Cost) -> Decimal:
+    """USD that count towards a cap."""
+    return EXACT.add(cost.total, cost.unbilled)
+
+
+def _totals(directory: Path) -> Totals:
+    found = Totals()
+    for file in named_logs(directory):
+        for charge in charges(read_log(file)):
+            found.add(charge)
+    return found
