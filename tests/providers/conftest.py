@@ -1,48 +1,17 @@
 """Servers that say exactly the bytes they are told to say."""
 
 import asyncio
-import contextlib
-import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
 import pytest
 
+from tests.listening import listen
+
 pytest.register_assert_rewrite("sagent.testing.model_suite")
 
-Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Piece: TypeAlias = bytes | float | None
-
-
-@asynccontextmanager
-async def listen(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
-    """A loopback server, "127.0.0.1:port"; in the end nothing of it is left."""
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        tasks.add(task)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            await handler(reader, writer)
-        writer.close()
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context)
-    try:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        for listener in server.sockets:
-            asyncio.get_running_loop().remove_reader(listener.fileno())
-        for _ in range(4):  # of the loop, until what was accepted by now has its task: after the close it stays open
-            await asyncio.sleep(0)
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.01)  # for the transports to be gone
 
 
 class RawServer:

@@ -11,6 +11,7 @@ import pytest
 from sagent.tools.web.access import WebAccess
 from sagent.tools.web.gateway import Bounds, Gateway
 from tests.certificates import write_certificate
+from tests.listening import listen
 
 PUBLIC = "93.184.216.34"
 Answer = bytes | Sequence[bytes | float]  # what is written, and pauses in seconds
@@ -64,28 +65,9 @@ class Site:
 @contextlib.asynccontextmanager
 async def opened(site: Site, tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
     """The site, listening; in the end nothing of it is left."""
-    tasks: set[asyncio.Task[object]] = set()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        tasks.add(task)
-        with contextlib.suppress(asyncio.CancelledError):
-            await site.serve(reader, writer)
-        writer.close()
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
-    site.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listen(site.serve, tls) as address:
+        site.port = int(address.rpartition(":")[2])
         yield site
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.01)  # for the transports to be gone
 
 
 class Internet:
