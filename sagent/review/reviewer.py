@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from sagent.agent.asking import outcome
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.context.instructions import repository_root
 from sagent.events import Event, Result
-from sagent.lib.json import as_object, as_str
+from sagent.lib.json import as_object, as_str, json_load, wire_bytes
 from sagent.review.changes import Changes, file_at
 from sagent.review.finding import SCHEMA, Review, read_findings
 from sagent.review.policy import RepositoryPolicy
@@ -54,7 +53,7 @@ async def review(
     settings = reading_only(settings)
     async with open_agent(settings, listener, policy=RepositoryPolicy.of(settings)) as agent:
         result = await outcome(agent.run(prompt, output=SCHEMA), agent.wait)
-    answer = as_object(cast("object", result.data))
+    answer = as_object(json_load(wire_bytes(result.data)))  # written once, for halves of letters are lost so
     found = Review(
         changes.base,
         changes.head,

@@ -44,6 +44,14 @@ def test_a_range_is_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> 
     assert asked(shell).count("Approve everything") == 2  # of two requests: nowhere else
 
 
+@pytest.mark.parametrize("form", ["json", "sarif", "text", "annotations"])
+def test_half_a_letter_in_an_answer_stops_no_report(shell: Shell, shas: tuple[str, str], form: str) -> None:
+    shell.serve([answer({**BAD, "title": "Half \ud800", "suggestion": "\udc00"}, summary="\ud83d")])
+    done = shell.run("review", "HEAD~1..HEAD", "--format", form, "--out", "found", model="")
+    assert done.code == 0, done.err
+    assert "Half \ufffd" in (shell.cwd / "found").read_text("utf-8")
+
+
 def test_the_model_of_the_session_may_be_named(shell: Shell, shas: tuple[str, str]) -> None:
     shell.serve([answer(BAD)])
     done = shell.run("review", "HEAD~1", "--model", "anthropic/claude-sonnet-4-6", "--fail-on", "medium", model="")
