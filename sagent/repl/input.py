@@ -16,7 +16,7 @@ from sagent.errors import SagentError
 from sagent.lib.process import stop_job
 from sagent.messages import Image, Part, user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
-from sagent.repl.project import add_note, attach, image_at, instructions_file, mentioned
+from sagent.repl.project import add_note, attach, images_at, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.shell import run_shell
 from sagent.repl.status import HINT, StatusDisplay
@@ -297,8 +297,8 @@ class InputActions:
         """Put what was pasted into the input: a place holder for what is long, the image for an image's path."""
         text, buffer = data.replace("\r\n", "\n").replace("\r", "\n"), self._screen.buffer
         self.pasted.begins = self.pasted.begins or not buffer.document.text_before_cursor.strip()
-        if not self.questions.wording and (image := image_at(text, self._session.cwd)) is not None:
-            text = self.pasted.keep_image(image) + " "
+        if not self.questions.wording and (images := images_at(text, self._session.cwd)):
+            text = "".join(f"{self.pasted.keep_image(image)} " for image in images)
         elif len(text) > LONG_PASTE or text.count("\n") > LONG_LINES:
             text = self.pasted.keep_text(text)
         buffer.insert_text(text)

@@ -112,8 +112,8 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tu
     for name in mentioned(text):
         if name in others:
             continue
-        path = directory / Path(name).expanduser()
         try:
+            path = directory / Path(name).expanduser()
             if path.is_dir():
                 listing = "\n".join(sorted(f"{one.name}{'/' * one.is_dir()}" for one in path.iterdir())[:500])
                 parts.append(Text(f'\n<directory path="{name}">\n{listing}\n</directory>'))
@@ -121,26 +121,36 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tu
                 parts.append(_attached(path, name))
             else:
                 wrong.append(f"@{name} is not a file here; it was sent as text")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # the last of a home that nobody has
             wrong.append(f"@{name} is not attached: {getattr(error, 'strerror', None) or error}")
     return tuple(parts), wrong
 
 
-def image_at(text: str, directory: Path) -> Image | None:
-    """The image whose path a text is, as a file manager gives it when it is dragged here; None for any other text."""
+def images_at(text: str, directory: Path) -> tuple[Image, ...]:
+    """The images whose paths a text is, as a file manager gives them when they are dragged here; none for any other
+    text."""
+    whole = text.strip()
+    if not whole.lower().rstrip("'\"").endswith(IMAGES):
+        return ()
+    words: list[str] = []
+    with suppress(ValueError):  # quotes that are not closed
+        words = shlex.split(whole)
+    for names in ([whole], words):
+        images = [image for name in names if (image := _image_at(name, directory))]
+        if len(images) == len(names):
+            return tuple(images)
+    return ()
+
+
+def _image_at(name: str, directory: Path) -> Image | None:
     from urllib.parse import unquote
 
-    name = text.strip()
-    if "\n" in name or not name.lower().rstrip("'\"").endswith(IMAGES):
-        return None
-    with suppress(ValueError):  # quotes that are not closed
-        name = name if (directory / name).is_file() else " ".join(shlex.split(name))
-    path = directory / Path(unquote(name.removeprefix("file://")) if name.startswith("file://") else name).expanduser()
-    try:
-        found = _attached(path, name) if path.is_file() else None
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, Image) else None
+    with suppress(OSError, ValueError, RuntimeError):
+        path = Path(unquote(name.removeprefix("file://")) if name.startswith("file://") else name)
+        path = directory / path.expanduser()
+        found = _attached(path, name) if path.is_file() else None  # and no pipe, for which one would wait
+        return found if isinstance(found, Image) else None
+    return None
 
 
 def _attached(path: Path, name: str) -> Part:

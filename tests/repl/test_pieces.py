@@ -24,7 +24,7 @@ from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from sagent.policy import Ask
 from sagent.policy.rules import rules_for
 from sagent.repl.input import InputBuffer
-from sagent.repl.project import add_note, attach, branch_of, list_files, mentioned
+from sagent.repl.project import add_note, attach, branch_of, images_at, list_files, mentioned
 from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
@@ -185,6 +185,31 @@ def test_mentioned_files_are_attached_by_kind(tmp_path: Path) -> None:
     assert len(wrong) == 2
     assert wrong[1].startswith("@nothing is not a file here")
     assert wrong[0].startswith("@e.bin is not attached")
+
+
+def test_what_is_dragged_here_is_the_images_and_any_other_text_stays_text(tmp_path: Path) -> None:
+    image = Image("image/png", PNG)
+    for name in ("a.png", "b c.png", "it's.png"):
+        (tmp_path / name).write_bytes(PNG)
+    (tmp_path / "no.png").write_text("text")
+    os.mkfifo(tmp_path / "pipe.png")
+    for text in ("a.png", f" {tmp_path}/b c.png\n", "b\\ c.png", "it's.png", f"file://{tmp_path}/b%20c.png"):
+        assert images_at(text, tmp_path) == (image,), text
+    for text in ("a.png 'b c.png'", f"file://{tmp_path}/a.png\nfile://{tmp_path}/b%20c.png\n"):
+        assert images_at(text, tmp_path) == (image, image), text
+    for text in (
+        "a.png gone.png",
+        "no.png",
+        f"see {'x' * 300}.png",
+        "~nobody-has-this-name/a.png",
+        "\0.png",
+        "'.png",
+        "",
+    ):
+        assert images_at(text, tmp_path) == (), text
+    assert attach("@~nobody-has-this-name/a", tmp_path)[1] == [
+        "@~nobody-has-this-name/a is not attached: Could not determine home directory."
+    ]
 
 
 @pytest.mark.needs("git")
