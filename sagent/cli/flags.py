@@ -105,6 +105,10 @@ class Parser(argparse.ArgumentParser):
     def add_cwd(self) -> None:
         self.add_argument("--cwd", metavar="DIR", help="as if called in this directory")
 
+    def add_bus_to_read(self) -> None:
+        text = "a session of this bus, as the bus has it (or SAGENT_BUS, for one that is not here)"
+        self.add_argument("--bus", metavar="URL", help=text)
+
     def add_config(self) -> None:
         self.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
 

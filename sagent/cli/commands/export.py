@@ -1,10 +1,12 @@
 """`sagent export`: a session for others, without the secrets in it."""
 
+import argparse
 import sys
 from codecs import iterdecode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from sagent.cli.fetched import reading
 from sagent.cli.flags import SESSION, Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -31,10 +33,15 @@ def run_export(argv: Sequence[str]) -> int:
     out_help = "where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl, .cast)"
     parser.add_argument("--out", metavar="FILE", help=out_help)
     parser.add_argument("--keep-secrets", action="store_true", help="leave everything as it is")
+    parser.add_bus_to_read()
     parser.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
-    session = session_path(settings, given.session)
+    with reading(lambda: session_path(settings, given.session), given.session, given.bus) as session:
+        return _export_as(session, given, settings)
+
+
+def _export_as(session: Path, given: argparse.Namespace, settings: Settings) -> int:
     redaction = Redaction(keep=given.keep_secrets)
     suffix = {"bundle": "tar"}.get(given.format, given.format)
     out = Path(given.out or f"{session.name}.{suffix}")

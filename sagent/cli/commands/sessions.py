@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from sagent.agent import Agent
     from sagent.events import Event
+    from sagent.mesh.records import SessionRecord
     from sagent.session.savings import Price
 
     Opening = Callable[[Settings, Callable[[Event], None]], AbstractAsyncContextManager[Agent]]
@@ -45,6 +46,7 @@ def run_sessions(argv: Sequence[str]) -> int:
     listing.add_argument("--all", action="store_true", help="of every directory")
     listing.add_argument("--ids", action="store_true", help="ids alone, for scripts")
     listing.add_argument("--costs", action="store_true", help="with what each cost and saved: reads every log")
+    listing.add_argument("--bus", metavar="URL", help="those of this bus, the latest last")
     showing = operations.add_parser("show", help="the conversation and what it cost")
     showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
     showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
@@ -114,6 +116,8 @@ def _say(text: str) -> None:
 
 
 def _list(settings: Settings, given: argparse.Namespace) -> int:
+    if given.bus is not None:
+        return _list_bus(given)
     cwd = None if given.all else settings.cwd
     found = glances(settings.state_dir, cwd)
     if given.ids:
@@ -136,6 +140,27 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
     write(sys.stdout, [Table(tuple(rows), right=(2, 3, 4) if given.costs else (2,)), *problems])
     if len(found) > 1:
         _say(f"{len(found)} sessions, {_size(sum(session.size for session in found))}")
+    return 0
+
+
+def _list_bus(given: argparse.Namespace) -> int:
+    """Those of a bus. Raises UsageError and MeshError."""
+    import asyncio
+
+    from sagent.mesh.remote import Mesh
+
+    if given.costs:
+        raise UsageError("--costs reads every log: of one on a bus, `sagent trace SESSION --bus URL` shows the cost.")
+
+    async def records() -> "list[SessionRecord]":
+        async with Mesh.connect(given.bus) as mesh:
+            return await mesh.sessions()
+
+    found = asyncio.run(records())
+    if not found and not given.ids:
+        _say("No sessions on this bus yet.")
+    rows = [(each.id,) if given.ids else (each.id, each.state, each.node, each.title) for each in found]
+    write(sys.stdout, [Table(tuple(rows))])
     return 0
 
 

@@ -1,8 +1,11 @@
 """`sagent share`: sessions as a folder that any web server can show."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
+from sagent.cli.fetched import reading
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -26,17 +29,21 @@ def run_share(argv: Sequence[str]) -> int:
     what = "sessions by their path, their id or the beginning of one; the last one if left out"
     parser.add_argument("session", nargs="*", metavar="SESSION", help=what)
     parser.add_argument("--out", metavar="DIR", default="shared", help="the folder, which may hold others (./shared)")
+    parser.add_bus_to_read()
     parser.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
     names: list[str | None] = given.session or [None]
-    sessions = [session_path(settings, name) for name in names]
     folder = Path(given.out)
-    try:
-        for session in sessions:
-            _share(session, SharedFolder(folder))
-    except OSError as error:
-        raise UsageError(f"{error.filename or folder}: {error.strerror or error}.") from error
+    with ExitStack() as stack:
+        sessions = [
+            stack.enter_context(reading(partial(session_path, settings, name), name, given.bus)) for name in names
+        ]
+        try:
+            for session in sessions:
+                _share(session, SharedFolder(folder))
+        except OSError as error:
+            raise UsageError(f"{error.filename or folder}: {error.strerror or error}.") from error
     return 0
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sagent.cli.fetched import reading
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
@@ -27,12 +28,13 @@ def run_trace(argv: Sequence[str]) -> int:
         "or the beginning of one; the last session if left out",
     )  # fmt: skip
     parser.add_argument("--full", action="store_true", help="texts in full")
+    parser.add_bus_to_read()
     parser.add_cwd()
     given = parser.parse_args(argv)
     redaction = Redaction()
     report = Report(None, redaction=redaction) if given.full else Report(redaction=redaction)
     name: str = given.run or ""
-    write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd)))
+    write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd, given.bus)))
     if not report.steps:
         raise UsageError(f"{name or 'The session'} holds no events of a run.")
     report_secrets(redaction)
@@ -41,12 +43,12 @@ def run_trace(argv: Sequence[str]) -> int:
     return 0
 
 
-def _steps(name: str, cwd: str | None) -> Iterator[Step]:
+def _steps(name: str, cwd: str | None, bus: str | None) -> Iterator[Step]:
     path = Path(name).expanduser()
     try:
-        if name == "-":
+        if bus is None and name == "-":
             yield from read_events(sys.stdin.buffer)
-        elif name and path.exists() and not path.is_dir():
+        elif bus is None and name and path.exists() and not path.is_dir():
             with path.open("rb") as lines:
                 if not lines.peek(16).startswith(b'{"id":"'):  # as an entry of a log begins, and no event
                     yield from read_events(lines)
@@ -54,13 +56,15 @@ def _steps(name: str, cwd: str | None) -> Iterator[Step]:
             session = session_of(path.absolute())
             yield from read_entries(session, named_logs(session) if path.name == "root.jsonl" else [path.absolute()])
         else:
-            session = path.absolute() if name and is_session(path) else _found(name, cwd)
-            yield from read_entries(session, named_logs(session))
+            with reading(lambda: _found(name, cwd), name, bus) as session:
+                yield from read_entries(session, named_logs(session))
     except OSError as error:
         raise UsageError(f"{error.filename or name}: cannot be read: {error.strerror or error}.") from error
 
 
 def _found(name: str, cwd: str | None) -> Path:
+    if name and is_session(path := Path(name).expanduser()):
+        return path.absolute()
     settings = load_settings({"cwd": cwd})
     try:
         return session_path(settings, name)

@@ -1,20 +1,18 @@
 """`sagent verify`: whether a session, or a bundle of one, is what was written."""
 
 import argparse
-import asyncio
 import os
 import signal
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sagent.cli.commands.node import BUS
+from sagent.cli.fetched import reading
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import show
-from sagent.errors import SessionNotFound, UsageError
+from sagent.errors import UsageError
 from sagent.lib.text import Table, count
 from sagent.session.bundle import is_bundle, unpacked
 from sagent.session.verify import Each, Proof, verify
@@ -29,25 +27,8 @@ LARGE = 16 << 20  # bytes from which several processes are worth their start
 def run_verify(argv: Sequence[str]) -> int:
     """Check it; 1 where something was found. Raises UsageError."""
     given = _parser().parse_args(argv)
-    url = given.bus
-    if url is None:
-        try:
-            return _check(given, _path(given.session, given.cwd))
-        except SessionNotFound:
-            if not given.session or not (url := os.environ.get(BUS, "")):
-                raise
-    if not given.session:
-        raise UsageError("Which session of the bus? Give its id, or the beginning of one.")
-    with tempfile.TemporaryDirectory(prefix="sagent-") as directory:
-        return _check(given, asyncio.run(_fetch(url, given.session, Path(directory))))
-
-
-async def _fetch(url: str, session: str, directory: Path) -> Path:
-    """A session as the bus has it, in a directory of its own. Raises SessionNotFound, SessionCorrupt and MeshError."""
-    from sagent.mesh.remote import Mesh
-
-    async with Mesh.connect(url) as mesh:
-        return await mesh.fetch(session, directory)
+    with reading(lambda: _path(given.session, given.cwd), given.session, given.bus) as path:
+        return _check(given, path)
 
 
 def _check(given: argparse.Namespace, path: Path) -> int:
@@ -75,11 +56,7 @@ def _parser() -> Parser:
         help="a session by its path, its id or the beginning of one, or an exported bundle, packed or not; the last "
         "session if left out",
     )  # fmt: skip
-    parser.add_argument(
-        "--bus",
-        metavar="URL",
-        help="a session of this bus, as the bus has it (or SAGENT_BUS, for one that is not here)",
-    )
+    parser.add_bus_to_read()
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     parser.add_argument("--head", metavar="ID", help="the head that a run has printed: it must be in the root's log")
     one = parser.add_mutually_exclusive_group()

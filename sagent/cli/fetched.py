@@ -1,0 +1,39 @@
+"""Sessions that commands read: those of this machine, and those of a bus, as the bus has them."""
+
+import asyncio
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sagent.errors import SessionNotFound, UsageError
+
+_BUS = "SAGENT_BUS"
+
+
+@contextmanager
+def reading(find: Callable[[], Path], name: str | None, bus: str | None) -> Generator[Path]:
+    """Where a session is read while the block lasts: what `find` returns, or a copy of what a bus has, which is that of
+    a URL or, for one that is not found here, of SAGENT_BUS. Raises UsageError, SessionNotFound, SessionCorrupt and
+    MeshError."""
+    if bus is None:
+        try:
+            found = find()
+        except SessionNotFound:
+            if not name or not (bus := os.environ.get(_BUS, "")):
+                raise
+        else:
+            yield found
+            return
+    if not name:
+        raise UsageError("Which session of the bus? Give its id, or the beginning of one.")
+    with TemporaryDirectory(prefix="sagent-") as directory:
+        yield asyncio.run(_fetch(bus, name, Path(directory)))
+
+
+async def _fetch(url: str, session: str, directory: Path) -> Path:
+    from sagent.mesh.remote import Mesh
+
+    async with Mesh.connect(url) as mesh:
+        return await mesh.fetch(session, directory)
