@@ -12,7 +12,7 @@ from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.preparation import PolicyOf, Preparation, PromptOf, ToolsOf
-from sagent.agent.resources import Amount, GivenTool, Resources, ledger_of, model_of, tools_of
+from sagent.agent.resources import Amount, GivenTool, Resources, check_kind, ledger_of, model_of, tools_of
 from sagent.agent.runs import Runner, warn_of_own_ledger
 from sagent.agent.spawn import AgentParts
 from sagent.agent.tree import DelayedMail, Node, Tree, allowance
@@ -25,7 +25,7 @@ from sagent.events import Denied, Event, Result
 from sagent.lib.dataclass import Deps, Deps_contra
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, user
-from sagent.model import Effort, Model
+from sagent.model import EFFORTS, Effort, Model
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
 from sagent.policy import Policy
 from sagent.session.contents import MessageSent, MessageWithdrawn
@@ -69,6 +69,11 @@ class Agent(Node, Generic[Deps_contra]):
         session: str | Path | None = None,
         resources: Resources | None = None,
     ) -> None:
+        check_kind("limits", limits, RunLimits, "RunLimits(...)")
+        check_kind("resources", resources, Resources, "Resources(...)")
+        check_kind("options", options, Mapping, 'a mapping, as in options={"temperature": 0.2}')
+        if effort not in (None, *EFFORTS):
+            raise UsageError(f"effort={effort!r}: give one of {', '.join(EFFORTS)}")
         given = resources or Resources()
         ledger = ledger_of(given.ledger, max_budget_usd)
         own_tools = tools_of(tools or ())

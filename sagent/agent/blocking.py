@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar, overload, runtime_checkable
 
 from sagent.agent.agent_tool import Runnable
 from sagent.agent.asking import wait_for
+from sagent.errors import UsageError
 from sagent.events import Result
 from sagent.messages import Message
 
@@ -28,6 +29,8 @@ def run_sync(work: Coroutine[object, object, object] | Runnable, prompt: str | M
     """
     if isinstance(work, Runnable):
         return wait_for(lambda: work.run(prompt), work.aclose if isinstance(work, _Closable) else _nothing)
+    if not isinstance(work, Coroutine):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
+        raise UsageError(f"run_sync takes an agent or a coroutine, as agent.run(...), not a {type(work).__name__}")
     coroutine = work
     try:
         return wait_for(_returned(coroutine), _nothing)

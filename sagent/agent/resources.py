@@ -1,6 +1,6 @@
 """What an agent is given: what outlives a turn or is shared, and what a program may hand over in a shorter form."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from inspect import isroutine
 from types import CodeType
@@ -78,13 +78,24 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
     if not slash:
         provider, model = infer(given.strip()) or "", given.strip()
     if not provider or not model:
-        raise UsageError(f'{given!r} does not say whose model it is: give "provider/model"')
+        from sagent.providers.rows import built_in
+
+        named, _, rest = given.strip().partition(":")
+        example = f', as in "{named}/{rest}"' if rest and named in built_in() else ""
+        raise UsageError(f'{given!r} does not say whose model it is: give "provider/model"{example}')
     opened = provider_named(provider)
     return opened.model(model), opened
 
 
+def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
+    """Raise UsageError for an argument that is something else: not everybody has a type checker."""
+    if not isinstance(given, kind | None) or (isinstance(given, str) and kind is not str):
+        raise UsageError(f"{name} is a {type(given).__name__}: give {wanted}")
+
+
 def tools_of(given: Sequence[object]) -> list[Tool]:
     """Tools, of which some may be functions, or classes that need nothing. Raises UsageError for what is none."""
+    check_kind("tools", given, Iterable, "a list of tools and functions, tools=[...]")
     return [_tool_of(each) for each in given]
 
 

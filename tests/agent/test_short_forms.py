@@ -470,3 +470,31 @@ async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
         await outcome(agent.run("b", tools=[twice, twice]), agent.wait)
     failed = await outcome(agent.run("c"), agent.wait)
     assert failed.error is not None and failed.error.kind == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tools": add}, "tools is a function: give a list"),
+        ({"tools": "Read"}, "tools is a str: give a list"),
+        ({"limits": {"max_turns": 3}}, "limits is a dict: give RunLimits(...)"),
+        ({"resources": "x"}, "resources is a str: give Resources(...)"),
+        ({"options": ["a"]}, "options is a list: give a mapping"),
+        ({"effort": "hard"}, "effort='hard': give one of none, "),
+    ],
+)
+def test_what_an_agent_cannot_take_says_what_to_write(given: dict, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        Agent(ScriptedModel("x"), **given)
+
+
+def test_a_model_in_another_library_s_words_says_how_it_is_written() -> None:
+    with pytest.raises(UsageError, match='as in "anthropic/claude-sonnet-4-6"'):
+        Agent("anthropic:claude-sonnet-4-6")
+    with pytest.raises(UsageError, match=r'give "provider/model"$'):
+        Agent("unheard:8b")
+
+
+def test_what_cannot_be_run_says_what_can() -> None:
+    with pytest.raises(UsageError, match=r"takes an agent or a coroutine, as agent\.run"):
+        run_sync(None)  # pyright: ignore[reportArgumentType] -- that is the mistake
