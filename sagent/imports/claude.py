@@ -62,6 +62,8 @@ def take_settings(plan: Plan, found: Mapping[str, object], file: Path) -> None:
     for name, value in found.items():
         match name:
             case "permissions":
+                if value and not as_object(value):
+                    plan.leave_out("permission", name, file, "it is not a table")
                 _take_permissions(plan, as_object(value), file)
             case "hooks":
                 take_hooks(plan, as_object(value), file)
@@ -80,6 +82,8 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
                 "permission", name, file, why.get(name, "the mode and further directories are yours to choose")
             )
             continue
+        if value and not as_array(value):
+            plan.leave_out(name, str(value), file, "it is not a list of rules")
         for text in map(str, as_array(value)):
             rule, why = understood(text)
             if why:

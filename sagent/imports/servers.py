@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sagent.config.files import File, expand
 from sagent.config.tables import read_mcp
@@ -15,6 +16,7 @@ from sagent.lib.json import as_array, as_object, as_str
 _KNOWN = frozenset(
     ("type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled")
 ) | frozenset(("disabled", "cwd", "trust", "description", "startup_timeout_sec", "tool_timeout_sec", "name", "gallery"))
+_PAIRS = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_headers")
 
 
@@ -59,9 +61,22 @@ def _words(server: Mapping[str, object], stranger: bool) -> str:  # noqa: FBT001
     return " ".join((str(server["url"]), *headers) if "url" in server else (*variables, *command))
 
 
-def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> dict[str, object]:
+def _check_shape(table: Mapping[str, object]) -> None:
     if strangers := [key for key in table if key not in _KNOWN and key not in _TRIES]:
         raise NotUnderstoodError(f"{strangers[0]} means nothing here")
+    for name in ("args", *_PAIRS):
+        if (given := table.get(name)) and not (as_array(given) if name == "args" else as_object(given)):
+            raise NotUnderstoodError(f"{name} is {given!r:.40}, not a {'list' if name == 'args' else 'table'}")
+
+
+def _check_url(url: str) -> None:
+    """Raise ValueError for what leads nowhere, as far as it can be read before its variables are known."""
+    if url and "${" not in url and not ((parts := urlsplit(url)).scheme in ("http", "https") and parts.hostname):
+        raise NotUnderstoodError(f"{url!r:.40} is not a URL that begins with http:// or https://")
+
+
+def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> dict[str, object]:
+    _check_shape(table)
 
     def value(text: object) -> str:
         if not isinstance(text, str):
@@ -77,6 +92,7 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
     command = [value(each) for each in as_array(given)] or ([value(given)] if given else [])
     command += [value(each) for each in as_array(table.get("args"))]
     url = value(table.get("url") or table.get("httpUrl") or table.get("serverUrl") or "")
+    _check_url(url)
     if bool(command) == bool(url):
         raise NotUnderstoodError("it has neither a command nor a url" if not url else "it has a command and a url")
     found: dict[str, object] = {"url": url} if url else {"command": command[0]}

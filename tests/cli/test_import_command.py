@@ -261,3 +261,29 @@ def test_settings_that_cannot_be_read_any_more_are_put_back(shell: Shell) -> Non
         with pytest.raises(UsageError, match="needs a command"):
             write_plan(plan, {config: plan.own}, check)
         assert (config.read_bytes() if config.exists() else None) == before
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        ({"command": "x", "args": "-rf /"}, "args"),
+        ({"command": "x", "env": ["A=b"]}, "env"),
+        ({"url": "https://mcp.example.org", "headers": 7}, "headers"),
+        ({"url": "ftp://mcp.example.org"}, "http"),
+        ({"url": "https://"}, "http"),
+        ({"url": "http://[::1"}, "Invalid IPv6"),
+    ],
+)
+def test_a_server_is_taken_over_whole_or_left_out(shell: Shell, server: object, why: str) -> None:
+    write(home_of(shell) / ".claude.json", {"mcpServers": {"odd": server}})
+    done = shell.run("import", "claude", model="")
+    line = line_with(done.out, "odd")
+    assert "left out" in line
+    assert why in line
+
+
+@pytest.mark.parametrize("rules", [{"deny": "Bash(rm:*)"}, {"deny": {"Bash": "rm"}}, "deny all", ["Bash(rm:*)"]])
+def test_rules_that_are_no_list_are_reported(shell: Shell, rules: object) -> None:
+    write(home_of(shell) / ".claude/settings.json", {"permissions": rules})
+    done = shell.run("import", "claude", model="")
+    assert "left out" in line_with(done.out, "settings.json")
