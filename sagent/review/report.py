@@ -81,7 +81,7 @@ def read_review(text: str) -> Review:
 
 def as_sarif(review: Review) -> str:
     """SARIF 2.1.0 (OASIS), as code scanning takes it."""
-    rules = [{"id": f"review/{each}", "defaultConfiguration": {"level": _SARIF_LEVEL[each]}} for each in SEVERITIES]
+    rules = [_sarif_rule(each) for each in SEVERITIES]
     run = {
         "tool": {"driver": {"name": "sagent review", "version": __version__, "rules": rules}},
         "results": [_sarif(each) for each in review.findings],
@@ -91,6 +91,19 @@ def as_sarif(review: Review) -> str:
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     whole = {"$schema": schema, "version": "2.1.0", "runs": [run]}
     return _as_json(whole)
+
+
+def _sarif_rule(severity: Severity) -> dict[str, object]:
+    """What findings of a severity are, with all that code scanning of GitHub requires."""
+    short = f"A finding of severity {severity}"
+    about = f"{short}, by a model that has read the change. Its message says what goes wrong and when."
+    return {
+        "id": f"review/{severity}",
+        "shortDescription": {"text": short},
+        "fullDescription": {"text": about},
+        "help": {"text": "Judge the finding: a model may be wrong. Then change the code, or dismiss the alert."},
+        "defaultConfiguration": {"level": _SARIF_LEVEL[severity]},
+    }
 
 
 def _sarif(each: Finding) -> dict[str, object]:

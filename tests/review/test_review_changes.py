@@ -252,7 +252,9 @@ def test_sarif_has_what_code_scanning_needs() -> None:
     (result,) = run["results"]
     assert result["level"] == "error"
     assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 2, "endLine": 2}
-    assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    rules = run["tool"]["driver"]["rules"]
+    assert result["ruleId"] in {rule["id"] for rule in rules}
+    assert all(rule[name]["text"] for rule in rules for name in ("shortDescription", "fullDescription", "help"))
     assert result["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"]["text"] == "y\n"
 
 
