@@ -241,6 +241,20 @@ async def test_work_is_stopped_and_more_is_said_while_it_goes_on(tmp_path: Path)
         await rig.slack.until(lambda: any("interrupted" in text for text in rig.slack.texts("1.0")))
 
 
+async def test_what_is_stopped_while_its_files_are_read_does_not_begin(tmp_path: Path) -> None:
+    async with served(tmp_path, ["never", "after"]) as rig:
+        rig.slack.files, rig.slack.slow_files = {"b.txt": b"text"}, 0.3
+        files = [{"name": "b.txt", "size": 4, "url_private": f"{rig.slack.url}/files/b.txt"}]
+        await rig.slack.say("<@UBOT> see", "1.0", files=files, subtype="file_share")
+        await rig.slack.until(lambda: any("thinking" in text for text in rig.slack.texts()))
+        await rig.slack.say("!stop", "1.1", kind="message", thread_ts="1.0")
+        await rig.slack.until(lambda: any("Stopped" in text for text in rig.slack.texts()))
+        await rig.slack.until(lambda: any("nothing was begun" in text for text in rig.slack.texts()))
+        assert not rig.models[0].requests
+        await rig.slack.say("<@UBOT> go on", "1.2", kind="message", thread_ts="1.0")
+        await rig.slack.until(lambda: any("never" in text for text in rig.slack.texts()))
+
+
 async def test_what_is_said_at_any_moment_is_answered(tmp_path: Path) -> None:
     """Many messages while a run begins, works, ends and its session is closed: each is read, and none is left."""
     async with served(tmp_path, [*[lambda request: ("seen", 0.005) for _ in range(200)]]) as rig:

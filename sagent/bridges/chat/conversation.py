@@ -79,6 +79,7 @@ class ThreadSession:
         self._pending: list[Pending] = []
         self._allowed: set[str] = set()  # calls that may be made again in this thread, word for word
         self._model = ""
+        self._stopped = False  # since the prompt in progress was taken
         self.spent = ZERO
 
     @property
@@ -113,6 +114,7 @@ class ThreadSession:
         """Interrupt what is done; whether there was anything."""
         stopped = bool(self._waiting) or self.working
         self._waiting.clear()
+        self._stopped = True
         if self._agent is not None and self._agent.running:
             self._agent.interrupt()
         return stopped
@@ -162,11 +164,16 @@ class ThreadSession:
         agent.ledger.cap = counted(agent) + room
         settle = self._budget.hold(said.thread.place, room)  # at once: another thread may begin while files are read
         before, spent = counted(agent), room  # what is not known counts as all of it
+        self._stopped = False
         self._reply = reply = Reply(self._surface, self._thread)
         reply.show("thinking")
         try:
             try:
                 parts, problems = await parts_of(self._surface, said.attachments)
+                if self._stopped:
+                    spent = ZERO
+                    await reply.finish("stopped: nothing was begun")
+                    return
                 result = await _result(agent, said.text, parts)
                 spent = counted(agent) - before
             finally:
