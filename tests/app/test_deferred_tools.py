@@ -9,13 +9,14 @@ import pytest
 
 from sagent import tools as built_in
 from sagent.app import open_agent
+from sagent.app.assembly import choose_tools
 from sagent.config import load
 from sagent.engine.prompts import specs_of
 from sagent.events import Denied, Event, ToolFinished, ToolStarted
 from sagent.lab.rebuild import Unplugged
 from sagent.lab.replay import replay
 from sagent.lab.rerun import rerun
-from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
+from sagent.lib.json import JsonObject, as_object, json_freeze_object, wire_bytes
 from sagent.messages import Message, Opaque, Private, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, ToolSpec
 from sagent.providers import deferral, provider_named
@@ -137,6 +138,16 @@ async def test_all_that_a_terminal_offers_without_servers_stays_small(
     size, names = await first_request(model, given, tmp_path, monkeypatch)
     assert size <= 12_000
     assert {"AgentSelf", "AskUser", "ExitPlan", "advisor"} <= {*names}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_choices_have_a_type_without_which_gateways_to_gemini_refuse_them(name: str) -> None:
+    def choices(schema: object) -> list[JsonObject]:
+        inner = [found for value in as_object(schema).values() for found in choices(value)]
+        return [*([schema] if isinstance(schema, JsonObject) and "enum" in schema else []), *inner]
+
+    (tool,) = choose_tools(load({"tools": [name]}, {}, Path.cwd()))
+    assert all(choice.get("type") == "string" for choice in choices(tool.parameters))
 
 
 class _Numbered(Deploy):

@@ -27,7 +27,7 @@ class PaperDetails:
     parameters = arguments_schema(
         "ids",
         ids={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST},
-        operation={"enum": ["details", "bibtex", "references", "citations"]},
+        operation={"type": "string", "enum": ["details", "bibtex", "references", "citations"]},
         limit={"type": "integer", "minimum": 1, "maximum": 500, "description": "of references, citations; default 50"},
         closed=True,
     )

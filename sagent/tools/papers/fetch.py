@@ -30,7 +30,7 @@ class PaperFetch:
         id={"type": "string"},
         url={"type": "string"},
         pages={"type": "string", "description": 'default: from the first on; "3-6,9"'},
-        parts={"type": "array", "items": {"enum": [*PARTS]}, "description": "default: all"},
+        parts={"type": "array", "items": {"type": "string", "enum": [*PARTS]}, "description": "default: all"},
         closed=True,
     )
 

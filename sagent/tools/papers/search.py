@@ -25,7 +25,7 @@ class PaperSearch:
         query={"type": "string", "minLength": 1},
         limit={"type": "integer", "minimum": 1, "maximum": 50, "description": "default 10"},
         year={"type": "string", "pattern": r"^\d{4}(-\d{4})?$", "description": "2020 or 2018-2024"},
-        sources={"type": "array", "items": {"enum": [*SOURCES]}},
+        sources={"type": "array", "items": {"type": "string", "enum": [*SOURCES]}},
         closed=True,
     )
 

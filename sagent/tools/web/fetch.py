@@ -43,12 +43,16 @@ class WebFetch:
         url={"type": "string"},
         offset={"type": "integer", "minimum": 0},
         question={"type": "string"},
-        extractor={"enum": ["markdown", "article", "raw"], "description": "article: only its main text"},
+        extractor={
+            "type": "string",
+            "enum": ["markdown", "article", "raw"],
+            "description": "article: only its main text",
+        },
         pages={"type": "string", "description": 'of a PDF: "1-5,8"'},
-        method={"enum": ["GET", "POST"]},
+        method={"type": "string", "enum": ["GET", "POST"]},
         json={"description": "body of a POST"},
         form={"type": "object"},
-        transport={"enum": ["auto", "direct"]},
+        transport={"type": "string", "enum": ["auto", "direct"]},
         closed=True,
     )
 

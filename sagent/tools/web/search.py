@@ -36,9 +36,9 @@ class WebSearch:
         query={"type": "string", "minLength": 1},
         allowed_domains={"type": "array", "items": {"type": "string"}},
         blocked_domains={"type": "array", "items": {"type": "string"}},
-        categories={"enum": [*_CATEGORIES]},
-        backend={"enum": [*_BACKENDS], "description": "default: what is set"},
-        transport={"enum": ["auto", "direct"]},
+        categories={"type": "string", "enum": [*_CATEGORIES]},
+        backend={"type": "string", "enum": [*_BACKENDS], "description": "default: what is set"},
+        transport={"type": "string", "enum": ["auto", "direct"]},
         closed=True,
     )
 

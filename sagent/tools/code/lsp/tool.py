@@ -35,7 +35,7 @@ class Code:
     )
     parameters = arguments_schema(
         "action",
-        action={"enum": ["definition", "references", "symbols", "rename"]},
+        action={"type": "string", "enum": ["definition", "references", "symbols", "rename"]},
         file_path={"type": "string"},
         symbol={"type": "string"},
         line={"type": "integer", "minimum": 1},
