@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 
 import hypothesis
 import pytest
@@ -175,16 +176,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs {name}")
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where homes are: `mktemp` of pytest reads all names there are in its directory to find the next."""
+    return tmp_path_factory.mktemp("h", numbered=False)
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_home(_homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the person's keys, configuration or sessions."""
-    home = tmp_path_factory.mktemp("home")
+    home = mkdtemp(dir=_homes, prefix="")
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_BASE_URL", "_AUTH_TOKEN")) or name.startswith(
             ("SAGENT_", "XDG_", "AWS_", "AZURE_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", "LLAMA_", "CODEX_", "SSL_")
         ):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HOME", home)
 
 
 @pytest.fixture(scope="session", autouse=True)
