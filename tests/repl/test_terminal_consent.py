@@ -155,3 +155,18 @@ def test_words_that_a_failed_run_has_not_read_are_in_the_input_again(console: Co
     console.until("› and mind the tests", gone="sent, not read yet")
     console.keys("Enter")
     console.until("Fine.")
+
+
+def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typed(console: Console) -> None:
+    console.serve([Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "a"}),)), Turn(text="Written.")])
+    console.start()
+    console.type("go")
+    console.until("Written.")
+    console.type("/diff a.txt")
+    console.until("? a.txt", "b Back")
+    console.keys("x")  # no choice: the beginning of a message
+    console.until("› x", "Tab: answer this", gone="b Back")
+    console.keys("BSpace")
+    console.until("b Back", gone="Tab: answer this")
+    console.keys("Escape")
+    console.until("› ", gone="? a.txt")

@@ -342,10 +342,12 @@ class Questions:
         """Show a list until something was chosen, or nothing."""
         await self._until_free()
         self.picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
+        watching = asyncio.create_task(self._watch(picker))
         self._screen.redraw()
         try:
             await asyncio.wait([picker.chosen])
         finally:
+            watching.cancel()
             picker.take()
             self.picker = None
             self._screen.redraw()
@@ -361,11 +363,9 @@ class Questions:
         self._presence.call("sagent asks")
         self._words, self._draft, picker.held = "", "", _HELD
         self._shown_at = self._presence.clock()
-        watching = asyncio.create_task(self._watch(picker))
         try:
             await self._open(picker)
         finally:
-            watching.cancel()
             if picker.words and not picker.held:
                 self._screen.line.label = self._screen.line.home
                 self._screen.replace_text(self._draft or self._screen.buffer.text)
