@@ -125,7 +125,7 @@ class Lent:
 
     def settle(self, cost: Cost | None) -> None:
         """Count what was spent, and give back the rest: nothing where that is not known."""
-        if cost is None:
+        if cost is None or self._is_settled():
             return
         spent = self._charge(cost.total)
         if cost.unbilled:
@@ -139,6 +139,11 @@ class Lent:
 
     def _charge(self, usd: Decimal | None, at_most: Decimal | None = None) -> Charge:
         return Charge("session", Usage(), usd=usd, role=ROLE, provider=ROLE, agent=self._path, at_most=at_most)
+
+    def _is_settled(self) -> bool:
+        """Whether an earlier process has counted it, before it had the call's result in the log."""
+        found = (entry.content for entry in self._state.log.contents().of("spent")) if self._entry else ()
+        return any(isinstance(content, ChargeEntry) and content.reserved == self._entry for content in found)
 
     def _reserved_before(self) -> tuple[str, Decimal]:
         """The entry by which an earlier process has set the allowance aside, "" for none, and how much it was."""

@@ -81,3 +81,17 @@ def test_what_is_lent_may_be_spent_until_it_is_back(tmp_path: Path) -> None:
         lent[0].settle(Cost(Decimal("0.05")))
         assert (ledger.cost().total, ledger.cost().unbilled) == (Decimal("0.05"), Decimal("0.2"))
         assert ledger.room("root") == Decimal("0.75")
+
+
+def test_what_a_child_has_cost_counts_once_though_the_call_is_made_again(tmp_path: Path) -> None:
+    """The parent's node dies after the cost is in the log, and before the call's result is."""
+    for life in range(3):
+        with Session(tmp_path / "s") if life else Session.create_at(tmp_path / "s") as session:
+            ledger, log = Ledger(CAP, PriceBook()), session.log()
+            ledger.restore(session.charges())
+            agent = SimpleNamespace(state=SimpleNamespace(journal=Journal("root", log), log=log), ledger=ledger)
+            lent = Lent(agent, "root/a", Decimal("0.2"))  # pyright: ignore[reportArgumentType]
+            lent.set_aside()
+            lent.settle(Cost(Decimal("0.05")))
+            assert sum(charge.usd or 0 for charge in session.charges()) == Decimal("0.05")
+            assert (ledger.cost().total, ledger.room("root")) == (Decimal("0.05"), Decimal("0.95"))
