@@ -145,9 +145,15 @@ def test_completion_and_the_man_page_know_every_flag_and_command(shell: Shell) -
             assert name in done.out, (what, long)
         for command in COMMANDS:
             assert command.replace("-", "\\-" if what == "man" else "-") in done.out, (what, command)
-    typed = 'COMP_WORDS=(sagent "$1"); COMP_CWORD=1; _sagent; echo "${COMPREPLY[@]}"'
-    for word, completed in (("swe", "sweep"), ("--perm", "--permission-mode"), ("zz", "")):
-        script = made["bash"].out + typed
+    typed = 'COMP_WORDS=(sagent $1); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); _sagent; echo "${COMPREPLY[@]}"'
+    for word, completed in (
+        ("swe", "sweep"),
+        ("--perm", "--permission-mode"),
+        ("--effort mi", "minimal"),
+        ("sessions lis", "list"),
+        ("zz", ""),
+    ):
+        script = f'sagent() {{ {sys.executable} -m sagent.bin.cli "$@"; }}\n{made["bash"].out}{typed}'
         said = subprocess.run(["bash", "-c", script, "_", word], capture_output=True, text=True, check=True)
         assert (said.stdout.strip(), said.stderr) == (completed, "")
     assert shell.run("completion", "tcsh", model="").code == 2
@@ -156,7 +162,7 @@ def test_completion_and_the_man_page_know_every_flag_and_command(shell: Shell) -
 @pytest.mark.needs("fish")
 def test_fish_completes_commands_and_flags(shell: Shell) -> None:
     made = shell.run("completion", "fish", model="").out
-    for typed, offered in (("swe", "sweep\t"), ("--perm", "--permission-mode\t"), ("zz", "")):
+    for typed, offered in (("swe", "sweep\t"), ("--perm", "--permission-mode\t"), ("--sandbox o", "off\t"), ("zz", "")):
         script = f"{made}\ncomplete -C 'sagent {typed}'"
         argv = ["fish", "--no-config", "-c", script]
         said = subprocess.run(argv, env=shell.environment, cwd=shell.cwd, capture_output=True, text=True, check=True)
@@ -180,6 +186,7 @@ def test_zsh_completes_commands_and_flags(shell: Shell) -> None:
                 (b'fpath=($PWD $fpath); autoload -U compinit; compinit -u; sagent() echo "<$*>"; sagent\n', b"<>"),
                 (b"sagent swe\t\n", b"<sweep>"),
                 (b"sagent --perm\t\n", b"<--permission-mode>"),
+                (b"sagent --permission-mode pl\t\n", b"<--permission-mode plan>"),
             ):
                 os.write(master, typed)
                 while wanted not in seen:

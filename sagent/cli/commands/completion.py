@@ -2,16 +2,24 @@
 
 import re
 import sys
+from argparse import Action
 from collections.abc import Callable, Iterator, Sequence
+from typing import get_args
 
 from sagent.cli.flags import COMMANDS, Parser, run_parser
+from sagent.config.settings import Settings
 from sagent.version import __version__
 
 BASH = """# sagent completion bash > ~/.local/share/bash-completion/completions/sagent
 _sagent() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} first=${{COMP_WORDS[1]}} words=""
-    if [[ $COMP_CWORD -gt 1 && " {commands} " == *" $first "* ]]; then
-        words=$(sagent "$first" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)
+    case ${{COMP_WORDS[COMP_CWORD-1]}} in
+{values}
+    esac
+    if [[ -n $words ]]; then
+        :
+    elif [[ $COMP_CWORD -gt 1 && " {commands} " == *" $first "* ]]; then
+        words=$(sagent "$first" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+|^    [a-z][a-z-]* ' | sort -u)
     elif [[ $word == -* ]]; then
         words="{flags}"
     elif [[ $COMP_CWORD -eq 1 ]]; then
@@ -31,7 +39,8 @@ _sagent() {{
     )
     if (( CURRENT > 2 && ${{known[(I)${{words[2]}}:*]}} )); then
         local -a flags
-        flags=(${{(u)${{(f)"$(sagent ${{words[2]}} --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+')"}}}})
+        local wanted='--[a-z][a-z-]+|^    [a-z][a-z-]* '
+        flags=(${{(u)${{(f)"$(sagent ${{words[2]}} --help 2>/dev/null | grep -oE -- $wanted | tr -d ' ')"}}}})
         compadd -- $flags
         _files
         return
@@ -54,9 +63,22 @@ def run_completion(argv: Sequence[str]) -> int:
     return 0
 
 
+def _values(action: Action) -> Sequence[str]:
+    """The words that a flag takes; none where it takes others too."""
+    known = Settings.__annotations__.get(action.dest) if action.nargs is None else None
+    words = [word for part in get_args(known) for word in (get_args(part) or (part,))]
+    return [*(action.choices or ()), *(word for word in words if isinstance(word, str))]
+
+
 def _bash() -> Iterator[str]:
-    flags = " ".join(name for action in run_parser().flags for name in action.option_strings)
-    yield BASH.format(commands=" ".join(COMMANDS), flags=flags)
+    actions = run_parser().flags
+    flags = " ".join(name for action in actions for name in action.option_strings)
+    values = "\n".join(
+        f'        {"|".join(action.option_strings)}) words="{" ".join(found)}" ;;'
+        for action in actions
+        if (found := _values(action))
+    )
+    yield BASH.format(commands=" ".join(COMMANDS), flags=flags, values=values)
 
 
 def _zsh() -> Iterator[str]:
@@ -64,8 +86,13 @@ def _zsh() -> Iterator[str]:
         return re.sub(r"([][:\\\\])", r"\\\1", text).replace("'", "'\\''")
 
     described = "\n".join(f"        '{name}:{quoted(what)}'" for name, what in COMMANDS.items())
+
+    def value(action: Action) -> str:
+        words = " ".join(_values(action))
+        return "" if action.nargs == 0 else f":value:({words})" if words else ":value:_files"
+
     arguments = "\n".join(
-        f"        '*{name}[{quoted(action.help or '')}]{'' if action.nargs == 0 else ':value:_files'}' \\"
+        f"        '*{name}[{quoted(action.help or '')}]{value(action)}' \\"
         for action in run_parser().flags
         for name in action.option_strings
     )
@@ -83,9 +110,11 @@ def _fish() -> Iterator[str]:
         names = " ".join(
             f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in action.option_strings
         )
-        value = "" if action.nargs == 0 else " -r"
+        words = " ".join(_values(action))
+        value = "" if action.nargs == 0 else f" -x -a {quoted(words)}" if words else " -r"
         yield f"complete -c sagent -n __fish_use_subcommand {names}{value} -d {quoted(action.help or '')}\n"
-    listed = "(sagent (commandline -opc)[2] --help 2>/dev/null | string match -ar -- '--[a-z][a-z-]+' | sort -u)"
+    wanted = "'--[a-z][a-z-]+|^    [a-z][a-z-]* '"
+    listed = f"(sagent (commandline -opc)[2] --help 2>/dev/null | string match -ar -- {wanted} | string trim | sort -u)"
     yield f'complete -c sagent -n "__fish_seen_subcommand_from {" ".join(COMMANDS)}" -a "{listed}"\n'
 
 
