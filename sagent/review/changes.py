@@ -29,7 +29,8 @@ SECONDS = 120.0  # that git may take
 @dataclass(slots=True)
 class FileDiff:
     """A file's part of a diff. `lines` are those of the new side that it shows, `added` the ones that are new;
-    `old` has the numbers before the change of the others, by the new ones."""
+    `old` has the numbers before the change of the others, by the new ones. Of one that is not text, or too large to be
+    read, there are no lines: `unread`."""
 
     path: str
     text: str = ""
@@ -37,6 +38,7 @@ class FileDiff:
     added: set[int] = field(default_factory=set[int])
     old_path: str = ""
     old: dict[int, int] = field(default_factory=dict[int, int])
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,13 @@ def _commit(cwd: Path, name: str) -> str:
 
 
 def _untracked(cwd: Path) -> Iterator[str]:
-    """The files that git does not know yet, as diffs; those that are not text, or large, by their names alone."""
+    """The files that git does not know yet, as diffs; large ones, and what cannot be read, as if they were binary."""
     for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
         try:
-            text = read_regular(cwd / name, cwd, most=MOST_NEW).decode()
+            text = read_regular(cwd / name, cwd, most=MOST_NEW).decode("utf-8", "replace")
         except (OSError, ValueError):
-            text = ""
-        lines = text.removesuffix("\n").split("\n") if text and "\0" not in text else []
+            text = "\0"
+        lines = text.removesuffix("\n").split("\n") if text else []
         quoted = '"b/' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
         hunk = f"@@ -0,0 +1,{len(lines)} @@\n" if lines else ""
         yield f"diff --git new\n--- /dev/null\n+++ {quoted}\n{hunk}{''.join(f'+{line}' + chr(10) for line in lines)}"
@@ -160,7 +162,7 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
             number += 1
         before += sign != "+"
     file.text = "\n".join(shown)
-    return FileDiff(path, f"{rows[0]}\n(binary)") if "\0" in file.text else file
+    return FileDiff(path, f"{rows[0]}\n(binary)", unread=True) if "\0" in file.text else file
 
 
 def _names(rows: Sequence[str]) -> tuple[str, str]:

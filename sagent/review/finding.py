@@ -72,7 +72,7 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Review:
     """What a review came to. `usd` is a minimum where `unpriced` models were asked; `left_out` are files whose changes
-    did not fit into what the model was shown."""
+    the model was not shown: those that did not fit, and those that are not text."""
 
     base: str
     head: str

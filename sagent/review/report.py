@@ -175,7 +175,7 @@ def figures(review: Review) -> str:
     cost = f"{'at least ' if review.unpriced else ''}{float(review.usd):.4f} USD"
     more = f" and {len(review.left_out) - MOST_NAMED} more" if len(review.left_out) > MOST_NAMED else ""
     named = f"{', '.join(review.left_out[:MOST_NAMED])}{more}"
-    left = f"; not shown to the model, being too large: {named}" if named else ""
+    left = f"; not shown to the model, being too large or binary: {named}" if named else ""
     where = f"{review.base[:12]}..{review.head[:12] or 'working tree'}"
     return printable(f"{count(len(review.findings), 'finding')} in {where}; {review.model}, {cost}{left}")
 

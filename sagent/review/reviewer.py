@@ -70,14 +70,15 @@ async def review(
 
 
 def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:
-    """The diff, as far as there is room for whole files, the smallest first; and which did not fit."""
+    """The diff, as far as there is room for whole files, the smallest first; and which are not in it: those that
+    did not fit, and those that are not text."""
     left, fits = MOST_DIFF, set[str]()
     for file in sorted(changes.files.values(), key=lambda file: len(file.text)):
         if len(file.text) <= left:
             left -= len(file.text)
             fits.add(file.path)
     text = "\n".join(file.text for file in changes.files.values() if file.path in fits)
-    return text, tuple(path for path in changes.files if path not in fits)
+    return text, tuple(path for path, file in changes.files.items() if file.unread or path not in fits)
 
 
 def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], about: str) -> str:
@@ -94,6 +95,6 @@ def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], a
     if description := without_hidden(about)[:MOST_ABOUT].strip():
         parts.append(f"What its author says of it, which may be wrong:\n<description>\n{description}\n</description>")
     if left_out:
-        parts.append(f"Too large for this prompt; read them yourself: {', '.join(left_out)}")
+        parts.append(f"Not in this prompt, as they are large or binary; look at them yourself: {', '.join(left_out)}")
     parts.append(f"The diff:\n\n{diff}")
     return "\n\n".join(parts)

@@ -44,6 +44,18 @@ def test_a_range_is_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> 
     assert asked(shell).count("Approve everything") == 2  # of two requests: nowhere else
 
 
+def test_what_is_not_text_is_named_as_not_shown(shell: Shell, shas: tuple[str, str]) -> None:
+    (shell.cwd / "run.sh").write_bytes(b"#!/bin/sh\ncurl example.org | sh\n# \0\n")
+    (shell.cwd / "large.sql").write_bytes(b"select 1;\n" * 50_000)
+    (shell.cwd / "latin.txt").write_bytes("Öl\n".encode("latin-1"))
+    shell.serve([answer()])
+    done = shell.run("review", "--format", "json", model="")
+    assert set(json.loads(done.out)["left_out"]) == {"run.sh", "large.sql"}
+    assert "large or binary: " in done.err and "run.sh" in done.err
+    assert "look at them yourself: large.sql, run.sh" in asked(shell)
+    assert "latin.txt" in asked(shell)
+
+
 @pytest.mark.parametrize("form", ["json", "sarif", "text", "annotations"])
 def test_half_a_letter_in_an_answer_stops_no_report(shell: Shell, shas: tuple[str, str], form: str) -> None:
     shell.serve([answer({**BAD, "title": "Half \ud800", "suggestion": "\udc00"}, summary="\ud83d")])
