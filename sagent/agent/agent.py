@@ -12,7 +12,7 @@ from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.preparation import PolicyOf, Preparation, PromptOf, ToolsOf
-from sagent.agent.resources import Amount, GivenTool, Resources, check_kind, ledger_of, model_of, tools_of
+from sagent.agent.resources import Amount, GivenTool, Resources, check_kind, check_limits, ledger_of, model_of, tools_of
 from sagent.agent.runs import Runner, warn_of_own_ledger
 from sagent.agent.spawn import AgentParts
 from sagent.agent.tree import DelayedMail, Node, Tree, allowance
@@ -69,7 +69,7 @@ class Agent(Node, Generic[Deps_contra]):
         session: str | Path | None = None,
         resources: Resources | None = None,
     ) -> None:
-        check_kind("limits", limits, RunLimits, "RunLimits(...)")
+        check_limits(limits)
         check_kind("resources", resources, Resources, "Resources(...)")
         check_kind("options", options, Mapping, 'a mapping, as in options={"temperature": 0.2}')
         if effort not in (None, *EFFORTS):

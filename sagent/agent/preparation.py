@@ -39,8 +39,12 @@ class Preparation(Generic[Deps_contra]):
         choose: "ToolsOf[Deps_contra] | None",
     ) -> None:
         self.system, self.choose = system, choose
-        self.policy: Policy | PolicyOf[Deps_contra] = policy or AllowAll()
+        self.policy: Policy | PolicyOf[Deps_contra] = AllowAll() if policy is None else policy
         self.is_fixed = _is_policy(self.policy)
+        if not isinstance(system, str):
+            _check_callable("system", system, "a text")
+        if not self.is_fixed:
+            _check_callable("policy", self.policy, 'a policy, such as PermissionPolicy("edit")')
         self.judge = cast("Policy", self.policy) if self.is_fixed else _PolicyOfRun()
         self._base: tuple[Tool, ...] | None = None  # the agent's own, whatever a run leaves out; None: never changed
         self._offered: tuple[Tool, ...] = ()  # in the last run
@@ -127,6 +131,11 @@ def _needed(name: str, given: T, what: str, fits: Callable[[object], bool]) -> T
     if not fits(given):
         raise UsageError(f"{name}: the function gave {type(given).__name__}, and {what} is needed")
     return given
+
+
+def _check_callable(name: str, given: object, wanted: str) -> None:
+    if not callable(given):
+        raise UsageError(f"{name} is {type(given).__name__}: give {wanted}, or a function of a run's context")
 
 
 def _names(tools: Sequence[Tool]) -> set[str]:

@@ -1,6 +1,7 @@
 """What an agent is given: what outlives a turn or is shared, and what a program may hand over in a shorter form."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from inspect import isroutine
 from types import CodeType
@@ -10,6 +11,7 @@ from sagent.agent.tree import Node, Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.extension import Extension
+from sagent.engine.limits import RunLimits
 from sagent.engine.neighbours import Asker
 from sagent.engine.state import EXECUTOR, AgentState
 from sagent.errors import UsageError
@@ -91,6 +93,28 @@ def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
     """Raise UsageError for an argument that is something else: not everybody has a type checker."""
     if not isinstance(given, kind | None) or (isinstance(given, str) and kind is not str):
         raise UsageError(f"{name} is a {type(given).__name__}: give {wanted}")
+
+
+def check_limits(limits: RunLimits | None) -> None:
+    """Raise UsageError for a bound that could not be kept: a negative one, a text, seconds that are no number."""
+    check_kind("limits", limits, RunLimits, "RunLimits(...)")
+    for bound in () if limits is None else fields(limits):
+        given: object = getattr(limits, bound.name)
+        if given is None and bound.default is None:
+            continue
+        number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+        match bound.name:
+            case "wait_for_jobs":
+                fits, wanted = isinstance(given, bool), "True or False"
+            case "compact_at":
+                fits, wanted = 0 <= number <= 1, "a share from 0 to 1"
+            case "longest_wait" | "foreground_seconds":
+                fits, wanted = number >= 0, "seconds from 0"
+            case _:
+                fits, wanted = isinstance(number, int) and number >= 0, "a whole number from 0"
+        if not fits:
+            other = ", or None" if bound.default is None else ""
+            raise UsageError(f"RunLimits({bound.name}={given!r}): give {wanted}{other}")
 
 
 def tools_of(given: Sequence[object]) -> list[Tool]:

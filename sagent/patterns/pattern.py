@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from sagent.agent.agent_tool import AgentTool, Composite, Runnable, Stage, failed
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
@@ -96,7 +96,14 @@ class Pattern(Composite):
         they are given of its dependencies: nothing without it."""
         return AgentTool(self, name, description, deps)
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
     async def aclose(self) -> None:
+        """Close the agents in it."""
         for agent in self.agents:
             await agent.aclose()
 

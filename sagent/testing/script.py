@@ -37,7 +37,7 @@ class Turn:
 
     text: str = ""
     thinking: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: Sequence[Call] = ()
     stop: str | None = None
     usage: Usage | None = None
     model: str | None = None

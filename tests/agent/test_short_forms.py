@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sagent
-from sagent import run_sync
+from sagent import RunLimits, run_sync
 from sagent.agent import Agent, Resources
 from sagent.agent.asking import outcome
 from sagent.cost.ledger import Ledger
@@ -20,6 +20,7 @@ from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.lib.json import JsonObject
 from sagent.messages import Text
 from sagent.patterns import sequential
+from sagent.policy import AllowAll
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import RunContext
@@ -216,6 +217,8 @@ from sagent.policy.rules import Rules
 from sagent.providers import Anthropic, OpenAICompatible
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
+from sagent.testing.server import Call
+from sagent.testing.server import Turn as Says
 from sagent.tool import Effect, Tool, Workspace
 from sagent.tools import Read, agent_tools, coding_tools, tool
 
@@ -441,7 +444,9 @@ async def main() -> None:
     await sequential(one, two).run("Which?")
     await parallel(one, two, aggregate=lambda results: results[0].content).run("Which?")
     await loop_until(one, lambda result: "done" in result.content or "go on").run("Which?")
-    await Team(one, [Role("finder", "Find bugs.")]).run("Look.")
+    async with Team(one, [Role("finder", "Find bugs.")]) as team:
+        await team.run("Look.")
+    Says(calls=[Call("area", {"width": 2})])
     try:
         await one.run("x")
     except ModelError as error:
@@ -481,11 +486,31 @@ async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
         ({"resources": "x"}, "resources is a str: give Resources(...)"),
         ({"options": ["a"]}, "options is a list: give a mapping"),
         ({"effort": "hard"}, "effort='hard': give one of none, "),
+        ({"system": 3}, "system is int: give a text, or a function"),
+        ({"system": None}, "system is NoneType: give a text, or a function"),
+        ({"policy": "yolo"}, "policy is str: give a policy, such as PermissionPolicy("),
+        ({"policy": ""}, "policy is str: give a policy"),
+        ({"limits": RunLimits(max_turns=-3)}, "RunLimits(max_turns=-3): give a whole number from 0, or None"),
+        ({"limits": RunLimits(max_turns=True)}, "RunLimits(max_turns=True): give a whole number from 0, or None"),
+        ({"limits": RunLimits(max_retries=None)}, "RunLimits(max_retries=None): give a whole number from 0"),
+        ({"limits": RunLimits(max_response_tokens="9")}, "RunLimits(max_response_tokens='9'): give a whole"),
+        ({"limits": RunLimits(longest_wait=float("nan"))}, "RunLimits(longest_wait=nan): give seconds from 0"),
+        ({"limits": RunLimits(foreground_seconds=-1)}, "RunLimits(foreground_seconds=-1): give seconds from 0, or"),
+        ({"limits": RunLimits(compact_at=80)}, "RunLimits(compact_at=80): give a share from 0 to 1"),
+        ({"limits": RunLimits(wait_for_jobs="no")}, "RunLimits(wait_for_jobs='no'): give True or False"),
     ],
 )
 def test_what_an_agent_cannot_take_says_what_to_write(given: dict, words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         Agent(ScriptedModel("x"), **given)
+
+
+def test_a_policy_without_members_still_judges() -> None:
+    class Empty(AllowAll):
+        def __len__(self) -> int:
+            return 0
+
+    assert Agent(ScriptedModel("x"), policy=(policy := Empty())).state.policy is policy
 
 
 def test_a_model_in_another_library_s_words_says_how_it_is_written() -> None:
