@@ -18,7 +18,15 @@ async def test_sessions_of_a_bus_are_listed_exported_traced_and_shared(tmp_path:
         assert (code, out) == (0, f"{session}\n"), err
         code, out, err = await here.ask_plain("sessions", "list", "--costs", *bus)
         assert (code, "sagent trace SESSION --bus URL" in err) == (2, True)
-        for command in (("trace", session), ("export", session, "--format", "md", "--out", "-")):
+        code, out, err = await here.ask_plain("replay", session, *bus)
+        assert (code, "OK: every request is what was sent" in out) == (0, True), out + err
+        code, out, err = await here.ask_plain("compare", session, session, *bus)
+        assert (code, "every request, call and reply is the same" in out) == (0, True), out + err
+        for command in (
+            ("sessions", "show", session),
+            ("trace", session),
+            ("export", session, "--format", "md", "--out", "-"),
+        ):
             code, out, err = await here.ask_plain(*command, *bus)
             assert (code, "Hello from afar." in out) == (0, True), err
         bundle, folder = tmp_path / "b.tar", tmp_path / "shared"
@@ -27,7 +35,7 @@ async def test_sessions_of_a_bus_are_listed_exported_traced_and_shared(tmp_path:
         assert (await here.ask_plain("verify", str(bundle)))[0] == 0
         code, _, err = await here.ask_plain("share", session, "--out", str(folder), *bus)
         assert (code, (folder / session / "index.html").is_file()) == (0, True), err
-        for command in ("trace", "export", "share", "verify"):
+        for command in ("trace", "export", "share", "verify", "replay"):
             code, _, err = await here.ask_plain(command, "nothing-like-that", *bus)
             assert (code, "No session of this bus begins with" in err) == (2, True), err
             code, _, err = await here.ask_plain(command, *bus)

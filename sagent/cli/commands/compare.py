@@ -5,11 +5,13 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, notes_of, settings_of
+from sagent.cli.fetched import reading
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import binary_safe, report
@@ -34,13 +36,15 @@ def run_compare(argv: Sequence[str]) -> int:
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
     names, check = [str(flags[name]) for name in ("a", "b") if name in flags], str(flags.get("check", ""))
+    bus = str(flags["bus"]) if "bus" in flags else None
     if live == (len(names) == 2):
         raise UsageError("Name two sessions, or one and with --model who is to be asked again what was asked in it.")
     from sagent.lab.recording import locate, session_at
 
     code = 0
     with ExitStack() as stack:
-        paths = [stack.enter_context(session_at(locate(settings, name))) for name in names]
+        found = [stack.enter_context(reading(partial(locate, settings, name), name, bus)) for name in names]
+        paths = [stack.enter_context(session_at(path)) for path in found]
         try:
             if live:
                 diff, code = asyncio.run(_with_another(paths[0], settings, conditions_of(flags, check)))

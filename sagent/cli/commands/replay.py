@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.cli.fetched import reading
 from sagent.cli.flags import Parser
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, renderer_for, report
@@ -36,20 +37,28 @@ LIVE = ("model", "provider", "base_url", "advisor", "effort", "max_budget_usd", 
 def run_replay(argv: Sequence[str]) -> int:
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
-    from sagent.lab.recording import locate, session_at
+    from sagent.lab.recording import locate
 
-    path = locate(settings, flags.get("session"))
-    if live:
-        if "agent" in flags:
-            raise UsageError(
-                "--agent is for a replay from the log; --model asks again what a person asked of the root."
-            )
-        renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
-        with session_at(path) as session:
-            done, signal_number = asyncio.run(ask(session, settings, conditions_of(flags), renderer.on_event))
-            renderer.on_result(done.result)
-        report(*notes_of(done))
-        return exit_code(done.result, signal_number)
+    name = flags.get("session")
+    bus = str(flags["bus"]) if "bus" in flags else None
+    with reading(lambda: locate(settings, name), name, bus) as path:
+        return _ask_again(path, settings, flags) if live else _from_log(path, settings, flags)
+
+
+def _ask_again(path: Path, settings: "Settings", flags: Mapping[str, object]) -> int:
+    from sagent.lab.recording import session_at
+
+    if "agent" in flags:
+        raise UsageError("--agent is for a replay from the log; --model asks again what a person asked of the root.")
+    renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
+    with session_at(path) as session:
+        done, signal_number = asyncio.run(ask(session, settings, conditions_of(flags), renderer.on_event))
+        renderer.on_result(done.result)
+    report(*notes_of(done))
+    return exit_code(done.result, signal_number)
+
+
+def _from_log(path: Path, settings: "Settings", flags: Mapping[str, object]) -> int:
     if "keep" in flags or "live_tools" in flags:
         raise UsageError("--live-tools and --keep are for asking again: name a model with --model.")
     from sagent.lab.replay import replay
@@ -88,6 +97,7 @@ def add_live_flags(parser: Parser) -> None:
     group.add_argument("--permission-mode", metavar="MODE", help="of live tools: plan, ask, edit (default) or full")
     group.add_argument("--allow", metavar="RULE", action="append", help="allow calls of live tools (repeatable)")
     group.add_argument("--deny", metavar="RULE", action="append", help="deny calls (repeatable)")
+    parser.add_bus_to_read()
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
     group.add_argument("--cwd", metavar="DIR", help="as if called in this directory")
 

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.cli.fetched import reading
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, write
@@ -50,6 +51,7 @@ def run_sessions(argv: Sequence[str]) -> int:
     showing = operations.add_parser("show", help="the conversation and what it cost")
     showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
     showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
+    showing.add_bus_to_read()
     searching = operations.add_parser("search", help="what was said, in sessions of every directory; 1 if nothing")
     searching.add_argument("words", nargs="+", metavar="WORD", help="a message holds all of them, in any case")
     searching.add_argument("--here", action="store_true", help="only in sessions of this directory")
@@ -274,15 +276,20 @@ def _prune(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:
+    with reading(lambda: session_path(settings, given.session), given.session, given.bus) as path:
+        where = path / "root.jsonl" if given.bus is None else given.bus
+        return _show_at(path, settings, where, costs=given.costs)
+
+
+def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> int:
     from sagent.patterns.handoffs import last_round, saved_by_handoffs
     from sagent.session.savings import add_savings
 
-    path = session_path(settings, given.session)
     summary = summarize(path)
-    if not given.costs:
+    if not costs:
         _transcript(path)
     _say(f"session  {summary.id}")
-    _say(f"log      {path / 'root.jsonl'}  ({summary.entries} entries, {_size(summary.size)})")
+    _say(f"log      {where}  ({summary.entries} entries, {_size(summary.size)})")
     files = named_logs(path)
     _costs(spend(entry for file in files for entry in read_log(file)))
     saving = add_savings(files, _price(settings))
