@@ -175,7 +175,8 @@ async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
         settled = not any(one.effect.kind == "execute" or conflict(one.effect, effect) for one in item.earlier)
         if settled and effect.check and isinstance(verdict, Ask) and state.neighbours.ask:
             effect.check()  # nobody is asked for what fails anyway
-        refused = None if verdict == item.verdict else await _refusal(state, call, verdict)
+        known = item.verdict is not None and verdict == item.verdict  # None is what a policy gives that forgot to
+        refused = None if known else await _refusal(state, call, verdict)
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.errors import UsageError
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Policy, Verdict
 from sagent.policy.paths import MODES, Mode, Obstacle, PathJudge
@@ -34,7 +35,7 @@ class PermissionPolicy(Policy):
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
     `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`; `domains`
-    are the hosts that commands in a sandbox and tools for the web may reach.
+    are the hosts that commands in a sandbox and tools for the web may reach. Raises UsageError for another mode.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class PermissionPolicy(Policy):
         private: Sequence[Path] = (),
         domains: Sequence[str] = (),
     ) -> None:
+        if mode not in MODES:
+            raise UsageError(f"there is no permission mode {mode!r}: give {', '.join(MODES[:-1])} or {MODES[-1]}")
         self.mode: Mode = mode
         self.rules = rules or Rules()
         self._domains = domains

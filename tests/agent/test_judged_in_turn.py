@@ -4,10 +4,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from sagent.agent import Agent, Resources
 from sagent.messages import ToolCall
 from sagent.peer import Action
-from sagent.policy import Allow, Ask, Turn, Verdict
+from sagent.policy import Allow, AllowAll, Ask, Turn, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
@@ -103,3 +105,14 @@ async def test_a_person_is_asked_again_only_where_the_question_is_another(tmp_pa
         assert len(questions) == count
     assert questions == [f"Write {tree / 'new'}?", f"Write {tree / 'src/new'}?"]
     assert (tree / "src/new").exists()
+
+
+@pytest.mark.parametrize("verdict", [None, True, False, "no"])
+async def test_a_call_is_not_made_where_the_policy_gives_no_verdict(verdict: object, tmp_path: Path) -> None:
+    class Forgets(AllowAll):
+        async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+            return verdict  # pyright: ignore[reportReturnType] -- that is the mistake
+
+    agent = await run(tmp_path, call("a", "Write", file_path="x", content="x"), policy=Forgets())
+    assert agent.messages[2].results[0].text.startswith("Write was not run: ")
+    assert not (tmp_path / "x").exists()

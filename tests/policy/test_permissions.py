@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.errors import ConfigError
+from sagent.errors import ConfigError, UsageError
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import MODES, Mode, PermissionPolicy
@@ -268,3 +268,9 @@ def test_in_edit_mode_no_spelling_of_a_path_outside_is_allowed(parts, absolute, 
 def test_a_bad_rule_is_refused_with_what_is_accepted(rule, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         Rules.parse([rule])
+
+
+@pytest.mark.parametrize("mode", ["yolo", None, "FULL"])
+def test_a_mode_that_there_is_not_is_refused_with_those_there_are(mode):
+    with pytest.raises(UsageError, match=f"there is no permission mode {mode!r}: give plan, ask, edit or full"):
+        PermissionPolicy(mode)
