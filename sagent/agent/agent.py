@@ -12,7 +12,17 @@ from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.preparation import PolicyOf, Preparation, PromptOf, ToolsOf
-from sagent.agent.resources import Amount, GivenTool, Resources, check_kind, check_limits, ledger_of, model_of, tools_of
+from sagent.agent.resources import (
+    Amount,
+    GivenTool,
+    Resources,
+    check_kind,
+    check_limits,
+    check_models,
+    ledger_of,
+    model_of,
+    tools_of,
+)
 from sagent.agent.runs import Runner, warn_of_own_ledger
 from sagent.agent.spawn import AgentParts
 from sagent.agent.tree import DelayedMail, Node, Tree, allowance
@@ -75,6 +85,7 @@ class Agent(Node, Generic[Deps_contra]):
         if effort not in (None, *EFFORTS):
             raise UsageError(f"effort={effort!r}: give one of {', '.join(EFFORTS)}")
         given = resources or Resources()
+        check_models(given)
         ledger = ledger_of(given.ledger, max_budget_usd)
         own_tools = tools_of(tools or ())
         by_name = _by_name(own_tools)

@@ -89,6 +89,16 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
     return opened.model(model), opened
 
 
+def check_models(given: Resources) -> None:
+    """Raise UsageError for a fallback or a compactor that is no model: otherwise that shows only when it is needed."""
+    named = [("fallbacks", each) for each in given.fallbacks]
+    if given.compactor is not None:
+        named.append(("compactor", given.compactor))
+    for name, each in named:
+        if not callable(getattr(each, "stream", None)):
+            raise UsageError(f'{name}: {each!r} is no model: give one, as provider_named("openai").model("gpt-5.5")')
+
+
 def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
     """Raise UsageError for an argument that is something else: not everybody has a type checker."""
     if not isinstance(given, kind | None) or (isinstance(given, str) and kind is not str):

@@ -29,6 +29,10 @@ class Pattern(Composite):
     def __init__(self, members: Sequence[Runnable]) -> None:
         if not members:
             raise UsageError(f"{self.name} needs at least one agent")
+        for each in members:
+            if not callable(getattr(each, "run", None)):
+                kind = type(each).__name__
+                raise UsageError(f"{kind} is no agent: give agents or patterns, each as an argument of its own")
         self.members = tuple(members)
         self._task: asyncio.Task[object] | None = None  # which a run is in
         self._interrupted = False

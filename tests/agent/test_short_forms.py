@@ -4,6 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.lib.json import JsonObject
 from sagent.messages import Text
-from sagent.patterns import sequential
+from sagent.patterns import parallel, sequential
 from sagent.policy import AllowAll
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
@@ -486,6 +487,11 @@ async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
         ({"resources": "x"}, "resources is a str: give Resources(...)"),
         ({"options": ["a"]}, "options is a list: give a mapping"),
         ({"effort": "hard"}, "effort='hard': give one of none, "),
+        (
+            {"resources": Resources(fallbacks=["openai/gpt-5.5"])},
+            "fallbacks: 'openai/gpt-5.5' is no model: give one, as",
+        ),
+        ({"resources": Resources(compactor="openai/gpt-5.5")}, "compactor: 'openai/gpt-5.5' is no model: give one, as"),
         ({"system": 3}, "system is int: give a text, or a function"),
         ({"system": None}, "system is NoneType: give a text, or a function"),
         ({"policy": "yolo"}, "policy is str: give a policy, such as PermissionPolicy("),
@@ -518,6 +524,12 @@ def test_a_model_in_another_library_s_words_says_how_it_is_written() -> None:
         Agent("anthropic:claude-sonnet-4-6")
     with pytest.raises(UsageError, match=r'give "provider/model"$'):
         Agent("unheard:8b")
+
+
+@pytest.mark.parametrize("pattern", [sequential, parallel])
+def test_a_pattern_says_what_its_members_are(pattern: Callable[..., object]) -> None:
+    with pytest.raises(UsageError, match="list is no agent: give agents or patterns, each as an argument of its own"):
+        pattern([Agent(ScriptedModel("x")), Agent(ScriptedModel("x"))])
 
 
 def test_what_cannot_be_run_says_what_can() -> None:
