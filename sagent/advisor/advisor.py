@@ -82,7 +82,8 @@ def role_text(advisor: Advisor, base: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"the role of advisor {advisor.name} cannot be read: {path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"the role of advisor {advisor.name} cannot be read: {path}: {reason}") from error
 
 
 def _effort(text: str) -> str:

@@ -253,12 +253,20 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> Prompt:
         if not prompt.strip():
             raise UsageError('No words came with what was piped in: say what to do, as in sagent "what is this?".')
         return Prompt(prompt, (shown,))
-    text = piped.decode("utf-8", "replace").strip("\n")
+    text = _decode(piped, err).strip("\n")
     if not prompt.strip() and not text.strip():
         raise UsageError('Nothing to do: give a prompt, as in sagent "explain this repository", or pipe one in.')
     if prompt.strip() and text.strip():
         return Prompt(prompt, (Text(f"\n\n<stdin>\n{text}\n</stdin>"),))  # apart: it gives way before the words do
     return Prompt(prompt if prompt.strip() else text)
+
+
+def _decode(piped: bytes, err: TextIO) -> str:
+    try:
+        return piped.decode()
+    except UnicodeDecodeError:
+        err.write("sagent: what was piped in is not UTF-8 text; what could not be decoded is replaced\n")
+        return piped.decode(errors="replace")
 
 
 def _media(piped: bytes) -> Part | None:

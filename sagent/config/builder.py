@@ -10,7 +10,7 @@ from sagent.config.advisors import Placed
 from sagent.config.fields import FIELDS, RULES, TABLES, THRESHOLDS, Field
 from sagent.config.files import NAME, File, end_sentence, find_file
 from sagent.config.settings import Address, CustomProvider, Settings, Wanted
-from sagent.config.values import PathBase, RefusedError
+from sagent.config.values import PathBase, RefusedError, shown
 from sagent.context.instructions import repository_root
 from sagent.context.places import directory
 from sagent.errors import ConfigError
@@ -185,8 +185,7 @@ class SettingsBuilder:
             if isinstance(value, Mapping):  # not shown: it may hold a key
                 hint = nearest(field.name, TABLES) or f": {error}."
                 raise ConfigError(f"{where()}: {field.name} is no table{hint}") from None
-            shown = f"{value!r}" if len(repr(value)) <= 80 else f"{repr(value)[:79]}…"
-            message = end_sentence(f"{field.name} = {shown} is not accepted: {error}")
+            message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{where()}: {message}") from None
 
     def set(self, field: Field, value: object, origin: str) -> None:

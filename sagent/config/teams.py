@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from sagent.config import values
 from sagent.config.files import File, Line, read_file
-from sagent.config.values import PathBase, RefusedError, choice, option, options_of, usd
+from sagent.config.values import PathBase, RefusedError, choice, option, options_of, shown, usd
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
@@ -131,7 +131,7 @@ class _Table:
         try:
             return read(self.members[key], self.base)
         except RefusedError as error:
-            raise self.error(f"{self.name(key)} = {self.members[key]!r} is not accepted: {error}", key) from None
+            raise self.error(f"{self.name(key)} = {shown(self.members[key])} is not accepted: {error}", key) from None
 
     def check_near(self, path: Path, key: str) -> None:
         try:

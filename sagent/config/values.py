@@ -180,6 +180,18 @@ def whole(least: int) -> Callable[..., int]:
     return read
 
 
+def shown(value: object) -> str:
+    """A value in a message, as a settings file would have it, and no longer than a line."""
+    match value:
+        case bool():
+            text = str(value).lower()
+        case Decimal():
+            text = str(value)
+        case _:
+            text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
 def decimal(value: object, accepted: str) -> Decimal:
     """A finite number of at least 0, exactly as written."""
     try:
@@ -188,7 +200,7 @@ def decimal(value: object, accepted: str) -> Decimal:
         number = Decimal(-1)
     if isinstance(value, bool) or not number.is_finite() or number < 0:
         raise RefusedError(accepted)
-    return number
+    return number.copy_abs()  # -0 is 0
 
 
 def usd(value: object, _: object = None) -> Decimal:
@@ -200,9 +212,9 @@ def usd(value: object, _: object = None) -> Decimal:
 
 
 def seconds(value: object, _: object = None) -> float:
-    found = float(decimal(value, "give seconds as a number above 0"))
-    if not 0 < found < 1e6:
-        raise RefusedError("give seconds as a number above 0")
+    accepted = "give seconds as a number above 0 and below 1000000"
+    if not 0 < (found := float(decimal(value, accepted))) < 1e6:
+        raise RefusedError(accepted)
     return found
 
 

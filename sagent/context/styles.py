@@ -33,6 +33,5 @@ def find_style(name: str, cwd: Path, user_dir: Path) -> Style:
             if name.lower() in (own.lower(), file.stem.lower()):
                 return Style(document.body.strip(), not document.flag("keep-coding-instructions", default=False))
             known.append(own)
-    raise UsageError(
-        f"There is no output style {name!r}; there are {', '.join(known) or 'none'}: output-styles/NAME.md."
-    )
+    found = f"there are {', '.join(known)}" if known else "none was found"
+    raise UsageError(f"There is no output style {name!r}; {found}. A style is a file: .sagent/output-styles/NAME.md.")

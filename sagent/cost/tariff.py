@@ -206,5 +206,6 @@ def _rate(name: str, key: str, value: object) -> Decimal:
             rate = Decimal("NaN")
         if rate.is_finite() and rate >= 0:
             return rate
+    shown = str(value) if isinstance(value, Decimal) else repr(value)
     unit = "thousand calls" if key in FEES else "million tokens"
-    raise ConfigError(f"prices of {name}: {key} = {value!r} is not a price in USD per {unit}")
+    raise ConfigError(f"prices of {name}: {key} = {shown} is not a price in USD per {unit}")

@@ -58,7 +58,7 @@ def read_changes(cwd: Path, named: str = "") -> Changes:
     """The changes that a range names, as `git diff` reads `A..B` and `A...B`; of one name those since the work that is
     checked out left it, and without any those that are not committed. Raises UsageError."""
     if (root := repository_root(cwd)) is None:
-        raise UsageError(f"{cwd} is in no git repository: reviewed is what git knows to have changed.")
+        raise UsageError(f"{cwd} is not in a git repository. A review needs one to know what has changed.")
     cwd = root
     if named.startswith("-"):
         raise UsageError(f"{named!r} names no commits.")

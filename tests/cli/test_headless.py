@@ -116,6 +116,12 @@ def test_prompts_come_as_argument_on_stdin_or_both(
     assert "".join(part["text"] for part in messages[0]["content"] or ()) == prompt
 
 
+def test_what_is_piped_in_and_is_not_text_is_warned_about(shell: Shell) -> None:
+    shell.serve([Turn(text="ok")] * 2)
+    assert "not UTF-8 text" in shell.run("what is this?", stdin=b"PK\x03\x04\x14\xfe\xff").err
+    assert "not UTF-8 text" not in shell.run("what is this?", stdin="grüße \ufffd").err
+
+
 def test_a_pipe_that_nobody_writes_to_does_not_hang(shell: Shell) -> None:
     shell.serve([Turn(text="ok")])
     reading, writing = os.pipe()

@@ -279,11 +279,31 @@ def test_a_bad_file_is_told_file_line_and_what_is_accepted(user, line, says, pla
     assert message.endswith((".", "?"))
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("max_budget_usd = nan", "max_budget_usd = NaN is not accepted"),
+        ("max_budget_usd = true", "max_budget_usd = true is not accepted"),
+        ("max_budget_usd = -1.50", "max_budget_usd = -1.50 is not accepted"),
+        ('[prices."a/b"]\ninput = nan\noutput = 1', "input = NaN is not a price"),
+    ],
+)
+def test_a_refused_value_is_shown_as_in_the_file_and_not_as_in_python(place, line, says):
+    with pytest.raises(ConfigError, match=says):
+        place.load(user=line)
+
+
+def test_a_cap_of_minus_nothing_is_nothing(place):
+    assert str(place.load(max_budget_usd="-0").max_budget_usd) == "0"
+
+
 def test_bad_flags_and_variables_are_named(place):
     with pytest.raises(ConfigError, match=r"^--max-turns: max_turns = 'x' is not accepted: give a whole number"):
         place.load(max_turns="x")
     with pytest.raises(ConfigError, match=r"give a name without spaces"):
         place.load(model="claude sonnet")
+    with pytest.raises(ConfigError, match=r"background_after = '1000000' .* above 0 and below 1000000"):
+        place.load(background_after="1000000")
     assert place.load(effort="HIGH").effort == "high"
     with pytest.raises(ConfigError, match=r"^--add-dir: add_dirs"):
         place.load(add_dir=["/nowhere/at/all"])

@@ -138,5 +138,5 @@ def test_a_link_that_leads_out_is_not_walked(tmp_path: Path) -> None:
     notices: list[str] = []
     assert find_skills(project, tmp_path / "none", notices) == () and find_agents(project, tmp_path / "none") == ()
     assert gather(project, tmp_path / "none").text == "" and notices == []
-    with pytest.raises(UsageError, match="there are none"):
+    with pytest.raises(UsageError, match="none was found"):
         find_style("x", project, tmp_path / "none")

@@ -101,7 +101,7 @@ def test_what_names_no_commits_is_refused(repository: Path, named: str) -> None:
 
 
 def test_without_a_repository_there_is_nothing_to_review(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no git repository"):
+    with pytest.raises(UsageError, match="not in a git repository"):
         read_changes(tmp_path)
 
 

@@ -38,7 +38,7 @@ def run_compare(argv: Sequence[str]) -> int:
     names, check = [str(flags[name]) for name in ("a", "b") if name in flags], str(flags.get("check", ""))
     bus = str(flags["bus"]) if "bus" in flags else None
     if live == (len(names) == 2):
-        raise UsageError("Name two sessions, or one and with --model who is to be asked again what was asked in it.")
+        raise UsageError("Name two sessions; or one session, and with --model the model to run it again with.")
     from sagent.lab.recording import locate, session_at
 
     code = 0

@@ -152,8 +152,10 @@ def _report(given: argparse.Namespace, found: Review) -> int:
 def _read(file: str) -> Review:
     try:
         return read_review(Path(file).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 text, so no review that `sagent review --format json` wrote.") from error
 
 
 # -- in CI -------------------------------------------------------------------------------------------------------------
