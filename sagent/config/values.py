@@ -109,8 +109,8 @@ def options_of(value: object, _: object = None) -> tuple[str, ...]:
         if not equals or not name.strip():
             raise RefusedError("give NAME=VALUE, as in temperature=0.2")
         try:
-            json.loads(said)
-        except ValueError:
+            json.dumps(json.loads(said), allow_nan=False)
+        except ValueError:  # a text, as is NaN, which JSON does not have
             said = json.dumps(said)
         found.append(f"{name.strip()}={said.strip()}")
     return tuple(found)

@@ -13,6 +13,7 @@ from sagent.lib.json import as_object, as_str, wire_bytes
 from sagent.transcript.event_json import encode_event
 from sagent.transcript.export_redaction import Redaction
 
+_BEGINNING = b'{"type":"'  # of every line, which may have been cut off there
 _MOST = 1 << 16  # characters of pieces that wait to be written
 _KEPT = 2_000  # of them that go on waiting: a secret may have begun there
 
@@ -72,7 +73,7 @@ class TraceFile:
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
             return
-        if os.pread(self._fd, 1, 0) != b"{":
+        if not _BEGINNING.startswith(os.pread(self._fd, len(_BEGINNING), 0)):
             raise UsageError(
                 f"{self._path} is not a trace, so nothing is added to it: name another file for the trace."
             )

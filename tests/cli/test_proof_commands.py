@@ -191,7 +191,7 @@ def test_export_to_stdout_and_what_it_refuses(place: Place):
     out, _ = place.run("export", "--format", "jsonl", "--out", "-")
     assert [json.loads(line)["kind"] for line in out.splitlines()] == ["opened", "message"]
     assert "name one with --out" in place.run("export", "--out", "-", code=2)[1]
-    assert "Nothing was exported" in place.run("export", "--out", "no/where.tar", code=2)[1]
+    assert "sagent: no/where.tar: No such file" in place.run("export", "--out", "no/where.tar", code=2)[1]
     assert "invalid choice" in place.run("export", "--format", "pdf", code=2)[1]
     assert "no session" in place.run("export", "nope", code=2)[1]
 

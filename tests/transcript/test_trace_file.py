@@ -76,6 +76,10 @@ def test_another_file_is_not_spoiled(tmp_path):
     with pytest.raises(UsageError, match="is not a trace, so nothing is added"):
         TraceFile(notes, pytest.fail)
     assert notes.read_text() == "# Notes\n"
+    package = tmp_path / "package.json"
+    package.write_text('{"name": "demo"}\n')
+    with pytest.raises(UsageError, match="is not a trace, so nothing is added"):
+        TraceFile(package, pytest.fail)
     for path in (tmp_path, tmp_path / "notes.md" / "where.jsonl"):
         with pytest.raises(UsageError, match="cannot be written"):
             TraceFile(path, pytest.fail)

@@ -52,7 +52,8 @@ def _export_as(session: Path, given: argparse.Namespace, settings: Settings) -> 
     except OSError as error:
         if given.out == "-" and error.filename is None:
             raise  # nobody reads it any more, or it has no room
-        raise UsageError(f"{error.filename or out}: {error.strerror or error}. Nothing was exported.") from error
+        where = error.filename if isinstance(error.filename, str) else out  # bytes are a name within a directory
+        raise UsageError(f"{where}: {error.strerror or error}. Nothing was exported.") from error
     _report(done, "" if given.out == "-" else str(out), redaction)
     return 0
 
