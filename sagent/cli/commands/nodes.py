@@ -1,5 +1,6 @@
 """`sagent nodes`: the nodes of a bus."""
 
+import argparse
 import asyncio
 import json
 import sys
@@ -27,6 +28,7 @@ def run_nodes(argv: Sequence[str]) -> int:
     operations = parser.add_subparsers(dest="operation", metavar="OPERATION")
     draining = operations.add_parser("drain", help="have a node take no more, and others go on with what it has")
     draining.add_argument("name", metavar="NODE")
+    draining.add_argument("--bus", metavar="URL", default=argparse.SUPPRESS, help="the bus (or SAGENT_BUS)")
     add_permissions(operations.add_parser("permissions", help="who may connect to a bus, and what each may do there"))
     given = vars(parser.parse_args(argv))
     if given["operation"] == "permissions":
