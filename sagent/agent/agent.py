@@ -132,6 +132,31 @@ class Agent(Node, Generic[Deps_contra]):
         if self._kept is not None and self._unresumed:
             self._kept.restore(self)
 
+    @staticmethod
+    def open(
+        session: str | Path,
+        model: Model | str = "",
+        *,
+        system: str | PromptOf[Deps] = "",
+        tools: Sequence[GivenTool[Deps]] | None = None,
+        policy: Policy | PolicyOf[Deps] | None = None,
+        max_budget_usd: Amount | None = None,
+        resources: Resources | None = None,
+    ) -> "Agent[Deps]":
+        """Go on with a session that there is, with another model or the one that it had. Raises SessionNotFound where
+        there is none, SessionBusy, SessionCorrupt, and UsageError where its log names no model."""
+        from sagent.agent.kept import model_named
+
+        return Agent(
+            model or model_named(Path(session).expanduser()),
+            system=system,
+            tools=tools,
+            policy=policy,
+            max_budget_usd=max_budget_usd,
+            session=session,
+            resources=resources,
+        )
+
     @property
     def _doing(self) -> Literal["idle", "working", "ended"]:
         ended = self._life is not None and self._life.left

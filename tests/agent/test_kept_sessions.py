@@ -9,11 +9,12 @@ import pytest
 from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.errors import SessionBusy, UsageError
+from sagent.errors import SessionBusy, SessionNotFound, UsageError
 from sagent.peer import SpawnRequest
 from sagent.session.log import MemoryLog
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
+from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import RunContext
 from sagent.tools import tool
 from tests.agent.cast import PRICES, Cast
@@ -98,3 +99,21 @@ async def test_an_agent_that_lives_on_is_there_again_with_what_the_run_is_given(
         child.send("look again")
         await asyncio.wait_for(child.wait(), 20)
         assert [result.text for message in child.messages for result in message.results] == ["Bob"]
+
+
+async def test_a_session_is_opened_with_the_model_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeProviderServer([Turn("Hello Ann."), Turn("Ann.")]).in_thread() as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        async with Agent("anthropic/claude-sonnet-4-6", session=tmp_path / "a") as agent:
+            await agent.run("I am Ann.")
+        async with Agent.open(tmp_path / "a", tools=[who]) as agent:
+            assert (await agent.run("Who am I?", deps="Ann")).content == "Ann."
+        assert server.requests[1].json["model"] == "claude-sonnet-4-6"
+    other = ScriptedModel("other")
+    async with Agent.open(tmp_path / "a", other) as agent:
+        assert len(agent.messages) == 4
+        await agent.run("go")
+    with pytest.raises(SessionNotFound):
+        Agent.open(tmp_path / "b")
+    assert not (tmp_path / "b").exists()
