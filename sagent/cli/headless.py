@@ -121,9 +121,12 @@ def run_headless(settings: "Settings", words: list[str]) -> int:
     """Answer the prompt of the command line, or the messages on stdin, and return the exit code."""
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     with reporting(settings, renderer):
-        # Stdin is read before the loop takes over the signals: Ctrl-C must end a wait for input.
+        # Read before the loop takes over the signals: Ctrl-C must end a wait for input, which may be a pipe.
+        schema = _schema_of(settings)
         prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
-        return asyncio.run(in_order(renderer, partial(_answer_all, settings, _prompts(prompt, words), renderer)))
+        return asyncio.run(
+            in_order(renderer, partial(_answer_all, settings, schema, _prompts(prompt, words), renderer))
+        )
 
 
 @contextlib.contextmanager
@@ -148,11 +151,15 @@ async def in_order(renderer: Renderer, work: Callable[[Interrupter], Awaitable[i
 
 
 async def _answer_all(
-    settings: "Settings", prompts: AsyncIterator[Prompt], renderer: Renderer, interrupter: Interrupter
+    settings: "Settings",
+    schema: Mapping[str, object] | None,
+    prompts: AsyncIterator[Prompt],
+    renderer: Renderer,
+    interrupter: Interrupter,
 ) -> int:
     from sagent.app import open_agent, servers_of
 
-    worst, over, schema = EXIT_DONE, False, _schema_of(settings)
+    worst, over = EXIT_DONE, False
 
     def emit(event: Event) -> None:
         if not over:  # what ends when the session is closed is no news after the result

@@ -14,6 +14,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -503,6 +504,25 @@ def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     os.close(writing)
     assert child.returncode == 130, err
     assert b"Traceback" not in err
+
+
+def test_a_signal_ends_a_wait_for_the_schema(shell: Shell) -> None:
+    shell.serve([])
+    fifo = shell.cwd / "schema.json"
+    os.mkfifo(fifo)
+    child = shell.start("--output-schema", str(fifo), "tell")
+    writing = -1
+    while writing < 0:
+        assert child.poll() is None
+        with suppress(OSError):  # nobody reads yet
+            writing = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    try:
+        _, err = child.communicate(timeout=10)
+    finally:
+        os.close(writing)
+    assert child.returncode == 130, err
 
 
 def test_a_signal_while_the_model_writes_keeps_what_was_written(shell: Shell) -> None:
