@@ -431,8 +431,13 @@ class InputActions:
             self._status.hint(f"{mode}: {MODE_WORDS[mode]}")
 
     def leave(self) -> None:
-        """Close the question that is open, else quit."""
-        if not self.questions.take_line(None):
+        """Close the question that is open, else quit; one of a session elsewhere stays open for others and later."""
+        picker = self.questions.taking
+        if self._session.elsewhere is not None and (picker is None or picker.keys):
+            self._screen.leave()
+        elif picker is not None:
+            picker.take()
+        elif not self.questions.take_line(None):
             self._screen.leave()
 
     def clear_or_quit(self) -> None:

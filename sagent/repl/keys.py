@@ -201,7 +201,8 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
 
     on("up", "c-p", "s-tab")(lambda picker, event: actions.questions.move(-1))
     on("down", "c-n", "tab")(lambda picker, event: actions.questions.move(1))
-    on("c-g", "c-c", "c-d")(lambda picker, event: picker.take())
+    on("c-g", "c-c")(lambda picker, event: picker.take())
+    on("c-d")(lambda picker, event: actions.leave())
     on("escape")(lambda picker, event: actions.questions.leave())
 
     on("enter", "c-j")(lambda picker, event: actions.questions.enter())

@@ -97,6 +97,22 @@ async def test_two_people_talk_to_a_session_that_runs_elsewhere(tmp_path: Path) 
         await two.until("ended 0")
 
 
+async def test_who_leaves_while_a_question_is_open_does_not_answer_it(tmp_path: Path) -> None:
+    turns = [Turn("I write.", calls=(WRITE,)), Turn("All is **done**.")]
+    async with place(tmp_path, by_results(turns)) as here, terminals(here, "one", "two") as (one, two):
+        session = await submitted(here)
+        await one.attach(here, session)
+        await two.attach(here, session)
+        await here.node("n1", "--permission-mode", "ask")
+        for each in (one, two):
+            await each.until("? The model wants to call Write", "y Yes, once")
+        await one.keys("C-d")
+        await one.until(f"To come back:  sagent attach {session}", "ended 0")
+        await two.until("? The model wants to call Write", "y Yes, once")
+        await two.keys("y")
+        await two.until("● Write a.txt", "All is done.", gone="? The model")
+
+
 async def test_a_node_is_killed_before_the_eyes_of_who_is_attached_and_the_session_goes_on(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     ask = Call("AskUser", {"question": "Which flag?", "options": ["white", "black"]})
