@@ -1,5 +1,6 @@
 """The REPL on a session that runs on a bus."""
 
+import asyncio
 import shlex
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -10,7 +11,7 @@ from sagent.cli.remote_files import bring_files
 from sagent.repl.opening import Elsewhere, Opened
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from sagent.config import Settings
     from sagent.mesh.control import Question
@@ -60,16 +61,23 @@ def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening
             RemoteAgent.followed(mesh.bus, peer, listener) as agent,
         ):
             policy = RemotePolicy(agent)
-            elsewhere = Elsewhere(lambda: agent.where, agent.begin, again, texts.read, lambda: policy.modes)
+
+            def begin(changed: "Callable[[], None]") -> None:
+                agent.begin(changed)
+                texts.begun.set()
+
+            elsewhere = Elsewhere(lambda: agent.where, begin, again, texts.read, lambda: policy.modes)
             yield Opened(agent, policy, elsewhere=elsewhere)
 
     return opening
 
 
 class _Texts:
-    """Puts calls to the person, and has the files that they would change, as they are where the session works."""
+    """Puts calls to the person, and has the files that they would change, as they are where the session works. Before
+    the session has `begun` on their screen, a call would be shown as one of this machine, with its files and rules."""
 
     def __init__(self, ask: "Asker") -> None:
+        self.begun = asyncio.Event()
         self._ask = ask
         self._texts: dict[str, str] = {}
 
@@ -77,6 +85,7 @@ class _Texts:
         if question.call is None:
             return f"What it would do is too large to be shown elsewhere: {question.tool} was not allowed."
         self._texts.update(question.texts)
+        await self.begun.wait()
         return await self._ask(question.call, question.ask)
 
     def read(self, path: str) -> str | None:

@@ -99,7 +99,7 @@ async def test_two_people_talk_to_a_session_that_runs_elsewhere(tmp_path: Path) 
 
 async def test_who_leaves_while_a_question_is_open_does_not_answer_it(tmp_path: Path) -> None:
     turns = [Turn("I write.", calls=(WRITE,)), Turn("All is **done**.")]
-    async with place(tmp_path, by_results(turns)) as here, terminals(here, "one", "two") as (one, two):
+    async with place(tmp_path, by_results(turns)) as here, terminals(here, "one", "two", "late") as (one, two, late):
         session = await submitted(here)
         await one.attach(here, session)
         await two.attach(here, session)
@@ -109,6 +109,9 @@ async def test_who_leaves_while_a_question_is_open_does_not_answer_it(tmp_path: 
         await one.keys("C-d")
         await one.until(f"To come back:  sagent attach {session}", "ended 0")
         await two.until("? The model wants to call Write", "y Yes, once")
+        await late.attach(here, session)
+        shown = await late.until("? The model wants to call Write", "y Yes, once")
+        assert "a Yes, always" not in shown  # a question that was open before is the node's too
         await two.keys("y")
         await two.until("● Write a.txt", "All is done.", gone="? The model")
 
