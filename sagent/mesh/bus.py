@@ -14,7 +14,7 @@ What every bus promises (`sagent.testing.bus_suite` is this list as tests):
 
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
@@ -268,14 +268,20 @@ def envelope_of(members: object) -> Envelope:
         as_str(found.get("kind"), "message"),
         own,
         as_str(found.get("sender")),
-        _time(found.get("deadline")),
-        _time(found.get("kept_until")),
+        _time(found, "deadline"),
+        _time(found, "kept_until"),
         as_str(found.get("answers_to")),
     )
 
 
-def _time(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+def _time(members: Mapping[str, object], name: str) -> float | None:
+    match members.get(name):
+        case None:
+            return None
+        case int() | float() as value if not isinstance(value, bool) and abs(value) < 1e11:
+            return float(value)
+        case _:
+            raise ValueError(f"{name} is no time: seconds since 1970")
 
 
 def frame_kind(text: str) -> FrameKind | None:

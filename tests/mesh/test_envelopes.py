@@ -68,7 +68,11 @@ def test_any_text_is_one_token_of_its_own(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"{}", b"[]", b'{"version":1}', b'{"version":1,"id":"x","to":"a b"}', b"\xff", b"[" * 100_000]
+    "data",
+    [
+        *(b"{}", b"[]", b'{"version":1}', b'{"version":1,"id":"x","to":"a b"}', b"\xff", b"[" * 100_000),
+        *(b'{"version":1,"id":"x","to":"a","kept_until":%s}' % time for time in (b'"soon"', b"true", b"[]", b"1e999")),
+    ],
 )
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     with pytest.raises((ValueError, WrongVersion)):
