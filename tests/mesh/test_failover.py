@@ -125,6 +125,15 @@ async def test_a_node_that_was_stopped_and_wakes_writes_nothing(tmp_path: Path) 
         assert await rebuilt(here, session, tmp_path / "after") == before
 
 
+async def test_a_node_of_another_version_is_named_and_not_listed(tmp_path: Path) -> None:
+    async with place(tmp_path, [Turn("Done.")]) as here:
+        card = json.dumps({"version": 9, "address": "node.late", "details": {"name": "late"}}).encode()
+        await here.bus.bucket(names.CARDS).put("node.late", card)
+        code, out, err = await here.ask_plain("nodes", "--json", "--bus", here.url)
+        assert (code, out) == (0, "[]\n")
+        assert err == "sagent: node.late is of version 9, and this sagent knows 1: it is not listed\n"
+
+
 async def test_a_drained_node_loses_nothing(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo finished"}),)), Turn("Done.")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.permissions import add_permissions, run_permissions
-from sagent.cli.render import binary_safe
+from sagent.cli.render import binary_safe, report
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.json import as_array, as_object, as_str, json_dump
@@ -68,7 +68,12 @@ async def _nodes(bus: "JetStream") -> list[dict[str, object]]:
 
     members = ("name", "host", "pid", "slots", "labels", "sessions", "draining")
     entries = await bus.bucket(names.CARDS).entries("node.*")
-    found = [as_object(as_object(json.loads(entry.value)).get("details")) for entry in entries if entry.value]
+    cards = [as_object(json.loads(entry.value)) for entry in entries if entry.value]
+    for card in cards:
+        if (version := card.get("version")) != names.VERSION:
+            known = f"and this sagent knows {names.VERSION}: it is not listed"
+            report(f"{as_str(card.get('address'))} is of version {version}, {known}")
+    found = [as_object(card.get("details")) for card in cards if card.get("version") == names.VERSION]
     return sorted(({name: node.get(name) for name in members} for node in found), key=lambda node: str(node["name"]))
 
 
