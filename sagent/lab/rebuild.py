@@ -141,8 +141,7 @@ class Rebuilder:
         self.proven: tuple[JsonObject, ...] = ()  # options of requests that were the same, and none
         # its provider may have been asked to consult an advisor by itself, with a tool that no entry names
         self.is_advised = any(tool.name == "advisor" for tool in prompt.tools)
-        ordered = set(prompt.ordered) | {tool.name for tool in prompt.tools if _known(tool) is not None}
-        self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in ordered)
+        self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in prompt.ordered)
 
     def schema(self, name: str) -> JsonObject:
         """A tool's parameters, as they are most likely to have gone out by what is known so far."""
@@ -248,29 +247,39 @@ def _orders(prompt: Prompt) -> Iterator[tuple[ToolSpec, ...]]:
 
 
 def _as_sent(tool: ToolSpec, first: Sequence[str] | None) -> ToolSpec:
-    parameters: Json = _known(tool)
+    parameters: Json = _as_ours(tool)
     if parameters is None and first is not None:
         parameters = _ordered(tool.parameters, first)
     return replace(tool, parameters=parameters) if isinstance(parameters, JsonObject) else tool
 
 
 @cache
-def _schemas() -> Mapping[tuple[str, bytes], JsonObject]:
-    """The schemas of our own tools, as they go out with a tool for jobs and without it."""
+def _schemas() -> Mapping[str, JsonObject]:
+    """The schemas of our own tools, with what a tool for jobs adds to them."""
     from sagent.advisor.tool import AdvisorTool
     from sagent.tools.ask import AskUser
     from sagent.tools.plan import ExitPlan
     from sagent.tools.todo import TodoWrite
 
     every = (*tools.coding_tools(), *tools.agent_tools(), AdvisorTool(("advisor",)), AskUser(), TodoWrite(), ExitPlan())
-    alone = tuple(tool for tool in every if tool.name != "BackgroundTask")
-    specs = (*specs_of(every), *specs_of(alone))
-    return {(spec.name, canonical_bytes(spec.parameters)): spec.parameters for spec in specs}
+    return {spec.name: spec.parameters for spec in specs_of(every)}
 
 
-def _known(tool: ToolSpec) -> JsonObject | None:
-    """Its schema with the keys in our own order, where it is one of ours."""
-    return _schemas().get((tool.name, canonical_bytes(tool.parameters)))
+def _as_ours(tool: ToolSpec) -> Json:
+    """Its schema with the keys in our own order, where it is one of ours, perhaps with other words; else None."""
+    ours, names = _schemas().get(tool.name), as_object(tool.parameters.get("properties"))
+    if ours is None or not names.keys() <= as_object(ours.get("properties")).keys():
+        return None
+    return _in_order(tool.parameters, ours)
+
+
+def _in_order(value: Json, ours: Json) -> Json:
+    if isinstance(value, tuple) and isinstance(ours, tuple) and len(value) == len(ours):
+        return tuple(_in_order(item, own) for item, own in zip(value, ours, strict=True))
+    if not isinstance(value, JsonObject) or not isinstance(ours, JsonObject):
+        return value
+    names = dict.fromkeys((*(name for name in ours if name in value), *value))
+    return JsonObject({name: _in_order(value[name], ours.get(name)) for name in names})
 
 
 def _ordered(value: Json, first: Sequence[str]) -> Json:

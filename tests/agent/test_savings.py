@@ -178,13 +178,13 @@ ASK = [f"Look at it again, part {number}, and say what changed in the connection
 NOW = Compact("the pool")
 STUBS = pytest.param([ASK[:4]], 10, 0.8, 0, id="stubs")
 BOTH = pytest.param([ASK[:4]], 300, 0.8, 1, id="stubs and summaries")
-LATER = pytest.param([ASK[:1], [NOW, *ASK[1:3]], ASK[3:4]], 100, 2, 1, id="asked for in the second of three processes")
-TWICE = pytest.param([[ASK[0], NOW, ASK[1], NOW, *ASK[2:4]]], 100, 2, 2, id="twice")
+LATER = pytest.param([ASK[:1], [NOW, *ASK[1:3]], ASK[3:4]], 100, 1, 1, id="asked for in the second of three processes")
+TWICE = pytest.param([[ASK[0], NOW, ASK[1], NOW, *ASK[2:4]]], 100, 1, 2, id="twice")
 CHILD = pytest.param([[SpawnRequest(ASK[0]), ASK[1]], ASK[2:4]], 100, 0.35, 1, id="of a child in another process too")
-LOSS = pytest.param([[ASK[0], NOW, "Now say it briefly."]], 100, 2, 1, id="that costs more than it saves")
+LOSS = pytest.param([[ASK[0], NOW, "Now say it briefly."]], 100, 1, 1, id="that costs more than it saves")
 OTHER, BACK = (Switch(model=f"anthropic/claude-{name}-4-5") for name in ("haiku", "sonnet"))
 TURNS = pytest.param([[ASK[0], OTHER, ASK[1], BACK, *ASK[2:4]]], 100, 0.8, 1, id="with models in turn")
-AFTER = pytest.param([[ASK[0], NOW, OTHER, *ASK[1:3]]], 100, 2, 1, id="by the model that was switched to")
+AFTER = pytest.param([[ASK[0], NOW, OTHER, *ASK[1:3]]], 100, 1, 1, id="by the model that was switched to")
 RULES = (
     (STUBS, True),
     (BOTH, True),

@@ -136,7 +136,7 @@ async def test_a_provider_that_searches_by_itself_finds_it_too(model: str, long:
         session = Path(agent.log.path)
     sent: Any = shop.server.requests[-1].json["tools"]
     deferred = [tool["name"] for tool in sent if tool.get("defer_loading")]
-    assert deferred == (["mcp__shop__grow", SELL] if long else [])
+    assert deferred == (["AgentSelf", "mcp__shop__grow", SELL] if long else [])
     assert (len(shop.heads) == 1) == (not long), "what is deferred is in the request, but not in what the model reads"
     assert (await replay(session)).is_exact
 
