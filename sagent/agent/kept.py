@@ -4,9 +4,8 @@ from pathlib import Path
 
 from sagent.agent.tree import Node
 from sagent.errors import SessionNotFound, UsageError
-from sagent.session.contents import MessageEntry, SwitchedEntry
-from sagent.session.folds import history
-from sagent.session.log import read_log
+from sagent.session.folds import history, last_model
+from sagent.session.log import read_contents
 from sagent.session.names import agent_of
 from sagent.session.store import Session, is_session, log_files
 
@@ -15,15 +14,7 @@ def model_named(session: Path) -> str:
     """The model that a session had last. Raises SessionNotFound, SessionCorrupt and UsageError."""
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")
-    name = ""
-    for entry in read_log(session / "root.jsonl"):
-        match entry.content:
-            case SwitchedEntry(model=model) if model:
-                name = model
-            case MessageEntry(message) if message.role == "assistant" and message.model:
-                name = message.model
-            case _:
-                pass
+    name = last_model(read_contents(session / "root.jsonl"))
     if not name:
         raise UsageError(f"The session at {session} names no model yet: say which one is to go on with it.")
     return name

@@ -101,7 +101,7 @@ def check_models(given: Resources) -> None:
 
 def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
     """Raise UsageError for an argument that is something else: not everybody has a type checker."""
-    if not isinstance(given, kind | None) or (isinstance(given, str) and kind is not str):
+    if not isinstance(given, kind | None) or isinstance(given, str):  # which is iterable, too
         raise UsageError(f"{name} is a {type(given).__name__}: give {wanted}")
 
 

@@ -9,8 +9,8 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.model import Model
-from sagent.session.contents import Content, Environment, MessageEntry, PromptEntry, SwitchedEntry
-from sagent.session.folds import history
+from sagent.session.contents import Content, Environment, PromptEntry, SwitchedEntry
+from sagent.session.folds import history, last_model
 from sagent.session.log import FileLog, Log, MemoryLog
 from sagent.session.names import agent_of
 from sagent.session.store import Session, copy, find, is_session, latest, log_files
@@ -120,10 +120,6 @@ def _read_past(log: FileLog, session: Session) -> Past:
     """What a log holds; the charges are those of all its session's agents."""
     contents = log.contents()
     prompt = next(_latest(contents, PromptEntry), None)
-    named = (
-        each.message.model if isinstance(each, MessageEntry) else each.model
-        for each in _latest(contents, MessageEntry, SwitchedEntry)
-    )
     addresses = (each.address for each in _latest(contents, Environment))
     return Past(
         messages=history(contents, log.blobs.get),
@@ -135,7 +131,7 @@ def _read_past(log: FileLog, session: Session) -> Past:
         advisors=tuple(each.advisor for each in _latest(contents, SwitchedEntry) if each.advisor)[::-1],
         system=prompt.system if prompt else None,
         proposes=prompt is not None and any(tool.name == "ExitPlan" for tool in prompt.tools),
-        model=next(filter(None, named), ""),
+        model=last_model(contents),
     )
 
 

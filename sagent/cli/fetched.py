@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 from sagent.errors import SessionNotFound, UsageError
 
-_BUS = "SAGENT_BUS"
+BUS = "SAGENT_BUS"
+"""The variable that names the bus of a person."""
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def reading(find: Callable[[], Path], name: str | None, bus: str | None) -> Gene
         try:
             found = find()
         except SessionNotFound:
-            if not name or not (bus := os.environ.get(_BUS, "")):
+            if not name or not (bus := os.environ.get(BUS, "")):
                 raise
         else:
             yield found

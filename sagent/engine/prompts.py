@@ -42,6 +42,7 @@ def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
 
 
 def _spec(tool: Tool, names: Container[str], *, later: bool) -> ToolSpec:
+    # that no other arguments are taken need not be sent in every request: a call with one is refused, and says so
     parameters = JsonObject({name: value for name, value in tool.parameters.items() if value is not False})
     if "BackgroundTask" in names and not getattr(tool, "quick", False):
         own = as_object(parameters.get("properties"))

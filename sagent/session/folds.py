@@ -28,6 +28,7 @@ from sagent.session.contents import (
     RequestSent,
     Reserved,
     ResultEntry,
+    SwitchedEntry,
 )
 from sagent.session.entries import Entry, parse_line, unreadable
 from sagent.session.table import kind_of
@@ -42,6 +43,19 @@ _LOOKED_AT = 4_000  # characters of a title in which secrets are looked for, whe
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Content)
 _T = TypeVar("_T")
+
+
+def last_model(contents: LogView) -> str:
+    """The model that a conversation had last; "" where none is named yet."""
+    for entry in contents.latest(kind_of(MessageEntry), kind_of(SwitchedEntry)):
+        match entry.content:
+            case MessageEntry(message) if message.model:
+                return message.model
+            case SwitchedEntry(model) if model:
+                return model
+            case _:
+                pass
+    return ""
 
 
 def readable(lines: Iterable[bytes]) -> Iterator[Entry]:

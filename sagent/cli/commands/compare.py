@@ -36,14 +36,15 @@ def run_compare(argv: Sequence[str]) -> int:
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
     names, check = [str(flags[name]) for name in ("a", "b") if name in flags], str(flags.get("check", ""))
-    bus = str(flags["bus"]) if "bus" in flags else None
     if live == (len(names) == 2):
         raise UsageError("Name two sessions; or one session, and with --model the model to run it again with.")
     from sagent.lab.recording import locate, session_at
 
     code = 0
     with ExitStack() as stack:
-        found = [stack.enter_context(reading(partial(locate, settings, name), name, bus)) for name in names]
+        found = [
+            stack.enter_context(reading(partial(locate, settings, name), name, flags.get("bus"))) for name in names
+        ]
         paths = [stack.enter_context(session_at(path)) for path in found]
         try:
             if live:

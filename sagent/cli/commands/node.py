@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.cli.fetched import BUS
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from sagent.policy.permissions import PermissionPolicy
     from sagent.tools.ask import Answerer, Question
 
-BUS = "SAGENT_BUS"
 DESCRIPTION = """Take sessions from a bus and work on them, with this machine's keys and under this node's policy.
 SIGTERM drains it: what it works on goes on elsewhere, after the model call in progress. A second signal ends it."""
 

@@ -39,8 +39,7 @@ def run_replay(argv: Sequence[str]) -> int:
     settings, live = settings_of(flags)
     from sagent.lab.recording import locate
 
-    name = flags.get("session")
-    bus = str(flags["bus"]) if "bus" in flags else None
+    name, bus = flags.get("session"), flags.get("bus")
     with reading(lambda: locate(settings, name), name, bus) as path:
         return _ask_again(path, settings, flags) if live else _from_log(path, settings, flags)
 
