@@ -17,7 +17,7 @@ _HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which the so
 _STEADY = 40  # small pieces in a row after which those of a short while are read together
 _SMALL = 2_048  # bytes
 _GATHERED = 65_536  # bytes: less than this, read after a wait, is small pieces still
-_TOGETHER = 0.066  # seconds: to be woken for each piece costs more than to read it, and few read 15 times a second
+_TOGETHER = 0.1  # seconds: to be woken for each piece costs more than to read it, and few read 10 times a second
 _ROUNDS = 4  # of the loop, from bytes at a socket to connection_lost
 _CLOSED = "the server closed the connection"
 

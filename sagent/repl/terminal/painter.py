@@ -16,7 +16,7 @@ from sagent.repl.view.lines import Line, printable, wrap
 from sagent.repl.view.markdown import Piece, finish, render_piece
 from sagent.repl.view.view import MOST_TAIL, ROOT, Running, View, plain_text, reduce
 
-INTERVAL = 0.1  # seconds between two paintings
+INTERVAL = 0.08  # seconds between two paintings: less than small pieces are gathered for, so each reading is painted
 MOST_RECALLED = 500  # blocks of the root's that are shown when one is back
 MOST_EXPANDABLE = 100  # blocks that can still be shown whole
 
