@@ -32,18 +32,24 @@ async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str
     Raises ToolError for a damaged one, and for one that takes more memory or time than a document may.
     """
     question = json.dumps([form, name, pages]).encode() + b"\n"
-    why = "needs a process of its own, which could not be started"
-    try:
-        done = await isolated.answered(__name__, question + data, seconds=_PATIENCE, most=_MOST)
-    except TimeoutError:
-        done, why = None, f"takes longer than {_PATIENCE} s"
-    if done is None or done.code or len(done.output) > _MOST:
-        raise ToolError(f"{name} {_failure(done) if done else why}; it was not shown. {_INSTEAD[form]}")
-    summary, part = as_array(json.loads(done.output))
+    summary, part = as_array(json.loads(await take_apart(__name__, question + data, name, f" {_INSTEAD[form]}")))
     result = decode_result_part(part, None)
     if result.is_error:
         raise ToolError(result.text)
     return ToolOutput(result.content, summary=as_str(summary)) if result.content else None
+
+
+async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> bytes:
+    """What `answer` of a module writes about a document in a process of its own. Raises ToolError, as `show_document`,
+    which says what to do `instead`."""
+    why = "needs a process of its own, which could not be started"
+    try:
+        done = await isolated.answered(module, data, seconds=_PATIENCE, most=_MOST)
+    except TimeoutError:
+        done, why = None, f"takes longer than {_PATIENCE} s"
+    if done is None or done.code or len(done.output) > _MOST:
+        raise ToolError(f"{name} {_failure(done) if done else why}; it was not shown.{instead}")
+    return done.output
 
 
 def _failure(done: "Finished") -> str:

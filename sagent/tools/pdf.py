@@ -61,25 +61,25 @@ def show_pdf(data: bytes, name: str, pages: str) -> ToolOutput:
 
 
 def parse_pages(pages: str, total: int) -> list[int]:
-    """Page numbers from 1 of "1-5,8". Raises ToolError for what names no page, or too many."""
-    numbers: list[int] = []
+    """Page numbers from 1 of "1-5,8", each once. Raises ToolError for what names no page."""
+    numbers: dict[int, None] = {}
     for part in pages.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d*)\s*)?", part)
+        match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{0,9})\s*)?", part)
         if match is None:
-            raise ToolError(f'pages must be like "1-5,8", not {pages!r}.')
+            raise ToolError(f'pages must be like "1-5,8", not {pages[:100]!r}.')
         first = int(match[1])
         last = first if match[2] is None else min(int(match[2] or total), total)
         if not 1 <= first <= last <= total:
             raise ToolError(f"There is no page {part.strip()}: the document has {total} pages.")
-        numbers += range(first, last + 1)
-    if len(numbers) > _MOST_PICTURES:
-        raise ToolError(f"pages names {len(numbers)} pages; at most {_MOST_PICTURES} can be shown in one call.")
-    return list(dict.fromkeys(numbers))
+        numbers |= dict.fromkeys(range(first, last + 1))
+    return list(numbers)
 
 
 def _show(document: Document, name: str, pages: str) -> ToolOutput:
     total = len(document)
     numbers = parse_pages(pages, total) if pages else list(range(1, min(total, _MOST_TEXT_PAGES) + 1))
+    if pages and len(numbers) > _MOST_PICTURES:
+        raise ToolError(f"pages names {len(numbers)} pages; at most {_MOST_PICTURES} can be shown in one call.")
     parts: list[Media] = []
     size = last = 0
     for number in numbers:

@@ -1,20 +1,15 @@
 """The PaperAuthor tool: people by name, and what one of them has written."""
 
-from typing import TYPE_CHECKING
-
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-
-if TYPE_CHECKING:
-    from sagent.tools.web.access import WebAccess
+from sagent.tools.web.tool import WebTool
 
 
-class PaperAuthor:
-    """Finds authors. `access` is shared with the other tools for the web."""
+class PaperAuthor(WebTool):
+    """Finds authors."""
 
     name = "PaperAuthor"
-    deferrable = True
     description = "Authors of papers by name (query), or the papers of one by an id that was found so."
     parameters = arguments_schema(
         query={"type": "string"},
@@ -23,28 +18,25 @@ class PaperAuthor:
         closed=True,
     )
 
-    def __init__(self, access: "WebAccess") -> None:
-        self._access = access
-
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.papers.library import reaching
 
         what = as_str(arguments.get("query")) or as_str(arguments.get("id"))
-        return reaching(self._access, ["semanticscholar"], f"the author {what!r}")
+        return reaching(self.access, ["semanticscholar"], f"the author {what!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError for a query and an id at once, and where nobody answers."""
         from sagent.tools.papers.library import Library
+        from sagent.tools.papers.paper import listed
         from sagent.tools.web.marking import mark
 
         query, author = as_str(arguments.get("query")).strip(), as_str(arguments.get("id"))
         if bool(query) == bool(author):
             raise ToolError("Give query or id, and not both.")
-        library, limit = Library(self._access, run), as_int(arguments.get("limit"), 20)
+        library, limit = Library(self.access, run), as_int(arguments.get("limit"), 20)
         if author:
             papers = await library.written_by(author, limit)
-            text = "\n".join(paper.listed(number, 0) for number, paper in enumerate(papers, 1)) or "(none are known)"
-            return ToolOutput.of(mark(text, "semanticscholar"), summary=f"{len(papers)} papers")
+            return ToolOutput.of(mark(listed(papers), "semanticscholar"), summary=f"{len(papers)} papers")
         people = await library.authors(query, limit)
         lines = [
             f"id {as_str(each.get('authorId'))}: {as_str(each.get('name'))}"

@@ -5,21 +5,20 @@ from typing import TYPE_CHECKING
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.web.tool import WebTool
 
 if TYPE_CHECKING:
     from sagent.tools.papers.ids import PaperId
-    from sagent.tools.web.access import WebAccess
 
 MOST = 500  # papers in a call
 _ABSTRACT = 3_000  # characters of one paper's abstract
 _ABSTRACTS = 40_000  # characters of all
 
 
-class PaperDetails:
-    """Describes papers. `access` is shared with the other tools for the web."""
+class PaperDetails(WebTool):
+    """Describes papers."""
 
     name = "PaperDetails"
-    deferrable = True
     description = (
         "Papers by their ids (arXiv, DOI, PMID, PMC, Semantic Scholar, OpenAlex, or addresses of these): abstract and"
         " facts, BibTeX, or of one paper its references or citations."
@@ -32,9 +31,6 @@ class PaperDetails:
         closed=True,
     )
 
-    def __init__(self, access: "WebAccess") -> None:
-        self._access = access
-
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.papers.library import reaching
 
@@ -43,21 +39,21 @@ class PaperDetails:
         if operation in ("details", "bibtex"):
             services += ["arxiv"] if any(each.kind == "arxiv" for each in ids) else []
             services += ["openalex", "crossref"]
-        return reaching(self._access, services, f"{operation} of {', '.join(map(str, ids[:5]))}")
+        return reaching(self.access, services, f"{operation} of {', '.join(map(str, ids[:5]))}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError for ids that are none, and where nobody answers."""
         from sagent.tools.papers.library import Library
+        from sagent.tools.papers.paper import listed
         from sagent.tools.web.marking import mark
 
         ids, operation = _ids(arguments), as_str(arguments.get("operation"), "details")
-        library = Library(self._access, run)
+        library = Library(self.access, run)
         if operation in ("references", "citations"):
             if len(ids) > 1:
                 raise ToolError(f"Give one id: {operation} are listed for one paper at a time.")
             papers = await library.neighbours(ids[0], operation, as_int(arguments.get("limit"), 50))
-            text = "\n".join(paper.listed(number, 0) for number, paper in enumerate(papers, 1)) or "(none are known)"
-            return ToolOutput.of(mark(text, "semanticscholar"), summary=f"{len(papers)} {operation}")
+            return ToolOutput.of(mark(listed(papers), "semanticscholar"), summary=f"{len(papers)} {operation}")
         found, failures = await library.details(ids)
         missing = [str(each) for each in ids if each not in found]
         if not found:
@@ -66,8 +62,7 @@ class PaperDetails:
         if operation == "bibtex":
             text = "\n\n".join(paper.bibtex() for paper in papers)
         else:
-            most = min(_ABSTRACT, _ABSTRACTS // len(papers))
-            text = "\n".join(paper.listed(number, most) for number, paper in enumerate(papers, 1))
+            text = listed(papers, min(_ABSTRACT, _ABSTRACTS // len(papers)))
         notes = f"\n(Not known: {', '.join(missing)}. {' '.join(failures)}".rstrip() + ")" if missing else ""
         return ToolOutput.of(f"{mark(text, 'services for papers')}{notes}", summary=f"{len(papers)} papers")
 

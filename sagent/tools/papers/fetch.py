@@ -1,27 +1,25 @@
 """The PaperFetch tool: a paper's PDF, as text by page, with its figures and references listed."""
 
-import re
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.web.tool import WebTool
 
 if TYPE_CHECKING:
     from sagent.tools.papers.ids import PaperId
     from sagent.tools.papers.pdftext import PdfText
-    from sagent.tools.web.access import WebAccess
     from sagent.tools.web.address import WebAddress
 
 PARTS = ("text", "figures", "references")
 _MOST = 40_000  # characters shown in one call
 
 
-class PaperFetch:
-    """Shows papers. `access` is shared with the other tools for the web."""
+class PaperFetch(WebTool):
+    """Shows papers."""
 
     name = "PaperFetch"
-    deferrable = True
     description = (
         "Read a paper: the text of its PDF by page, its figures (captions) and references. By id it is taken from"
         " arXiv, or the address of a free PDF is named, which url then fetches."
@@ -34,9 +32,6 @@ class PaperFetch:
         closed=True,
     )
 
-    def __init__(self, access: "WebAccess") -> None:
-        self._access = access
-
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.papers.library import reaching
         from sagent.tools.web.address import check_secrets
@@ -47,7 +42,7 @@ class PaperFetch:
             return Effect("none", needs=(address.need,), reason=f"GET {address}")
         assert paper is not None
         services = ["arxiv"] if paper.kind == "arxiv" else ["openalex", "unpaywall", "semanticscholar"]
-        return reaching(self._access, services, f"the PDF of {paper}")
+        return reaching(self.access, services, f"the PDF of {paper}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError where there is no PDF that is free to read."""
@@ -56,7 +51,7 @@ class PaperFetch:
 
         paper, address = _wanted(arguments)
         if paper is not None and paper.kind != "arxiv":
-            pdf = await Library(self._access, run).open_pdf(paper)
+            pdf = await Library(self.access, run).open_pdf(paper)
             if not pdf:
                 raise ToolError(f"No PDF of {paper} is known that is free to read.")
             text = f"{paper} is free to read at {pdf}\nCall PaperFetch with that url."
@@ -64,8 +59,8 @@ class PaperFetch:
         interval, alone, named = None, False, False
         if paper is not None:
             row = PAPER_SERVICES["arxiv"]
-            address = parse_address(f"{base_url(self._access, 'arxiv')}/pdf/{paper.value}")
-            interval, alone, named = row.interval, row.alone, "base_url" in self._access.service("arxiv")
+            address = parse_address(f"{base_url(self.access, 'arxiv')}/pdf/{paper.value}")
+            interval, alone, named = row.interval, row.alone, "base_url" in self.access.service("arxiv")
         assert address is not None
         check_secrets(str(address))
         return await self._show(address, arguments, run, interval, alone=alone, named=named)
@@ -86,7 +81,7 @@ class PaperFetch:
         from sagent.tools.web.marking import mark
 
         request = WebRequest(address, headers={"accept": "application/pdf"})
-        response = await self._access.fetch(request, run, interval=interval, alone=alone, fresh=DAYS, named=named)
+        response = await self.access.fetch(request, run, interval=interval, alone=alone, fresh=DAYS, named=named)
         if response.moved is not None:
             text = f"{address} redirects to another host: {response.moved}\nCall PaperFetch with that url."
             return ToolOutput.of(text, summary=f"redirects to {response.moved.host}")
@@ -131,7 +126,9 @@ def _shown(read: "PdfText", pages: str, parts: list[str]) -> str:
 
 
 def _pages(read: "PdfText", pages: str) -> str:
-    numbers = _numbers(pages, len(read.pages)) if pages else list(range(1, len(read.pages) + 1))
+    from sagent.tools.pdf import parse_pages
+
+    numbers = parse_pages(pages, len(read.pages)) if pages else range(1, len(read.pages) + 1)
     shown: list[str] = []
     size = 0
     for place, number in enumerate(numbers):
@@ -142,16 +139,3 @@ def _pages(read: "PdfText", pages: str) -> str:
             break
         shown.append(f"--- page {number} of {len(read.pages)} ---\n{text[:_MOST]}")
     return "\n".join(shown)
-
-
-def _numbers(pages: str, total: int) -> list[int]:
-    """Raises ToolError for what names no page."""
-    found: dict[int, None] = {}
-    for part in pages.split(","):
-        match = re.fullmatch(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", part)
-        first = int(match[1]) if match else 0
-        last = min(int(match[2] or first), total) if match else 0
-        if not 1 <= first <= last <= total:
-            raise ToolError(f'There is no page {part.strip()!r}: write pages like "3-6,9"; there are {total}.')
-        found |= dict.fromkeys(range(first, last + 1))
-    return list(found)

@@ -1,6 +1,5 @@
 """The services that know papers, asked at their rates."""
 
-import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -88,14 +87,14 @@ class Library:
         found: dict[PaperId, Paper] = {}
         failures: list[str] = []
         asked = [each for each in ids if each.at_s2]
-        if asked and (answer := await self._try(self._batch(asked), failures)) is not None:
+        if asked and (answer := await self.attempt(self._batch(asked), failures)) is not None:
             found |= {each: paper for each, paper in zip(asked, answer, strict=False) if paper is not None}
         rest = [each for each in ids if each not in found]
         numbers = [each.value for each in rest if each.kind == "arxiv"]
-        if numbers and (papers := await self._try(self._from_arxiv(numbers), failures)) is not None:
+        if numbers and (papers := await self.attempt(self._from_arxiv(numbers), failures)) is not None:
             found |= {PaperId("arxiv", paper.arxiv): paper for paper in papers}
         for each in [each for each in ids if each not in found][:_MOST_SINGLE]:
-            if (paper := await self._try(self._single(each), failures)) is not None:
+            if (paper := await self.attempt(self._single(each), failures)) is not None:
                 found[each] = paper
         return found, failures
 
@@ -124,12 +123,12 @@ class Library:
     async def open_pdf(self, paper: PaperId) -> str:
         """Where its PDF is free to read; "" where nobody knows. Raises ToolError where nobody could be asked."""
         failures: list[str] = []
-        if paper.at_openalex and (found := await self._try(self._single(paper), failures)) and found.pdf:
+        if paper.at_openalex and (found := await self.attempt(self._single(paper), failures)) and found.pdf:
             return found.pdf
         email = self._access.service("unpaywall").get("email", "")
         if paper.kind == "doi" and email:
             path, members = f"/v2/{quote(paper.value, safe='/')}", {"email": email}
-            answer = await self._try(self._json("unpaywall", path, members), failures)
+            answer = await self.attempt(self._json("unpaywall", path, members), failures)
             best = as_object(as_object(answer).get("best_oa_location"))
             if pdf := as_str(best.get("url_for_pdf")):
                 return pdf
@@ -165,7 +164,8 @@ class Library:
         answer = await self._json("crossref", f"/works/{quote(paper.value, safe='/')}", {})
         return read_crossref(as_object(answer).get("message"))
 
-    async def _try(self, asking: Awaitable[T], failures: list[str]) -> T | None:
+    async def attempt(self, asking: Awaitable[T], failures: list[str]) -> T | None:
+        """An answer; None where there is none, and why is added to the failures."""
         try:
             return await asking
         except ToolError as error:
@@ -229,16 +229,6 @@ def reaching(access: WebAccess, services: Sequence[str], reason: str) -> Effect:
         if not access.service(name) and not os.environ.get(PAPER_SERVICES[name].variable or "-")
     ]
     return Effect("none", needs=tuple(dict.fromkeys(hosts)), reason=reason)
-
-
-async def together(asking: Sequence[Awaitable[T]]) -> tuple[list[T], list[str]]:
-    """What those that succeed give, in their order, and what those that fail say."""
-    results = await asyncio.gather(*asking, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, ToolError):
-            raise result
-    good = [result for result in results if not isinstance(result, BaseException)]
-    return good, [str(result) for result in results if isinstance(result, ToolError)]
 
 
 def _papers(read: Callable[[object], Paper | None], items: object) -> list[Paper]:

@@ -78,6 +78,12 @@ class Paper:
         return bool(self.arxiv) and self.venue.lower() in ("", "arxiv", "arxiv.org", "arxiv (cornell university)")
 
 
+def listed(papers: Sequence[Paper], most_abstract: int = 0) -> str:
+    """A numbered list for a model, with so many characters of each abstract."""
+    lines = (paper.listed(number, most_abstract) for number, paper in enumerate(papers, 1))
+    return "\n".join(lines) or "(none are known)"
+
+
 def fuse(rankings: Iterable[Sequence[Paper]]) -> list[Paper]:
     """Several rankings as one, by reciprocal ranks; a paper that several have is one."""
     papers: dict[int, Paper] = {}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -12,12 +11,11 @@ from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.tools.document import take_apart
 
 if TYPE_CHECKING:
     from sagent.tools.pdf import Pdfium
 
-_PATIENCE = 40  # seconds on the clock
-_MOST_ANSWER = 40_000_000  # bytes
 _MOST_PAGES = 1_000
 _MOST_TEXT = 5_000_000  # characters
 _HEADING = re.compile(r"^\s*(?:\d+\.?\s+|[IVX]+\.\s+)?(?:references|bibliography|literature cited)\s*$", re.IGNORECASE)
@@ -38,18 +36,7 @@ class PdfText:
 
 async def read_pdf(data: bytes, name: str) -> PdfText:
     """Raises ToolError for what is damaged, or takes more memory or time than a document may."""
-
-    why = "needs a process of its own, which could not be started"
-    try:
-        done = await isolated.answered(__name__, data, seconds=_PATIENCE, most=_MOST_ANSWER)
-    except TimeoutError:
-        done, why = None, f"takes longer than {_PATIENCE} s to read"
-    if done is not None and (done.code or len(done.output) > _MOST_ANSWER):
-        ended = signal.Signals(-done.code).name if done.code < 0 else f"exit code {done.code}"
-        done, why = None, f"is damaged, or takes more than a document may ({ended})"
-    if done is None:
-        raise ToolError(f"{name} {why}.")
-    answered = as_object(json.loads(done.output))
+    answered = as_object(json.loads(await take_apart(__name__, data, name)))
     if error := as_str(answered.get("error")):
         raise ToolError(f"{name} cannot be opened as a PDF: {error.rstrip('.')}.")
     pages = tuple(map(as_str, as_array(answered.get("pages"))))

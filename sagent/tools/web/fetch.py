@@ -11,9 +11,9 @@ from sagent.lib.json import JsonObject, as_int, as_object, as_str, json_dump
 from sagent.messages import Text
 from sagent.peer import SpawnRequest
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.web.tool import WebTool
 
 if TYPE_CHECKING:
-    from sagent.tools.web.access import WebAccess
     from sagent.tools.web.gateway import WebRequest, WebResponse
     from sagent.tools.web.page import Extractor, Page
 
@@ -28,11 +28,10 @@ _READER = (
 )
 
 
-class WebFetch:
-    """Shows a page. `access` is shared with the other tools for the web."""
+class WebFetch(WebTool):
+    """Shows a page."""
 
     name = "WebFetch"
-    deferrable = True
     description = (
         "Fetch a URL: pages as Markdown, JSON, text, PDF, images. Long ones in parts, from character offset. With "
         "question, a small model answers it from the page. A redirect to another host is reported, not followed. What "
@@ -55,17 +54,6 @@ class WebFetch:
         transport={"type": "string", "enum": ["auto", "direct"]},
         closed=True,
     )
-
-    def __init__(self, access: "WebAccess | None" = None) -> None:
-        self._access = access
-
-    @property
-    def access(self) -> "WebAccess":
-        if self._access is None:
-            from sagent.tools.web.access import WebAccess
-
-            self._access = WebAccess()
-        return self._access
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         """It reaches a host; what it sends with POST may change something there."""

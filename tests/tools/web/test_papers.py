@@ -270,7 +270,7 @@ async def test_a_paper_of_arxiv_is_read_by_page_with_figures_and_references(call
     assert kept and Path(kept[1]).read_bytes() == PAPER and "--- page 3 ---" in Path(kept[2]).read_text()
     second = text_of(await call(PaperFetch(access), id="1706.03762", pages="2", parts=["text"]))
     assert "page 2 of 3" in second and "page 1 of 3" not in second and "\nReferences:\n" not in second
-    with pytest.raises(ToolError, match="there are 3"):
+    with pytest.raises(ToolError, match="has 3 pages"):
         await call(PaperFetch(access), id="1706.03762", pages="9")
 
 

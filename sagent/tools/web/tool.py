@@ -1,0 +1,23 @@
+"""What the tools for the web have in common."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagent.tools.web.access import WebAccess
+
+
+class WebTool:
+    """A tool for the web. `access` is shared with the other ones; where it is left out this one has its own."""
+
+    deferrable = True
+
+    def __init__(self, access: "WebAccess | None" = None) -> None:
+        self._access = access
+
+    @property
+    def access(self) -> "WebAccess":
+        if self._access is None:
+            from sagent.tools.web.access import WebAccess
+
+            self._access = WebAccess()
+        return self._access
