@@ -72,7 +72,7 @@ class Budget(Generic[T, R]):
         """The rest goes back to the outer budget, and with it whatever is still in flight."""
         outer = self.outer
         assert outer is not None
-        outer.set_aside(-self.claim)
+        outer.set_aside(self.claim.copy_negate())
         outer.count(self.counted)
         outer.hold(self.held)
         outer.set_aside(self.aside)
@@ -137,7 +137,8 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
     parts = [f"{show(budget.counted)} counts as spent"]
     parts += [f"{show(budget.aside)} is set aside for other agents"] if budget.aside else []
     parts += [f"{show(budget.held)} is reserved by calls in flight"] if budget.held else []
-    fits, share = _largest_input(ask, ask.ceiling, EXACT.subtract(left, ask.extra_usd)), int(100 * left / worst)
+    fits = _largest_input(ask, ask.ceiling, EXACT.subtract(left, ask.extra_usd))
+    share = int(EXACT.divide_int(left.scaleb(2, EXACT), worst))
     gone = EXACT.add(EXACT.add(budget.counted, budget.aside), budget.held)
     # Rounded up, with a tenth for what the next prompt adds: one who raises it to just this is not refused again.
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))

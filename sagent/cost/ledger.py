@@ -249,7 +249,7 @@ class Ledger:
     def release(self, reservation: Reservation) -> None:
         """Free what a reservation holds; see Reservation.release."""
         budget = reservation.budget.living()
-        budget.hold(-reservation.held)
+        budget.hold(reservation.held.copy_negate())
         reservation.held = ZERO
         self._admit(budget)
 

@@ -63,7 +63,7 @@ def _band(rates: Mapping[str, Steps], over: int, request: Decimal) -> Band:
         return [price for start, price in steps if start <= over][-1].scaleb(-6, EXACT)
 
     write = rate("cache_write", "input")
-    hour = max(write, 2 * rate("input")) if write > rate("input") else write
+    hour = max(write, EXACT.multiply(2, rate("input"))) if write > rate("input") else write
     return Band(
         over,
         rate("input"),

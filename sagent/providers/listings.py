@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object
-from sagent.lib.money import as_usd
+from sagent.lib.money import EXACT, as_usd
 from sagent.model import ModelInfo, ModelLimits
 
 MOST_AGE = 86_400.0  # seconds after which a listing is asked for again
@@ -48,7 +48,7 @@ def prices_in(entry: Mapping[str, object]) -> Mapping[str, Decimal]:
         bucket = _PER_TOKEN.get(name) or _BUCKETS.get(name)
         price = as_usd(value) if bucket else None
         if bucket and price is not None:
-            found[bucket] = price * 1_000_000 if name in _PER_TOKEN or isinstance(value, str) else price
+            found[bucket] = price.scaleb(6, EXACT) if name in _PER_TOKEN or isinstance(value, str) else price
     return {} if any(price < 0 for price in found.values()) else found
 
 

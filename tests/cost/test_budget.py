@@ -1,7 +1,7 @@
 """Budgets within budgets: nothing is spent twice, what is set aside can be spent whole, and what is left comes back."""
 
 import asyncio
-from decimal import Decimal
+from decimal import Decimal, Inexact, localcontext
 
 import pytest
 from hypothesis import given
@@ -47,6 +47,19 @@ def test_a_purse_whose_outer_one_was_closed_first_sets_aside_further_out():
     assert outer.room == 7
     inner.close()
     assert (outer.room, outer.counted, outer.aside) == (7, 3, 0)
+
+
+async def test_what_is_held_and_set_aside_comes_back_whole_in_any_decimal_context():
+    ledger = Ledger(Decimal(1), BOOK)
+    with localcontext() as context:
+        context.prec, context.traps[Inexact] = 3, True
+        ledger.allow("root/a", Decimal("0.23456789"))
+        with await ledger.reserve("root/a", "executor", "mine", "flat", 12_345, 777) as reservation:
+            reservation.settle([Charge("flat", Usage(output=7))])
+        with pytest.raises(BudgetExceeded):
+            await ledger.reserve("root/a", "executor", "mine", "flat", 234_567, 777)
+        ledger.take_back("root/a")
+        assert (ledger.held, ledger.room("root")) == (0, Decimal("0.999993"))
 
 
 Step = tuple[str, int, int]

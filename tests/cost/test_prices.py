@@ -335,6 +335,8 @@ def test_the_host_programs_decimal_context_does_not_matter():
     with localcontext() as context:
         context.prec = 3
         book = PriceBook()
+        writes = PriceBook({"mine/m": {"input": "1.23456", "output": 2, "cache_write": 2}})
+        assert writes.price("mine", "m", Usage(cache_write_1h=1)) == Decimal("0.00000246912")
         narrow = (
             book.price("anthropic", "claude-opus-4-6", usage),
             book.worst("anthropic", "claude-opus-4-6", 777_777, 9),

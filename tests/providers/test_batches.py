@@ -369,6 +369,26 @@ def test_each_has_its_own_answer_whatever_fails_and_whoever_leaves(
     assert len(texts) == len(set(texts)), "nothing is bought twice"
 
 
+@pytest.mark.parametrize("deep", ["post", "get"])
+async def test_an_answer_nested_too_deeply_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch, deep: str) -> None:
+    memory = Memory(lambda lines: lines)
+    usual = getattr(memory, deep)
+    asked: list[str] = []
+
+    async def answer(url: str, *rest: Any) -> Answer:
+        asked.append(url)
+        return answer_with(200, {}, b"[" * 100_000) if len(asked) == 1 else await usual(url, *rest)
+
+    monkeypatch.setattr(memory, deep, answer)
+    async with collected(through=memory) as batches, asyncio.timeout(20):  # type: ignore[arg-type]
+        provider = provider_named("anthropic", key="k" * 8, transport=batches, timeouts=batches.timeouts)
+        model = provider.model(MODELS["anthropic"])
+        if deep == "get":  # it is asked again
+            assert (await ask(model)).message.content == "hi"
+        else:
+            assert "not sent" in str(await fails(model))
+
+
 # -- the official SDKs as judges ---------------------------------------------------------------------------------------
 
 

@@ -128,6 +128,50 @@ async def test_an_event_without_end_is_left_at_its_bound(raw_server, monkeypatch
         await provider.aclose()
 
 
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+DEEP = (  # JSON that Python reads, and what is made of it is deeper than it goes
+    (Anthropic, '{"type": "content_block_start", "content_block": {"type": "tool_use", "input": {"a": %s}}}'),
+    (OpenAI, '{"type": "response.completed", "response": {"output": [{"type": "function_call", "caller": %s}]}}'),
+    (OpenAICompatible, '{"choices": [{"delta": {"content": "x", "annotations": [%s]}, "finish_reason": "stop"}]}'),
+    (
+        Google,
+        '{"candidates": [{"content": {"parts": [{"functionCall": {"args": {"a": %s}}}]}, "finishReason": "STOP"}]}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("kind", "event"), DEEP, ids=lambda value: getattr(value, "__name__", ""))
+async def test_an_answer_nested_too_deeply_is_refused(raw_server, kind, event: str) -> None:
+    end = 'data: {"type": "message_stop"}\n\n' if kind is Anthropic else "data: [DONE]\n\n"
+    body = f"data: {event % nested(700)}\n\n{end}".encode()
+    async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body]) as server:
+        provider = kind.from_key("k", base_url=server.url)
+        error = await asked(provider.model("m"))
+        assert (error.kind, error.retryable, error.sent) == ("protocol", False, True)
+        assert "nested too deeply" in str(error)
+        await provider.aclose()
+
+
+@pytest.mark.parametrize("path", ["$" + ".a" * 3_000, f"$.a[{'9' * 5_000}]"], ids=["steps", "index"])
+async def test_a_path_to_nowhere_is_no_fault_of_ours(raw_server, path: str) -> None:
+    call = {"name": "f", "partialArgs": [{"jsonPath": path, "stringValue": "x"}]}
+    event = {"candidates": [{"content": {"parts": [{"functionCall": call}]}, "finishReason": "STOP"}]}
+    body = f"data: {json.dumps(event)}\n\n".encode()
+    async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body]) as server:
+        provider = Google.from_key("k", base_url=server.url)
+        model = provider.model("m")
+        if "[" in path:
+            *_, reply = [item async for item in model.stream(Request("c", [user("hi")]))]
+            assert isinstance(reply, Reply)
+            assert as_array(reply.message.calls[0].arguments["a"]) == ("x",)
+        else:
+            assert (await asked(model)).kind == "protocol"
+        await provider.aclose()
+
+
 PINGS = (
     b'event: ping\ndata: {"type": "ping"}\n\n' * 3,
     b": still here\n\n" * 7,

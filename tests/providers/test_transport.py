@@ -192,6 +192,8 @@ async def test_a_connection_is_kept_for_as_long_as_the_server_says(raw_server, t
         for connections in (1, 2, 2):  # one second, less one, is over
             await fetch(transport, server.url)
             assert server.connections == connections
+    async with raw_server(saying(b"timeout=" + b"9" * 5_000), [OK]) as server:  # more digits than Python reads
+        assert await fetch(transport, server.url) == (200, b"ok")
 
 
 async def test_what_never_left_is_not_sent(transport, unused_tcp_port) -> None:

@@ -225,7 +225,10 @@ def _path(url: str) -> str:
 
 
 def _object(data: bytes) -> Mapping[str, object]:
-    return as_object(json.loads(data))
+    try:
+        return as_object(json.loads(data))
+    except RecursionError as error:
+        raise ValueError("an answer is nested too deeply") from error
 
 
 def _lines(data: bytes) -> Iterator[tuple[str, Mapping[str, object]]]:

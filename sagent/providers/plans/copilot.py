@@ -10,6 +10,7 @@ from typing import Self, TypeAlias, TypeVar
 
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str
+from sagent.lib.money import EXACT
 from sagent.messages import Image
 from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import access_from_key, check_url
@@ -30,7 +31,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport
 
 _NOWHERE = "https://api.githubcopilot.com"  # in whose place the address comes that a token names
-_CENT = Decimal("0.01")  # USD, an AI credit (docs.github.com, Copilot, usage-based billing)
+_MILLION_CENTS = 4  # as a power of ten, in USD; an AI credit is a cent (docs.github.com, Copilot, usage-based billing)
 _ENDPOINTS = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
 _QUIRKS = Quirks(effort="level", reasoning_back="same", structured="json_schema")
 E = TypeVar("E", bound=Endpoint)
@@ -272,7 +273,7 @@ def _usd(prices: Mapping[str, object]) -> Mapping[str, Decimal]:
     names = {"input": "input_price", "cache_read": "cache_price", "output": "output_price"}
     named = {bucket: credit.get(name) for bucket, name in names.items()}
     return {
-        bucket: Decimal(str(price)) * _CENT * 1_000_000 / batch
+        bucket: EXACT.divide(Decimal(str(price)).scaleb(_MILLION_CENTS, EXACT), batch)
         for bucket, price in named.items()
         if batch > 0 and isinstance(price, int | float)
     }

@@ -85,6 +85,10 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     except Disrupted as error:
         error.sent = error.sent or answer is not None
         raise call.origin.disrupted(error) from error
+    except RecursionError as error:  # JSON is read by code that goes deeper than what reads its values
+        deep = call.origin.hopeless("its answer is nested too deeply")
+        deep.sent = True
+        raise deep from error
     except ModelError as error:
         error.sent = error.sent or call.reader.received > 0  # it had begun to answer
         if answer is not None and not error.final and not call.reader.charges():
@@ -223,9 +227,7 @@ async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
 
 
 def _too_long(call: Call, most: int, of: str = "") -> ModelError:
-    error = call.origin.error("protocol", f"its answer is longer than {most:,} bytes{of}")
-    error.final = True  # it would be so again
-    return error
+    return call.origin.hopeless(f"its answer is longer than {most:,} bytes{of}")
 
 
 async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
@@ -250,9 +252,7 @@ def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]
             if call.reader.closed:
                 break
             if 0 < call.max_output < call.reader.least_tokens:
-                error = call.origin.error("protocol", f"it went on after the {call.max_output:,} tokens asked for")
-                error.final = True  # it would do so again
-                return error
+                return call.origin.hopeless(f"it went on after the {call.max_output:,} tokens asked for")
     except ModelError as error:
         out += _bills_in(call, events)
         return error

@@ -120,6 +120,12 @@ class Origin:
             kind, message, provider=self.provider, model=self.model, status=status, retry_after=retry_after
         )
 
+    def hopeless(self, message: str) -> ModelError:
+        """An answer that cannot be read, and would not be if the call were made again."""
+        error = self.error("protocol", message)
+        error.final = True
+        return error
+
     def disrupted(self, failure: Disrupted) -> ModelError:
         """What failed below HTTP, as a ModelError."""
         error = self.error(failure.kind, failure.reason)

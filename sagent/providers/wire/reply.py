@@ -128,9 +128,7 @@ class ReplyReader(ABC):
     def _bound(self, parts: Sized) -> None:
         """Refuse an answer of parts that hold nothing, without end."""
         if len(parts) > MOST_PARTS:
-            error = self._origin.error("protocol", f"its answer has more than {MOST_PARTS:,} parts")
-            error.final = True  # it would be so again
-            raise error
+            raise self._origin.hopeless(f"its answer has more than {MOST_PARTS:,} parts")
 
     def _bill(self, usage: object, out: list[Delta]) -> None:
         """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""

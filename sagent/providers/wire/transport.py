@@ -224,7 +224,7 @@ def _kept(headers: Mapping[str, str], scheme: str) -> float:
     for item in headers.get("keep-alive", "").split(","):
         name, _, value = item.partition("=")
         if name.strip().lower() == "timeout" and value.strip().isdecimal():
-            return min(int(value) - 1.0, _LONGEST_IDLE)
+            return min(float(value) - 1.0, _LONGEST_IDLE)
     return _IDLE_SECONDS[scheme]
 
 

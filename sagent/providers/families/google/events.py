@@ -253,7 +253,7 @@ def _with(steps: list[str], before: object, value: object) -> object:
     index = step[1:-1]
     if step[:1] == "[" and index.isdecimal():
         items = list(as_array(before))
-        place = min(int(index), len(items))  # they come in order
+        place = min(int(index[:9]), len(items))  # they come in order
         return [*items[:place], _with(rest, items[place] if place < len(items) else None, value), *items[place + 1 :]]
     name = index.strip("'\"") if step[:1] == "[" else step
     members = dict(as_object(before))
