@@ -164,7 +164,7 @@ class StatusDisplay:
             most = max(height * 3 // 4, 4) if picker is None else height // 3
             panel = render_panel(self._painter.view, self._queued(), now, width, most, around)
             if picker is None:
-                return panel
+                return [*panel, cut_line(about, width)] if (about := self._questions.about) else panel
             gap: list[Line] = [()] if panel and height > 12 else []
             return [*panel, *gap, *render_picker(picker, width, height - len(panel) - len(gap))]
         except Exception as error:

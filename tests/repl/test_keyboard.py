@@ -93,6 +93,38 @@ def test_a_paste_without_marks_is_one_and_an_enter_that_is_typed_is_never_held(
     assert pressed(*reads) == keys
 
 
+ANSWERS = [
+    "\x1b]11;rgb:1a1a/1b1b/2626\x1b\\",
+    "\x1b]10;rgb:ff/ff/ff\x07",
+    "\x1b[?62;22c",
+    "\x1b[?2026;2$y",
+    "\x1bP>|tmux 3.4\x1b\\",
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_that_comes_in_two_pieces_is_not_typed(answer: str) -> None:
+    for at in range(len(answer)):
+        assert pressed("h" + answer[:at], answer[at:] + "i") == [("h", "h"), ("i", "i")], at
+
+
+def test_an_answer_whose_rest_comes_late_or_never_takes_no_key_with_it() -> None:
+    found: list[KeyPress] = []
+    lights: list[bool] = []
+    parser = InputParser(found.append, bool, lights.append, lambda: True)
+    for data in ("\x1b]11;rgb:ffff/ff", "ff/ffff\x1b", "\\", "\x1b]11;rgb:ff", "a", "\x1b", "]", "P", "1"):
+        parser.feed(data)
+        parser.flush()
+    assert [press.data for press in found] == ["a", "\x1b", "]", "P", "1"]
+    assert lights == [True]
+
+
+@pytest.mark.parametrize("text", ["\x1bPlease stop", "\x1b]", "\x1b[", "\x1bP1 first", "\x1b\x1b", "\x1b_G", "\x1bXy"])
+def test_what_is_typed_after_esc_is_kept(text: str) -> None:
+    assert "".join(data for _, data in pressed(*text)) == text
+    assert "".join(data for _, data in pressed(text)) == text
+
+
 @given(st.lists(st.text(st.sampled_from("aé宽\t "), min_size=8), min_size=2, max_size=30), st.integers(17, 1024))
 def test_no_line_of_a_paste_without_marks_is_sent(lines: Sequence[str], size: int) -> None:
     text = "\r".join(lines)

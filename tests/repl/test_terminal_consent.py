@@ -33,7 +33,7 @@ def test_what_is_typed_or_pasted_for_something_else_answers_nothing(console: Con
     console.until("y Yes, once")
     console.keys("Enter")
     console.keys("n")
-    console.until("Why not?")
+    console.until("? No to Bash touch a.txt", "Why not?")
     console.keys("Escape")
     console.until("Understood.", gone="Esc interrupts")
     assert not (console.cwd / "a.txt").exists()

@@ -10,15 +10,19 @@ from prompt_toolkit.keys import Keys
 
 from sagent.repl.terminal.key_codes import read_key
 
-MOST_ANSWER = 30  # characters
 MOST_TYPED = 200  # characters that come at once from keys
 MOST_TYPED_LINES = 16  # the same with an Enter among them
 QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
-_ANSWER = "\x1b]11;"
-_COLOUR = re.compile(r"rgba?:([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})(?:/[0-9a-fA-F]+)?(?:\x1b\\|\x07)")
+_COLOUR = re.compile(r"\x1b\]11;rgba?:([\da-fA-F]{2,4})/([\da-fA-F]{2,4})/([\da-fA-F]{2,4})(?:/[\da-fA-F]+)?[\x1b\x07]")
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
-_MARK = "\x1b[200~"  # of a paste
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]^_X][^\x07\x1b]*(?:\x07|\x1b\\)")
+_PASTE_END = "\x1b[201~"
+_SEQUENCE = re.compile(  # a paste with its marks, or what begins with Esc, the end of which may come with the next read
+    r"(?P<paste>\x1b\[200~.*?(?:\x1b\[201~|\Z))|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]^_X][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|(?P<begun>\x1b(?:\[[0-?]*\$?|\](?:\d{1,4}(?:;[^\x07\x1b\s]{0,60}\x1b?)?)?"
+    r"|P(?:(?:[>!]|[01][$+])[^\x07\x1b]{0,60}\x1b?|[01])?)?\Z)",
+    re.DOTALL,
+)
+_NO_KEY = re.compile(r"\x1b(?:\]\d+;|P[>!]|P[01][$+])")  # how an answer begins, and nothing that is typed
 _WORDS = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
 
 
@@ -49,22 +53,22 @@ class InputParser(Vt100Parser):
 
         super().__init__(take)
         self._on_background, self._loaded = on_background, loaded
-        self._held = ""  # the beginning of an answer
+        self._held = ""  # the beginning of a key or an answer
+        self._late = False  # whether the rest of it did not come at once
         self._pasted = ""  # without marks, so far
 
     def feed(self, data: str) -> None:
-        """Parse input, after taking out the answer about the background."""
-        data, self._held = self._held + data, ""
-        before, begun, answer = data.partition(_ANSWER)
-        if begun and (found := _COLOUR.match(answer)):
-            red, green, blue = (int(part[:2], 16) for part in found.groups())
-            self._on_background(299 * red + 587 * green + 114 * blue > 128 * 1000)
-            data = before + answer[found.end() :]
-        elif begun and len(answer) < MOST_ANSWER:
-            data, self._held = before, begun + answer
-        if not self._in_bracketed_paste:
-            before, mark, after = data.partition(_MARK)
-            data = _SEQUENCE.sub(self._known, before) + mark + after
+        """Parse input, after taking out what the terminal answers."""
+        if self._late and len(data) == 1 and data.isprintable() and not self._held.endswith("\x1b"):
+            self._held = ""  # a key: the rest of the answer is lost
+        data, self._held, self._late = self._held + data, "", False
+        inside = ""
+        if self._in_bracketed_paste:
+            inside, end, data = data.partition(_PASTE_END)
+            inside += end
+        data = inside + _SEQUENCE.sub(self._known, data)
+        if not data:
+            return
         if not self._in_bracketed_paste and not self._pasted:  # an Enter first belongs to what was typed before
             rest = data.lstrip("\r")
             super().feed(data[: len(data) - len(rest)])
@@ -76,8 +80,16 @@ class InputParser(Vt100Parser):
             super().feed(data)
 
     def _known(self, found: re.Match[str]) -> str:
-        """A sequence that is a key; "" for one that is none, as an answer to whoever had the terminal before: its Esc
-        and its letters were not pressed."""
+        """A paste or a key; "" for what is neither, as an answer to whoever had the terminal before: its Esc and its
+        letters were not pressed."""
+        if found["paste"]:
+            return found[0]
+        if found["begun"]:
+            self._held = found[0]
+            return ""
+        if colour := _COLOUR.match(found[0]):
+            red, green, blue = (int(part[:2], 16) for part in colour.groups())
+            self._on_background(299 * red + 587 * green + 114 * blue > 128 * 1000)
         return found[0] if self._get_match(found[0]) else ""
 
     def _is_pasted(self, data: str) -> bool:
@@ -90,6 +102,10 @@ class InputParser(Vt100Parser):
     def flush(self) -> None:
         """Nothing more came for a while."""
         self._end_paste()
+        self._late = bool(_NO_KEY.match(self._held))
+        if not self._late:
+            data, self._held = self._held, ""
+            super().feed(data)
         super().flush()
 
     def _end_paste(self) -> None:

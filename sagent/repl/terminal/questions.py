@@ -94,6 +94,7 @@ class Questions:
         self._read, self._kept, self._allow, self._write_above = read, kept, allow, write
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
+        self.about: Line = ()  # what the line that is asked for is about
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._shown_at = self._moved_at = 0.0
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
@@ -316,8 +317,9 @@ class Questions:
             await self._put(picker)
         return picker.chosen.result()
 
-    async def line(self, label: str, *, secret: bool = False, text: str = "") -> str | None:
-        """Have the person type a line, or change a `text`; None when they leave it, or another one is being typed."""
+    async def line(self, label: str, *, secret: bool = False, text: str = "", about: Line = ()) -> str | None:
+        """Have the person type a line, or change a `text`, below what it is `about`; None when they leave it, or
+        another one is being typed."""
         while (picker := self.taking) is not None:
             await asyncio.wait([picker.chosen])
             await asyncio.sleep(0)
@@ -328,12 +330,12 @@ class Questions:
         buffer.reset()
         if text:
             screen.replace_text(text)
-        screen.line.label, screen.line.secret = label, secret
+        screen.line.label, screen.line.secret, self.about = label, secret, about
         screen.redraw()
         try:
             return await self._line
         finally:
-            self._line = None
+            self._line, self.about = None, ()
             screen.line.label, screen.line.secret = screen.line.home, False
             screen.replace_text(kept)
             screen.redraw()
@@ -401,7 +403,7 @@ class Questions:
             self._screen.redraw()
 
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
-        from sagent.repl.view.calls import render_approval
+        from sagent.repl.view.calls import essence, render_approval
 
         rules, waiting = rules_for(ask), len(self._askers) - 1
         options, made = approval_options(rules, kept=self._kept()), self._made()
@@ -422,7 +424,8 @@ class Questions:
             if answer != "once":
                 self._allow(rules, answer == "always")
             return None
-        why = (await self.line("Why not? ") if answer == "no" else "") or ""
+        no: Line = (("class:ask", "? No to "), ("class:tool", f"{call.name} "), ("class:argument", essence(call)))
+        why = (await self.line("Why not? ", about=no) if answer == "no" else "") or ""
         return f"The person said no: {why.strip()}" if why.strip() else "The person said no."
 
     # -- what agents ask
