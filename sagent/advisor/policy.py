@@ -60,7 +60,7 @@ class AdvisorPolicy:
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What the policy says; and advice, where a rule fires that may be paid for and will be read."""
-        actions = list(await self._inner.after_turn(turn))
+        actions = list(await self._inner.after_turn(turn) or ())
         self._begin()
         self._watch.observe(turn)
         ended = not turn.reply.calls

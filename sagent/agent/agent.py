@@ -18,9 +18,11 @@ from sagent.agent.resources import (
     Resources,
     check_kind,
     check_limits,
-    check_models,
+    check_resources,
+    check_type,
     ledger_of,
     model_of,
+    session_at,
     tools_of,
 )
 from sagent.agent.runs import Runner, warn_of_own_ledger
@@ -34,7 +36,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Denied, Event, Result
 from sagent.lib.dataclass import Deps, Deps_contra
 from sagent.lib.json import JsonObject
-from sagent.messages import Message, user
+from sagent.messages import Message
 from sagent.model import EFFORTS, Effort, Model
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
 from sagent.policy import Policy
@@ -81,11 +83,12 @@ class Agent(Node, Generic[Deps_contra]):
     ) -> None:
         check_limits(limits)
         check_kind("resources", resources, Resources, "Resources(...)")
+        check_type(deps_type)
         check_kind("options", options, Mapping, 'a mapping, as in options={"temperature": 0.2}')
         if effort not in (None, *EFFORTS):
             raise UsageError(f"effort={effort!r}: give one of {', '.join(EFFORTS)}")
         given = resources or Resources()
-        check_models(given)
+        check_resources(given)
         ledger = ledger_of(given.ledger, max_budget_usd)
         own_tools = tools_of(tools or ())
         by_name = _by_name(own_tools)
@@ -148,7 +151,7 @@ class Agent(Node, Generic[Deps_contra]):
         from sagent.agent.kept import model_named
 
         return Agent(
-            model or model_named(Path(session).expanduser()),
+            model or model_named(session_at(session).expanduser()),
             system=system,
             tools=tools,
             policy=policy,
@@ -186,7 +189,7 @@ class Agent(Node, Generic[Deps_contra]):
         *,
         output: None = None,
         deps: Deps_contra = ...,
-        tools: Sequence[GivenTool[Deps_contra]] = (),
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result: ...
     @overload
     async def run(
@@ -195,14 +198,24 @@ class Agent(Node, Generic[Deps_contra]):
         *,
         output: type[D],
         deps: Deps_contra = ...,
-        tools: Sequence[GivenTool[Deps_contra]] = (),
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result[D]: ...
     @overload
     async def run(
-        self, prompt: Prompt, *, output: object, deps: Deps_contra = ..., tools: Sequence[GivenTool[Deps_contra]] = ()
+        self,
+        prompt: Prompt,
+        *,
+        output: object,
+        deps: Deps_contra = ...,
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result: ...
     async def run(
-        self, prompt: Prompt, *, output: object = None, deps: object = None, tools: Sequence[GivenTool[Never]] = ()
+        self,
+        prompt: Prompt,
+        *,
+        output: object = None,
+        deps: object = None,
+        tools: Sequence[GivenTool[Never]] | None = None,
     ) -> Result:
         """Answer one prompt: a string, a mapping with "prompt", or a Message.
 
@@ -224,7 +237,7 @@ class Agent(Node, Generic[Deps_contra]):
         *,
         output: None = None,
         deps: Deps_contra = ...,
-        tools: Sequence[GivenTool[Deps_contra]] = (),
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result: ...
     @overload
     def run_sync(
@@ -233,14 +246,24 @@ class Agent(Node, Generic[Deps_contra]):
         *,
         output: type[D],
         deps: Deps_contra = ...,
-        tools: Sequence[GivenTool[Deps_contra]] = (),
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result[D]: ...
     @overload
     def run_sync(
-        self, prompt: Prompt, *, output: object, deps: Deps_contra = ..., tools: Sequence[GivenTool[Deps_contra]] = ()
+        self,
+        prompt: Prompt,
+        *,
+        output: object,
+        deps: Deps_contra = ...,
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result: ...
     def run_sync(
-        self, prompt: Prompt, *, output: object = None, deps: object = None, tools: Sequence[GivenTool[Never]] = ()
+        self,
+        prompt: Prompt,
+        *,
+        output: object = None,
+        deps: object = None,
+        tools: Sequence[GivenTool[Never]] | None = None,
     ) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
         return wait_for(lambda: self._answered(prompt, output, deps, tools), self.aclose)
@@ -249,7 +272,7 @@ class Agent(Node, Generic[Deps_contra]):
         return await self._answered(prompt, None, deps)
 
     async def _answered(
-        self, prompt: Prompt, form: object, deps: object, tools: Sequence[GivenTool[Never]] = ()
+        self, prompt: Prompt, form: object, deps: object, tools: Sequence[GivenTool[Never]] | None = None
     ) -> Result:
         result, error = await self._run(to_message(prompt), form, deps, tools)
         if error is not None:
@@ -262,7 +285,7 @@ class Agent(Node, Generic[Deps_contra]):
         *,
         output: object = None,
         deps: Deps_contra | None = None,
-        tools: Sequence[GivenTool[Deps_contra]] = (),
+        tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """The same as events, as they happen; the last is Finished with the result. Errors are in it, not raised.
 
@@ -279,7 +302,7 @@ class Agent(Node, Generic[Deps_contra]):
         return (await self._run(None, None, deps))[0]
 
     async def _run(
-        self, message: Message | None, form: object, deps: object, tools: Sequence[GivenTool[Never]] = ()
+        self, message: Message | None, form: object, deps: object, tools: Sequence[GivenTool[Never]] | None = None
     ) -> tuple[Result, SagentError | None]:
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
@@ -287,7 +310,7 @@ class Agent(Node, Generic[Deps_contra]):
         if self._unresumed:
             self._unresumed = False
             await self.resume()
-        return await self._runs.take(message, form, deps, list(_by_name(tools_of(tools)).values()))
+        return await self._runs.take(message, form, deps, list(_by_name(tools_of(tools or ())).values()))
 
     def _warn(self) -> None:
         if self._given.ledger is None:
@@ -299,7 +322,7 @@ class Agent(Node, Generic[Deps_contra]):
 
         What an agent of the tree sends is answered: the last words of the turn that reads it go back to the sender.
         """
-        said = user(message) if isinstance(message, str) else message
+        said = to_message(message)
         if not self.hears:
             raise UsageError(f"{self.path} has ended: nothing can be sent to it")
         self.state.receive(said, moment, answer=said.sender != self.path and self.tree.get(said.sender) is not None)
@@ -330,7 +353,9 @@ class Agent(Node, Generic[Deps_contra]):
         It inherits whatever the request leaves open. Raises UsageError for a request that cannot be met, BudgetExceeded
         for an allowance that cannot be had and OSError where its log cannot be written: nothing was begun.
         """
-        return await self.spawn_with(SpawnRequest(order) if isinstance(order, str) else order)
+        request = SpawnRequest(order) if isinstance(order, str) else order
+        check_kind("order", request, SpawnRequest, "a text or SpawnRequest(...)")
+        return await self.spawn_with(request)
 
     async def spawn_with(self, request: SpawnRequest, deps: Callable[[], object] | None = None) -> "Agent[Never]":
         if not request.prompt.strip():
@@ -484,9 +509,12 @@ class Agent(Node, Generic[Deps_contra]):
 def _open_session(path: str | Path, given: Resources) -> "KeptSession":
     if given.log is not None:
         raise UsageError("session and the log of resources are two places: give one of them")
+    where = session_at(path)
+    if given.path != "root":
+        raise UsageError(f"Resources(path={given.path!r:.60}): leave it out, for with session= an agent is called root")
     from sagent.agent.kept import KeptSession
 
-    return KeptSession(path, given.workspace.cwd if given.workspace is not None else Path.cwd())
+    return KeptSession(where, given.workspace.cwd if given.workspace is not None else Path.cwd())
 
 
 def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:

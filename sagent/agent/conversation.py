@@ -4,6 +4,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Literal
 
 from sagent.agent.handoffs import Handoff
@@ -85,7 +86,11 @@ class Conversation(Caller):
         return self.state.context.extension
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Pass every event to a function, at once, in the loop's thread; call what is returned to end it."""
+        """Pass every event to a function, at once, in the loop's thread; call what is returned to end it. Raises
+        UsageError for what cannot be called so: nobody would await an async one."""
+        if not callable(listener) or iscoroutinefunction(listener):
+            kind = "an async function" if callable(listener) else type(listener).__name__
+            raise UsageError(f"a listener is {kind}: give a plain function, which is called with each event")
         return self.state.journal.listen(listener)
 
     def inform(self, message: Message) -> None:
@@ -139,6 +144,8 @@ class Conversation(Caller):
 
         Raises UsageError when it cannot be done; then nothing has changed.
         """
+        if not isinstance(action, Action):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
+            raise UsageError(f'{action!r:.60} is no action: give one of sagent.peer, as Switch(effort="high")')
         if isinstance(action, Inject):
             self.send(action.message, action.moment)
             return

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 from sagent.agent.resources import Resources
 from sagent.agent.tree import Node
 from sagent.engine.extension import Extension
+from sagent.engine.neighbours import Asker
 from sagent.errors import UsageError
 from sagent.messages import Message, ToolCall
 from sagent.model import Model, ModelLimits, full_name
 from sagent.peer import SpawnRequest
+from sagent.policy import Ask
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ class TreeNeighbours:
     """See sagent.engine.neighbours.Neighbours."""
 
     def __init__(self, agent: Node, resources: Resources) -> None:
-        self._agent, self._resources, self.ask = agent, resources, resources.ask
+        self._agent, self._resources = agent, resources
+        self.ask = None if resources.ask is None else _heard(resources.ask)
         self._spawned = False
         self.deepest: int | None = None  # generation that agents below may be of, as those above requested
 
@@ -83,3 +86,18 @@ class TreeNeighbours:
 
     async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
         return await self.checkpoints().around(self._agent.state, call, effect, work)
+
+
+def _heard(ask: Asker) -> Asker:
+    """The same, where what it gives is a yes or a no; whatever else it gives is a no that says what is needed."""
+
+    async def asked(call: ToolCall, question: Ask) -> str | None:
+        given = ask(call, question)
+        if not isinstance(given, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] -- as below
+            return "The function for ask= is not async, so that nobody was asked: write `async def`."
+        said = await given
+        if said is None or isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
+            return said
+        return f"The function for ask= returned {said!r:.60}: None is a yes, and a text says why not."
+
+    return asked

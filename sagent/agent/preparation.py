@@ -45,6 +45,13 @@ class Preparation(Generic[Deps_contra]):
             _check_callable("system", system, "a text")
         if not self.is_fixed:
             _check_callable("policy", self.policy, 'a policy, such as PermissionPolicy("edit")')
+        elif not hasattr(self.policy, "after_turn"):
+            kind = type(self.policy).__name__
+            raise UsageError(f"{kind} has no after_turn: derive it from sagent.policy.Policy, whose own does nothing")
+        if choose is not None and not callable(choose):
+            raise UsageError(
+                f"prepare_tools is {type(choose).__name__}: give a function of a run's context and its tools"
+            )
         self.judge = cast("Policy", self.policy) if self.is_fixed else _PolicyOfRun()
         self._base: tuple[Tool, ...] | None = None  # the agent's own, whatever a run leaves out; None: never changed
         self._offered: tuple[Tool, ...] = ()  # in the last run
@@ -113,7 +120,9 @@ class _PolicyOfRun(Policy):
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         if self.now is None:
             return Deny("No run has begun for which there is a policy.")
-        return await self.now.before_tool(call, effect, workspace)
+        from sagent.policy.verdict import checked
+
+        return checked(self.now, await self.now.before_tool(call, effect, workspace))
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         return () if self.now is None else await self.now.after_turn(turn)

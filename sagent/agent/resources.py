@@ -1,13 +1,15 @@
 """What an agent is given: what outlives a turn or is shared, and what a program may hand over in a shorter form."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from inspect import isroutine
+from os import PathLike
+from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias, TypeVar, cast, get_origin
 
-from sagent.agent.tree import Node, Tree
+from sagent.agent.tree import Node, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.extension import Extension
@@ -89,8 +91,35 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
     return opened.model(model), opened
 
 
-def check_models(given: Resources) -> None:
-    """Raise UsageError for a fallback or a compactor that is no model: otherwise that shows only when it is needed."""
+_FUNCTIONS = ("ask", "resolve", "model_limits", "finish", "catalog", "advisory", "admit", "before_compaction")
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "ledger": (Ledger, "a Ledger"),
+    "workspace": (Workspace, 'a Workspace, as Workspace(Path("src"))'),
+    "tree": (Tree, "a Tree"),
+    "path": (str, 'a name, as "reviewer"'),
+    "role": (str, "a name"),
+    "fallbacks": (Sequence, "a list of models"),
+}
+
+
+def check_resources(given: Resources) -> None:
+    """Raise UsageError for what an agent could not use: otherwise that shows only when it is needed."""
+    for name, each in ((field.name, cast("object", getattr(given, field.name))) for field in fields(given)):
+        kind, wanted = _KINDS.get(name, (object, ""))
+        if each is not None and name in _FUNCTIONS and not callable(each):
+            raise UsageError(f"Resources({name}={each!r:.60}): give a function")
+        if each is not None and not isinstance(each, kind):
+            raise UsageError(f"Resources({name}={each!r:.60}): give {wanted}")
+    if given.log is not None and not hasattr(given.log, "session_id"):
+        raise UsageError(f"Resources(log={given.log!r:.60}): give a log, as MemoryLog()")
+    if not all(part.strip(". ") for part in given.path.split("/")):
+        raise UsageError(f'Resources(path={given.path!r:.60}): give a name, as "reviewer"')
+    if given.tree is not None:
+        check_kind("the tree's limits", given.tree.limits, TreeLimits, "TreeLimits(...)")
+        for name in ("max_depth", "max_live", "max_spawns", "max_exchanges"):
+            most: object = getattr(given.tree.limits, name)
+            if most is not None or name != "max_exchanges":
+                check_whole(f"TreeLimits({name}={most!r:.60})", most)
     named = [("fallbacks", each) for each in given.fallbacks]
     if given.compactor is not None:
         named.append(("compactor", given.compactor))
@@ -102,7 +131,26 @@ def check_models(given: Resources) -> None:
 def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
     """Raise UsageError for an argument that is something else: not everybody has a type checker."""
     if not isinstance(given, kind | None) or isinstance(given, str):  # which is iterable, too
-        raise UsageError(f"{name} is a {type(given).__name__}: give {wanted}")
+        raise UsageError(f"{name} is {type(given).__name__}: give {wanted}")
+
+
+def session_at(given: object) -> Path:
+    """The path of a session's directory. Raises UsageError for what is none."""
+    if not isinstance(given, str | PathLike) or not given:
+        raise UsageError(f'session={given!r:.60}: give the path of its directory, as "chats/ann"')
+    return Path(cast("str", given))
+
+
+def check_whole(what: str, given: object, least: int = 0) -> None:
+    """Raise UsageError for what is no whole number, or one below the least."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+        raise UsageError(f"{what}: give a whole number from {least}")
+
+
+def check_type(given: object) -> None:
+    """Raise UsageError for a `deps_type` that is no type."""
+    if not (given is None or isinstance(given, type | TypeVar | NewType) or get_origin(given) is not None):
+        raise UsageError(f"deps_type is {given!r:.60}: give the type of what run(..., deps=) is given")
 
 
 def check_limits(limits: RunLimits | None) -> None:
@@ -143,6 +191,8 @@ def _tool_of(given: object) -> Tool:
         if getattr(given, "is_method", False):
             raise UsageError(f"{name} is a method: give it from an object, as in kit.{name}")
         return given  # pyright: ignore[reportReturnType] -- it has what a tool has
+    if isinstance(given, Node):
+        raise UsageError('an agent is no tool itself: give agent.as_tool("name", "what it is asked for")')
     if not callable(given):
         raise UsageError(f"{type(given).__name__} is no tool: give one of sagent.tools, or a function")
     if not isroutine(given):

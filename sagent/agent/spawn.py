@@ -197,12 +197,14 @@ class Both:
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """The stricter word: a denial, else other arguments, which both judge in turn, else a question, else yes."""
-        verdicts = [await policy.before_tool(call, effect, workspace) for policy in self._policies]
+        from sagent.policy.verdict import checked
+
+        verdicts = [checked(policy, await policy.before_tool(call, effect, workspace)) for policy in self._policies]
         return min(verdicts, key=_leniency)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What follows for either."""
-        return [action for policy in self._policies for action in await policy.after_turn(turn)]
+        return [action for policy in self._policies for action in await policy.after_turn(turn) or ()]
 
 
 def _leniency(verdict: Verdict) -> float:

@@ -298,13 +298,20 @@ class DelayedMail:
         self._timers.add(timer)
 
 
+def check_usd(given: object) -> None:
+    """Raise UsageError for an allowance that is no amount."""
+    if not isinstance(given, Decimal):
+        raise UsageError(f'budget_usd={given!r:.60}: give USD as a Decimal, as Decimal("0.50")')
+    if not given.is_finite() or not 0 <= given < TOO_MUCH:
+        raise UsageError(f"budget_usd: an amount of USD is needed, not {given}")
+
+
 @contextmanager
 def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]:
     """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
     Raises BudgetExceeded, and UsageError for what is no amount."""
     if usd is not None:
-        if not usd.is_finite() or not 0 <= usd < TOO_MUCH:
-            raise UsageError(f"budget_usd: an amount of USD is needed, not {usd}")
+        check_usd(usd)
         ledger.allow(path, usd)
     try:
         yield

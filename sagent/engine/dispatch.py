@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from sagent.context.truncation import bound_output
 from sagent.engine.jobs import Job, Ongoing, news_of
@@ -90,8 +90,7 @@ async def _until_answered(
     state: AgentState, tasks: Mapping[str, asyncio.Task[None]], reply: Message, results: Results
 ) -> None:
     """Wait for the calls; those that may not be waited for any longer are answered as jobs."""
-    clock = asyncio.get_running_loop().time
-    limit = state.limits.foreground_seconds
+    clock, limit = asyncio.get_running_loop().time, state.limits.foreground_seconds
     deadline = None if limit is None else clock() + limit
     while open_calls := {call: task for call, task in tasks.items() if not task.done() and call not in results}:
         arrival = asyncio.create_task(state.inbox.arrival("now"))
@@ -112,8 +111,7 @@ async def _until_answered(
         every = not done or "" in asked or state.inbox.holds("now")
         for call in reply.calls:
             task = open_calls.get(call.id)
-            chosen = every or call.id in asked
-            if task is not None and not task.done() and chosen:
+            if task is not None and not task.done() and (every or call.id in asked):
                 _go_on(state, call, task, results, why)
     for task in tasks.values():
         if state.jobs.of(task) is None and not task.cancelled():
@@ -203,7 +201,9 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
         case Ask(reason, remedy):
             refusal = f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
         case _:
-            assert_never(verdict)
+            from sagent.policy.verdict import no_verdict
+
+            raise no_verdict(state.judge, verdict)
     return None if refusal is None else Denial(call.name, call.id, refusal)
 
 

@@ -33,7 +33,7 @@ async def take_turn(state: AgentState) -> str:
             results = await run_calls(state, reply)
             state.run.rounds += 1
 
-        for action in await state.policy.after_turn(Turn(state.path, reply, results)):
+        for action in await state.policy.after_turn(Turn(state.path, reply, results)) or ():
             apply(state, action)
 
         if results is None and reply.stop != "pause" and not await _goes_on(state):

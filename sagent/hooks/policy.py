@@ -55,7 +55,7 @@ class HookPolicy(Policy):
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What follows for the policy; what hooks have added; and more work, where one is not content with the end."""
-        actions = list(await self._inner.after_turn(turn))
+        actions = list(await self._inner.after_turn(turn) or ())
         self._hooks.answers.pop(turn.agent, None)
         added = self._additions.pop(turn.agent, [])
         if turn.reply.calls:

@@ -8,12 +8,13 @@ from typing import TypeAlias
 
 from sagent.agent.agent_tool import Composite, Runnable, Stage
 from sagent.agent.asking import Prompt
+from sagent.agent.resources import check_whole
 from sagent.agent.tree import Node
 from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
-from sagent.patterns.pattern import Pattern, said, stop
+from sagent.patterns.pattern import Pattern, check_judge, made_by, said, stop
 
 Aggregate: TypeAlias = Runnable | Callable[[Sequence[Result]], str | Awaitable[str]]
 Outcome: TypeAlias = tuple[Result, Exception | None]
@@ -56,6 +57,9 @@ class Parallel(Pattern):
         self._aggregate, self._quorum = aggregate, quorum
         if isinstance(aggregate, Runnable):
             self.members = (*self._branches, aggregate)
+        check_judge("aggregate", aggregate)
+        if quorum is not None:
+            check_whole(f"quorum={quorum!r:.60}", quorum, 1)
         if quorum is not None and not 1 <= quorum <= len(members):
             raise UsageError(f"a quorum of {quorum} cannot be met by {len(members)} members")
         busy = Counter(id(agent) for member in members for agent in _agents(member))
@@ -110,8 +114,7 @@ class Parallel(Pattern):
         if isinstance(self._aggregate, Runnable):
             text = f"Several agents were asked:\n\n{prompt.content}\n\nTheir answers follow. Make one answer of them."
             return await stage.run(self._aggregate, f"{text}\n\n{_sections(results)}")
-        made = self._aggregate(good)
-        return said(made if isinstance(made, str) else await made)
+        return said(await made_by("aggregate", self._aggregate(good), str, "a text is needed"))
 
 
 def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:

@@ -1,9 +1,9 @@
 """What all patterns have in common: each is used as an agent is."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from sagent.agent.agent_tool import AgentTool, Composite, Runnable, Stage, failed
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
@@ -127,6 +127,26 @@ class Made(Pattern):
 
 def media_of(prompt: Message) -> Sequence[Part]:
     return [part for part in prompt.parts if not isinstance(part, Text)]
+
+
+def check_judge(name: str, given: object) -> None:
+    """Raise UsageError for what is neither asked nor called."""
+    if given is not None and not isinstance(given, Runnable) and not callable(given):
+        raise UsageError(f"{name} is {type(given).__name__}: give an agent or a function of the result")
+
+
+def check_named(name: str, given: object) -> None:
+    """Raise UsageError for agents that are not given by their names."""
+    if not isinstance(given, Mapping):
+        raise UsageError(f'{name} takes agents by name, {{"billing": agent, ...}}, and not a {type(given).__name__}')
+
+
+async def made_by(name: str, given: T | Awaitable[T], kinds: type[T] | tuple[type[T], ...], wanted: str) -> T:
+    """What a function of the program has made, awaited where that is needed. Raises UsageError for something else."""
+    made = await cast("Awaitable[T]", given) if isinstance(given, Awaitable) else given
+    if not isinstance(made, kinds):
+        raise UsageError(f"the function for {name} returned {made!r:.60}: {wanted}")
+    return made
 
 
 def said(text: str) -> Result:

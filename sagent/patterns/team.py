@@ -1,14 +1,15 @@
 """A team: named roles that work on one task, one after the other or side by side, and hand on what they have found."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Never
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Stage
 from sagent.agent.asking import Prompt
-from sagent.agent.tree import Node
+from sagent.agent.resources import check_kind, check_whole
+from sagent.agent.tree import Node, check_usd
 from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -69,10 +70,13 @@ class Team(Pattern):
         handoff: HandoffBudget | None = None,
     ) -> None:
         super().__init__((lead,))
+        check_kind("roles", roles, Iterable, "a list of roles, [Role(...), ...]")
+        if strangers := [each for each in roles or () if not isinstance(each, Role)]:  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
+            raise UsageError(f"{strangers[0]!r:.60} is no role: give Role(name, prompt)")
         self.name = name
         self._lead: Node = lead
         self._finish = lead.resources.finish
-        self._setup = Setup(tuple(roles), name, mode, editor, visible_handoffs, handoff or HandoffBudget())
+        self._setup = Setup(tuple(roles or ()), name, mode, editor, visible_handoffs, handoff or HandoffBudget())
         self._watchers: list[Callable[[RoleReport], None]] = []
         self._check()
 
@@ -149,16 +153,16 @@ class Team(Pattern):
         setup = self._setup
         if setup.mode not in MODES:
             raise UsageError(f"mode: {setup.mode!r} is not one of {', '.join(MODES)}")
-        if setup.visible_handoffs < 0:
-            raise UsageError(f"visible_handoffs: 0 or more are needed, not {setup.visible_handoffs}")
+        check_whole(f"visible_handoffs={setup.visible_handoffs!r:.60}", setup.visible_handoffs)
         for role in (None, *setup.roles):
             budget = setup.handoff if role is None else setup.handoff_of(role)
-            if any(most is not None and most < 1 for most in (budget.tokens, budget.bytes)):
-                whose = "" if role is None else f"role {role.name}: "
-                raise UsageError(f"{whose}handoff: 1 or more tokens or bytes are needed, not {budget}")
+            whose = "" if role is None else f"role {role.name}: "
+            for kind, most in (("tokens", budget.tokens), ("bytes", budget.bytes)):
+                if most is not None:
+                    check_whole(f"{whose}HandoffBudget({kind}={most!r:.60})", most, 1)
         if not setup.roles:
             raise UsageError("a team needs at least one role")
-        names = [role.name for role in setup.roles]
+        names = [str(role.name) for role in setup.roles]
         if twice := [name for name in names if [other.lower() for other in names].count(name.lower()) > 1]:
             raise UsageError(f"two roles are named {twice[0]!r}: each needs a name of its own")
         if setup.editor and setup.mode == "sequential":
@@ -175,14 +179,16 @@ class Team(Pattern):
                 raise UsageError(f"role {role.name}: {error}") from error
 
     def _check_role(self, role: Role) -> None:
+        if not isinstance(role.name, str) or not isinstance(role.prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
+            raise UsageError("its name and its prompt are texts")
         if not ROLE_NAME.fullmatch(role.name) or role.name == "parent":
             raise UsageError("a role's name is a letter, then letters, digits, - and _, at most 32")
         if not role.prompt.strip():
             raise UsageError("it needs a prompt: what is its part?")
-        if role.max_turns is not None and role.max_turns < 1:
-            raise UsageError(f"max_turns: a whole number above 0 is needed, not {role.max_turns}")
-        if role.budget_usd is not None and not (role.budget_usd.is_finite() and role.budget_usd >= 0):
-            raise UsageError(f"budget_usd: an amount of USD is needed, not {role.budget_usd}")
+        if role.max_turns is not None:
+            check_whole(f"max_turns={role.max_turns!r:.60}", role.max_turns, 1)
+        if role.budget_usd is not None:
+            check_usd(role.budget_usd)
         if role.effort and role.effort not in EFFORTS:
             raise UsageError(f"unknown effort {role.effort!r}; one of {', '.join(EFFORTS)}")
         offered = {tool.name.lower(): tool.name for tool in self._lead.tools}

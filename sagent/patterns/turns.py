@@ -7,12 +7,13 @@ from typing import Never, TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable, Stage
+from sagent.agent.resources import check_whole
 from sagent.agent.tree import Node
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, Text, user
-from sagent.patterns.pattern import Made, Pattern, media_of
+from sagent.patterns.pattern import Made, Pattern, check_judge, check_named, made_by, media_of
 from sagent.peer import Stop
 from sagent.tool import Harmless, RunContext, ToolOutput
 
@@ -64,6 +65,7 @@ def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | 
     that fails is the pattern's failure. Raises UsageError where there is no default, or none of that name; and in a run
     where no agent was named.
     """
+    check_named("triage", agents)
     if not agents:
         raise UsageError("triage needs at least one agent to choose")
     if default is not None and default not in agents:
@@ -107,14 +109,13 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
     it. After so many rounds the last answer is the result, with error kind "max_rounds". Raises UsageError for fewer
     rounds than one.
     """
-    if rounds < 1:
-        raise UsageError(f"loop_until needs at least one round, not {rounds}")
+    check_judge("done", done)
+    check_whole(f"rounds={rounds!r:.60}", rounds, 1)
 
     async def judge(prompt: Message, result: Result, stage: Stage) -> Opinion | Result:
         """What the function or the judge says; a judge's own failure as it is."""
         if not isinstance(done, Runnable):
-            opinion = done(result)
-            return opinion if isinstance(opinion, bool | str) else await opinion
+            return await made_by("done", done(result), (bool, str), "True approves, and a text says what is wrong")
         asked = (
             "Judge whether the answer below does the task. If it does, say APPROVED and nothing else; if not, say what "
             f"must change.\n\nThe task:\n{prompt.content}\n\nThe answer:\n{result.content}"
@@ -151,6 +152,8 @@ def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 
     `most` times the last one's words are the result, with error kind "max_handoffs". Raises UsageError for fewer than
     two agents, and for one that is in another hand-off or runs.
     """
+    check_named("handoff", agents)
+    check_whole(f"most={most!r:.60}", most)
     start, by_name = start or next(iter(agents), ""), dict(agents)
     wishes: dict[str, tuple[str, str]] = {}  # by the reason for which a turn ended: to whom, saying what
 

@@ -1,7 +1,7 @@
 """What a program may write in a shorter form: each works, or one sentence says what to write."""
 
 # What programs get wrong is given here on purpose.
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportReturnType=false
 
 import asyncio
 import re
@@ -16,18 +16,20 @@ import pytest
 
 import sagent
 from sagent import RunLimits, run_sync
-from sagent.agent import Agent, Resources
+from sagent.agent import Agent, Resources, Tree, TreeLimits
 from sagent.agent.asking import outcome
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.lib.json import JsonObject
-from sagent.messages import Text
-from sagent.patterns import parallel, sequential
-from sagent.policy import AllowAll
+from sagent.messages import Text, ToolCall
+from sagent.patterns import handoff, loop_until, parallel, sequential, triage
+from sagent.peer import Action, SpawnRequest
+from sagent.policy import Allow, AllowAll, Ask, Policy, Verdict
+from sagent.policy.permissions import PermissionPolicy
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
-from sagent.tool import RunContext
+from sagent.tool import Effect, RunContext, Workspace
 from sagent.tools import Read, tool
 from tests.depth import slow
 from tests.messages import call
@@ -53,6 +55,13 @@ class Kit:
     async def above(self, by: int) -> int:
         """So much above the base."""
         return self.base + by
+
+
+class Unfinished:
+    """Half a policy."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        return Allow()
 
 
 async def whereabouts(run: RunContext | None = None) -> str:
@@ -101,6 +110,26 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"tools": [Kit.plain]}, "plain is a method: give it from an object, as in kit.plain"),
         ({"tools": [partial(add, b=2)]}, "made of a partial: write a function with a docstring, which calls it"),
         ({"tools": [Kit]}, "Kit is a class: give a tool made of it"),
+        ({"tools": [Agent(ScriptedModel())]}, "an agent is no tool itself: give agent.as_tool"),
+        ({"tools": "Read"}, "tools is str: give a list of tools"),
+        ({"session": 3}, "session=3: give the path of its directory"),
+        ({"session": ""}, "session='': give the path of its directory"),
+        ({"session": "x", "resources": Resources(path="reviewer")}, "path='reviewer'.: leave it out"),
+        ({"prepare_tools": 3}, "prepare_tools is int: give a function"),
+        ({"deps_type": 3}, "deps_type is 3: give the type of what run"),
+        ({"policy": Unfinished()}, "Unfinished has no after_turn: derive it from sagent.policy.Policy"),
+        ({"resources": Resources(ledger=3)}, "Resources.ledger=3.: give a Ledger"),
+        ({"resources": Resources(log=3)}, "Resources.log=3.: give a log"),
+        ({"resources": Resources(workspace=".")}, "Resources.workspace='.'.: give a Workspace"),
+        ({"resources": Resources(ask=3)}, "Resources.ask=3.: give a function"),
+        ({"resources": Resources(fallbacks=3)}, "Resources.fallbacks=3.: give a list of models"),
+        ({"resources": Resources(role=3)}, "Resources.role=3.: give a name"),
+        ({"resources": Resources(path=3)}, "Resources.path=3.: give a name"),
+        ({"resources": Resources(path="../x")}, "Resources.path='../x'.: give a name"),
+        ({"resources": Resources(tree=3)}, "Resources.tree=3.: give a Tree"),
+        ({"resources": Resources(tree=Tree(3))}, "the tree's limits is int: give TreeLimits"),
+        ({"resources": Resources(tree=Tree(TreeLimits(max_live=-2)))}, "TreeLimits.max_live=-2.: give a whole number"),
+        ({"resources": Resources(tree=Tree(TreeLimits(max_depth=None)))}, "TreeLimits.max_depth=None.: give a whole"),
         ({"max_budget_usd": "much"}, "max_budget_usd='much': give USD as a number"),
         ({"max_budget_usd": -1}, "give USD as a number"),
         ({"max_budget_usd": True}, "give USD as a number"),
@@ -112,6 +141,95 @@ def test_what_is_not_understood_is_said_in_a_sentence(given: dict, said: str, mo
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(UsageError, match=said):
         Agent(**{"model": ScriptedModel(), **given})
+
+
+async def later(event: object) -> None:
+    """A listener whom nobody would await."""
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (lambda agent: agent.listen(None), "a listener is NoneType: give a plain function"),
+        (lambda agent: agent.listen(later), "a listener is an async function: give a plain function"),
+        (lambda agent: agent.send(3), "not int"),
+        (lambda agent: agent.apply(3), "3 is no action: give one of sagent.peer"),
+        (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a text or SpawnRequest"),
+        (lambda agent: asyncio.run(agent.spawn(SpawnRequest("x", budget_usd=0.5))), "budget_usd=0.5: .* Decimal"),
+        (lambda _: Agent.open(3), "session=3: give the path of its directory"),
+    ],
+)
+def test_what_is_asked_of_an_agent_in_a_wrong_form_is_said_in_a_sentence(
+    use: Callable[[Agent], object], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        use(Agent(ScriptedModel()))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda agent: triage(agent, [agent]), "triage takes agents by name"),
+        (lambda agent: handoff([agent]), "handoff takes agents by name"),
+        (lambda agent: loop_until(agent, 3), "done is int: give an agent or a function"),
+        (lambda agent: loop_until(agent, lambda result: None).run_sync("x"), "done returned None: True approves"),
+        (lambda agent: loop_until(agent, lambda result: True, rounds="3"), "rounds='3': give a whole number from 1"),
+        (lambda agent: parallel(agent, quorum="1"), "quorum='1': give a whole number from 1"),
+        (lambda agent: parallel(agent, aggregate=3), "aggregate is int: give an agent or a function"),
+        (lambda agent: parallel(agent, aggregate=lambda results: 3).run_sync("x"), "aggregate returned 3: a text is"),
+    ],
+)
+def test_what_a_pattern_cannot_be_made_of_is_said_in_a_sentence(make: Callable[[Agent], object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        make(Agent(ScriptedModel("a")))
+
+
+async def test_no_tools_are_a_run_s_own_where_a_program_passes_none_on() -> None:
+    async with Agent(ScriptedModel("one", "two")) as agent:
+        assert (await agent.run("x", tools=None)).content == "one"
+        assert [event async for event in agent.stream("x", tools=None)]
+
+
+@pytest.mark.parametrize("answer", [True, False, 1, Allow()])
+async def test_what_is_neither_yes_nor_a_reason_for_no_is_a_no_that_says_so(answer: object) -> None:
+    async def ask(call: ToolCall, question: Ask) -> object:
+        return answer
+
+    resources, judge = Resources(ask=ask), PermissionPolicy("ask")
+    model = ScriptedModel((call("1", "add", a=1),), "done")
+    async with Agent(model, tools=[add], policy=judge, resources=resources) as agent:
+        (denial,) = (await agent.run("x")).denials
+        assert denial.reason.endswith(f"ask= returned {answer!r}: None is a yes, and a text says why not.")
+
+
+async def test_a_function_that_is_to_ask_and_is_not_async_asks_nobody() -> None:
+    model = ScriptedModel((call("1", "add", a=1),), "done")
+    resources = Resources(ask=lambda call, question: None)
+    async with Agent(model, tools=[add], policy=PermissionPolicy("ask"), resources=resources) as agent:
+        (denial,) = (await agent.run("x")).denials
+        assert "not async" in denial.reason and "`async def`" in denial.reason
+
+
+class Silent(Policy):
+    """A policy that forgot to say anything."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """Nothing."""
+
+    async def after_turn(self, turn: object) -> list[Action]:
+        """Nothing either."""
+
+
+@pytest.mark.parametrize("policy", [Silent(), lambda run: Silent()])
+async def test_a_policy_without_a_verdict_is_named_also_below(policy: object) -> None:
+    said = "The call was not made: Silent.before_tool returned None, and it must return Allow, Deny, Ask or Hold"
+    scripts = ScriptedModel((call("1", "add", a=1),), "done", (call("2", "add", a=1),), "done")
+    async with Agent(scripts, tools=[add], policy=policy) as agent:
+        await agent.run("x")
+        child = await agent.spawn("y")
+        await child.wait()
+        for each in (agent, child):
+            assert each.messages[2].results[0].text.startswith(said)
 
 
 async def test_a_model_by_name_is_asked_and_its_provider_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -484,11 +602,11 @@ async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"tools": add}, "tools is a function: give a list"),
-        ({"tools": "Read"}, "tools is a str: give a list"),
-        ({"limits": {"max_turns": 3}}, "limits is a dict: give RunLimits(...)"),
-        ({"resources": "x"}, "resources is a str: give Resources(...)"),
-        ({"options": ["a"]}, "options is a list: give a mapping"),
+        ({"tools": add}, "tools is function: give a list"),
+        ({"tools": "Read"}, "tools is str: give a list"),
+        ({"limits": {"max_turns": 3}}, "limits is dict: give RunLimits(...)"),
+        ({"resources": "x"}, "resources is str: give Resources(...)"),
+        ({"options": ["a"]}, "options is list: give a mapping"),
         ({"effort": "hard"}, "effort='hard': give one of none, "),
         (
             {"resources": Resources(fallbacks=["openai/gpt-5.5"])},
