@@ -94,6 +94,7 @@ class Repl(CommandContext):
         screen.keys = bind_keys(screen, self.input)
         screen.resizing.on_resized = painter.paint
         screen.title = self._title
+        screen.surface.directory = lambda: session.cwd
         screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)
 
     async def run(self, early: Sequence[str] = ()) -> None:

@@ -5,9 +5,11 @@ import gc
 import io
 import os
 import pty
+import re
 import tty
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -153,3 +155,14 @@ async def test_a_terminal_that_does_not_read_stops_the_drawing_and_nothing_else(
         screen.close()
         loop.remove_reader(master)
     os.close(master)
+
+
+async def test_a_file_that_is_named_is_a_link_for_the_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a b.py").touch()
+    async with drawn(monkeypatch) as (screen, written):
+        screen.surface.directory = lambda: tmp_path
+        painter = Painter(screen.surface, screen.redraw)
+        painter.show(TextDelta("root", "Read [it](a%20b.py), not `b.py`, or [the page](https://x.org).\n\n"))
+        painter.paint()
+        links = re.findall(rb"\x1b\]8;;([^\x1b]+)\x1b\\([^\x1b]+)\x1b\]8;;\x1b\\", b"".join(written))
+    assert links == [((tmp_path / "a b.py").as_uri().encode(), b"it"), (b"https://x.org", b"the page")]

@@ -24,6 +24,7 @@ from sagent.repl.commands.conversation import saved
 from sagent.repl.opening import Choices
 from sagent.repl.terminal.picker import Lookup, Option, Stop
 from sagent.repl.view.lines import Line, Span, table
+from sagent.repl.view.links import leading_to_file
 from sagent.session.folds import title
 from sagent.session.retention import Glance, glances, in_use
 from sagent.session.store import find, summarize
@@ -268,7 +269,7 @@ async def export(
     done = await asyncio.to_thread(_write, Path(session), path, form)
     note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
     context.say(f"Exported; {note}: look before you share it.")
-    context.write([((f"class:link [{path.as_uri()}]", str(path)),)])
+    context.write([((leading_to_file("class:link", str(path)), str(path)),)])
     for problem in done.problems[:10]:
         context.say(problem)
     if context.has_person and form == "html":

@@ -7,7 +7,6 @@ and it moves down as it is. Everything of one step reaches the terminal in one w
 
 import asyncio
 import os
-import re
 import select
 import time
 from collections.abc import Callable, Generator, Hashable, Sequence
@@ -21,14 +20,16 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from sagent.repl.terminal import key_codes
 from sagent.repl.terminal.printed import Printed, count_letters
 from sagent.repl.view.lines import GOES_ON, Line, alike, drawable, line_width, printable, slice_line
+from sagent.repl.view.links import address
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from prompt_toolkit.application import Application
     from prompt_toolkit.styles import Attrs
 
 LEAVING = 1.0  # seconds that a terminal which does not read has in the end
 MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has said
-_ADDRESS = re.compile(r" ?\[((?:https?|file)://[!-~]+)\]$")  # of what a style leads to: nothing that drives a terminal
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
 
 
@@ -171,6 +172,7 @@ class Surface:
         self.ghosts: list[int] = []  # columns of drawn rows that are above the screen's edge
         self._look: Hashable = None
         self._known: dict[str, Attrs] = {}  # of that look
+        self.directory: Callable[[], Path] | None = None  # of relative paths in links
         self._links = output.term not in ("linux", "dumb")
         self._wraps = False  # the terminal goes on at its edge by itself
         self._waiting: list[Line] = []  # rows for when the screen is ours again
@@ -307,23 +309,26 @@ class Surface:
             self._known[style] = self._app.renderer.style.get_attrs_for_style_str(style)
         return self._known[style]
 
+    def _address(self, style: str) -> str:
+        return address(style, self.directory and self.directory()) if self._links else ""
+
     def _write(self, line: Line) -> None:
         out, depth, styled = self._output, self._app.color_depth, False
         if GOES_ON in line:
             out.enable_autowrap()  # which prompt_toolkit switches off
             self._wraps = True
         for style, text in line:
-            address = _ADDRESS.search(style) if "[" in style else None
+            leads_to = self._address(style) if "[" in style else ""
             if style:
                 out.set_attributes(self._attributes(style.partition("[")[0]), depth)
                 styled = True
             elif styled:
                 out.reset_attributes()
                 styled = False
-            if address and self._links:
-                out.write_raw(f"\x1b]8;;{address[1]}\x1b\\")
+            if leads_to:
+                out.write_raw(f"\x1b]8;;{leads_to}\x1b\\")
             out.write(text)
-            if address and self._links:
+            if leads_to:
                 out.write_raw("\x1b]8;;\x1b\\")
         if styled:
             out.reset_attributes()

@@ -4,7 +4,6 @@ Pure: the same block in the same width is the same lines.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal, TypeAlias, assert_never
 
 from sagent.events import Advice, Advised, Finished, ToolFinished
@@ -14,6 +13,7 @@ from sagent.lib.json import json_dump
 from sagent.messages import Message, Text
 from sagent.repl.view.calls import counts, essence, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, wrap
+from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
 Level: TypeAlias = Literal["info", "warning", "error"]
@@ -248,9 +248,8 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     head: list[Span] = [mark, ("class:news", who + job), ("class:tool", block.call.name)]
     if short:
         path = block.call.arguments.get("file_path")
-        named = isinstance(path, str) and path.isprintable() and Path(path).is_absolute()
-        link = f" [{Path(str(path)).as_uri()}]" if named else ""
-        head += [("class:argument", " "), (f"class:argument{link}", short)]
+        style_of = leading_to_file("class:argument", path) if isinstance(path, str) else "class:argument"
+        head += [("class:argument", " "), (style_of, short)]
     head += [("class:dim", " · "), (style, summary), ("class:dim", took)]
     line = cut_line(tuple(span for span in head if span[1]), width)
     if block.diff:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.repl.view.lines import Line, Span, cut_line, fold, line_width, printable, wrap
+from sagent.repl.view.links import leading_to, names_file
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
 
@@ -248,14 +249,15 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
         if "escape" in found:
             yield (style, match.group()[1:])
         elif "code" in found:
-            yield (f"{style} class:inline-code".strip(), found["code"].strip() or found["code"])
+            code, look = found["code"].strip() or found["code"], f"{style} class:inline-code".strip()
+            yield (leading_to(look, code) if names_file(code) else look, code)
         elif "label" in found:
-            yield from inline(found["label"], _link(style, found["url"]))
+            yield from inline(found["label"], leading_to(f"{style} class:link", found["url"]))
             if found["url"] and found["url"] != found["label"] and not found["url"].startswith("#"):
                 yield (f"{style} class:dim".strip(), f" ({found['url']})")
         elif "auto" in found or "bare" in found:
             url = found.get("auto") or found["bare"]
-            yield (_link(style, url), url)
+            yield (leading_to(f"{style} class:link", url), url)
         else:
             [(name, inner)] = found.items()
             yield from inline(inner, f"{style} class:{name.rstrip('2')}".strip())
@@ -270,11 +272,6 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
             yield from inline(inner.rstrip("*~"), f"{style} class:{opened.lastgroup}".strip(), live=True)
     elif rest:
         yield (style, rest.rstrip("*`~") if live else rest)
-
-
-def _link(style: str, url: str) -> str:
-    """The style of what leads to a page, with its address, which the terminal gets where it can be one."""
-    return f"{style} class:link [{url}]".strip()
 
 
 # ----------------------------------------------------------------------------------------------------------------------

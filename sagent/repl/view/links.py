@@ -1,0 +1,52 @@
+"""Links: what a span leads to is in brackets at the end of its style; here is what a terminal gets for it."""
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # neither this nor urllib is loaded before the prompt
+    from pathlib import Path
+
+_REFERENCE = re.compile(r"\[([!-~]+)\]$")
+_SAFE = "%/:?#[]@!$&'()*+,;=~"  # in a URL, as it is
+_PAGE = re.compile(r"(?:https?|file)://", re.IGNORECASE)
+_FILE = re.compile(r"(?:[\w.+@-]+/)*[\w.+@-]+?(?::\d+){0,2}")
+_PLACE = re.compile(r"(?::\d+){1,2}$")  # a line, and a column
+
+
+def leading_to(style: str, reference: str) -> str:
+    """The style of a text that leads to a URL, or to a file that is named as in one."""
+    from urllib.parse import quote
+
+    return f"{style} [{quote(reference, _SAFE, errors='replace')}]".strip()
+
+
+def leading_to_file(style: str, path: str) -> str:
+    """The style of a text that leads to a file, which need not be there where its path is absolute."""
+    from urllib.parse import quote
+
+    return leading_to(style, quote(path, errors="replace"))
+
+
+def names_file(text: str) -> bool:
+    """Whether a word may be the relative path of a file, with a line and a column or without."""
+    return ("." in text or "/" in text) and _FILE.fullmatch(text) is not None
+
+
+def address(style: str, directory: "Path | None") -> str:
+    """The URI of what a style leads to; "" where that is neither a page nor a file. Relative paths are below a
+    directory, and those of files that are not there lead nowhere: they may be words that look like one."""
+    if (found := _REFERENCE.search(style)) is None:
+        return ""
+    reference = found[1]
+    if _PAGE.match(reference):
+        return reference
+    path = _PLACE.sub("", reference.partition("#")[0])
+    if path.startswith("/"):
+        return "" if path.startswith("//") else f"file://{path}"
+    if not path or directory is None:
+        return ""
+    from urllib.parse import unquote
+
+    place = directory / unquote(path)
+    return place.as_uri() if os.path.exists(place) else ""  # noqa: PTH110 -- raises nothing for any name
