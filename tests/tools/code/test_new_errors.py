@@ -39,6 +39,12 @@ def test_there_are_at_most_as_many_as_there_are_and_at_least_as_many_as_were_add
         assert sum(error.message == message for error in new) >= grown
 
 
+def test_a_line_ends_where_servers_say_and_nowhere_else() -> None:
+    before = "a\x0cb\u2028c\nx", [Diagnostic(2, 1, "missing")]
+    after = "a\x0cb\u2028c\nnew x\nx", [Diagnostic(2, 1, "missing"), Diagnostic(3, 1, "missing")]
+    assert new_errors(before, after) == [Diagnostic(2, 1, "missing")]
+
+
 def test_only_errors_are_read_and_nothing_that_is_none_is_in_the_way() -> None:
     items: list[object] = [
         {"severity": 2, "message": "a warning"},

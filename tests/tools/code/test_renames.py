@@ -11,8 +11,9 @@ from sagent.messages import ToolCall
 from sagent.policy import Allow, AllowAll, Ask, Deny
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.tool import RunContext
+from sagent.tool import RunContext, Workspace
 from sagent.tools.code.lsp.policy import CodePolicy
+from sagent.tools.code.lsp.rename import FileChange, RenamePlan
 from sagent.tools.code.lsp.tool import Code
 from tests.tools.code.conftest import Bench
 from tests.tools.conftest import Folder
@@ -166,3 +167,10 @@ async def test_a_directory_is_named_as_one(rename: Rename) -> None:
     (rename.bench.root / "dir.fake").mkdir()
     with pytest.raises(ToolError, match=r"dir\.fake is not a file\."):
         await rename.make(json_freeze_object({**rename.arguments, "file_path": "dir.fake"}))
+
+
+def test_the_diff_has_the_lines_of_the_file_whatever_else_breaks_lines(tmp_path: Path) -> None:
+    before, after = "first\x0chalf\nold\u2028old\r\nlast", "first\x0chalf\nnew\u2028new\r\nlast"
+    plan = RenamePlan((FileChange(tmp_path / "a.c", b"", b"", before, after),))
+    shown = plan.diff(Workspace(tmp_path)).split("\n")
+    assert shown == ["--- a/a.c", "+++ b/a.c", "@@ -2 +2 @@", "-old\u2028old\r", "+new\u2028new\r", ""]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.text import count, one_line, printable
+from sagent.tools.code.lsp.text import END
 from sagent.tools.textfile import same_ends
 
 MOST = 10  # errors of a file that are shown
@@ -50,7 +51,7 @@ def read_errors(items: object, server: str) -> tuple[Diagnostic, ...]:
 def new_errors(before: Found, after: Found) -> list[Diagnostic]:
     """The errors in a text that were not in the one before: where a line stood before, the same error of it is old; of
     errors that are alike on lines that changed, as many are old as there were."""
-    moved = _moved(before[0].splitlines(), after[0].splitlines())
+    moved = _moved(*(END.split(text) for text, _ in (before, after)))
     old = Counter((moved(error.line), error.message, error.rule) for error in before[1])
     left: list[Diagnostic] = []
     for error in after[1]:

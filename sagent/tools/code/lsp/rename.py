@@ -149,6 +149,5 @@ def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
 
 def _diff(change: FileChange, workspace: Workspace) -> Iterator[str]:
     name = short(change.path, workspace)
-    before, after = (text.splitlines(keepends=True) for text in (change.before, change.after))
-    for line in unified_diff(before, after, f"a/{name}", f"b/{name}", n=0):
-        yield line if line.endswith("\n") else line + "\n"
+    before, after = change.before.split("\n"), change.after.split("\n")
+    yield from (f"{line}\n" for line in unified_diff(before, after, f"a/{name}", f"b/{name}", n=0, lineterm=""))

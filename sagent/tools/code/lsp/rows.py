@@ -10,6 +10,7 @@ from pathlib import Path
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_freeze_object
+from sagent.sandbox.profile import is_below
 
 _PLACES = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Where a project has its own programs."""
@@ -116,14 +117,10 @@ def find_program(row: ServerRow, root: Path, roots: Sequence[Path], *, own: bool
     command = row.command[0]
     inside = [str(place / each) for place in dict.fromkeys((root, *roots)) for each in _PLACES] if own else []
     given = [each for each in os.get_exec_path() if each.startswith("/")]
-    outside = [each for each in given if own or not _is_below(each, roots)]
+    real = [os.path.realpath(each) for each in roots]
+    outside = [each for each in given if own or not is_below(os.path.realpath(each), real)]
     found = shutil.which(command, path=os.pathsep.join([*inside, *outside])) if inside or outside else None
-    return found if found and (own or not _is_below(os.path.realpath(found), roots)) else ""
-
-
-def _is_below(path: str, roots: Iterable[Path]) -> bool:
-    real = Path(os.path.realpath(path))
-    return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+    return found if found and (own or not is_below(os.path.realpath(found), real)) else ""
 
 
 def project_python(root: Path, roots: Sequence[Path]) -> str:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from sagent.errors import SagentError
 from sagent.lib.process import ProcessGroup
+from sagent.sandbox import Confined
 from sagent.tools.code.lsp.connection import ServerError
 from sagent.tools.code.lsp.rows import ServerRow, filled, find_program, project_python, serving
 from sagent.tools.code.lsp.server import START, LanguageServer
@@ -23,15 +24,6 @@ Allowed: TypeAlias = Literal["all", "outside", "none"]
 """All programs, only those that do not lie in the project, or none."""
 
 
-class Launched(Protocol):
-    """A command line that is run within a sandbox."""
-
-    @property
-    def finish(self) -> Callable[[], Sequence[str]]: ...
-
-    def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]: ...
-
-
 class Launcher(Protocol):
     """How programs of servers are run."""
 
@@ -39,7 +31,7 @@ class Launcher(Protocol):
         """Which programs may be run."""
         ...
 
-    async def launch(self, argv: Sequence[str], root: Path) -> Launched: ...
+    async def launch(self, argv: Sequence[str], root: Path) -> Confined: ...
 
     def environment(self) -> Mapping[str, str]:
         """What they get, without keys."""

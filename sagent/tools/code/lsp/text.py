@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str
 
-_END = re.compile(r"\r\n|\n|\r")
+END = re.compile(r"\r\n|\n|\r")  # of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,14 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts = [0, *(end.end() for end in _END.finditer(text))]
+        self._starts = [0, *(end.end() for end in END.finditer(text))]
 
     def line(self, number: int) -> str:
         """A line without its end; "" for one that is not there."""
         if not 0 <= number < len(self._starts):
             return ""
-        return _END.split(self._text[self._starts[number] :], maxsplit=1)[0]
+        start, *end = self._starts[number : number + 2]
+        return self._text[start : end[0] if end else None].rstrip("\r\n")
 
     def offset(self, position: object) -> int:
         """The offset of a position, at most the end of its line. Raises ValueError for a line that is not there."""

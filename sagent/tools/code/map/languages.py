@@ -8,33 +8,29 @@ from sagent.lib.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A tree-sitter grammar: the module, its function, and a query whose @name is what a @definition is called."""
+    """A tree-sitter grammar: the module, its function, and what is a definition: kinds of nodes, by the kind of their
+    name, and queries for others, whose @name is what a @definition is called."""
 
     module: str
-    query: str
+    kinds: Mapping[str, str]
+    others: str = ""
     function: str = "language"
 
+    @property
+    def query(self) -> str:
+        """All of it as one query."""
+        named = ((kind, name) for name, kinds in self.kinds.items() for kind in kinds.split())
+        return self.others + "".join(f"({kind} name: ({name}) @name) @definition\n" for kind, name in named)
 
-_SCRIPT = """
-(function_declaration name: (_) @name) @definition
-(generator_function_declaration name: (_) @name) @definition
-(class_declaration name: (_) @name) @definition
-(method_definition name: (_) @name) @definition
+
+_SCRIPT = "function_declaration generator_function_declaration class_declaration method_definition"
+_TYPED = (
+    f"{_SCRIPT} abstract_class_declaration interface_declaration type_alias_declaration enum_declaration"
+    " function_signature method_signature abstract_method_signature internal_module"
+)
+_VALUES = """
 (variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression) (class)]) @definition
 """
-_TYPED = (
-    _SCRIPT
-    + """
-(abstract_class_declaration name: (_) @name) @definition
-(interface_declaration name: (_) @name) @definition
-(type_alias_declaration name: (_) @name) @definition
-(enum_declaration name: (_) @name) @definition
-(function_signature name: (_) @name) @definition
-(method_signature name: (_) @name) @definition
-(abstract_method_signature name: (_) @name) @definition
-(internal_module name: (_) @name) @definition
-"""
-)
 _C = """
 (function_definition declarator: (function_declarator declarator: (identifier) @name)) @definition
 (function_definition declarator: (pointer_declarator declarator: (function_declarator declarator: (identifier) @name)))
@@ -43,86 +39,66 @@ _C = """
 (union_specifier name: (type_identifier) @name body: (_)) @definition
 (enum_specifier name: (type_identifier) @name body: (_)) @definition
 (type_definition declarator: (type_identifier) @name) @definition
-(preproc_function_def name: (identifier) @name) @definition
 """
 
 GRAMMARS: Mapping[str, Grammar] = {
     "python": Grammar(
         "tree_sitter_python",
+        {"identifier": "class_definition function_definition"},
         """
-(class_definition name: (identifier) @name) @definition
-(function_definition name: (identifier) @name) @definition
 (module (expression_statement (assignment left: (identifier) @name) @definition))
 (type_alias_statement left: (type (identifier) @name)) @definition
 """,
     ),
-    "javascript": Grammar("tree_sitter_javascript", _SCRIPT),
-    "typescript": Grammar("tree_sitter_typescript", _TYPED, "language_typescript"),
-    "tsx": Grammar("tree_sitter_typescript", _TYPED, "language_tsx"),
+    "javascript": Grammar("tree_sitter_javascript", {"_": _SCRIPT}, _VALUES),
+    "typescript": Grammar("tree_sitter_typescript", {"_": _TYPED}, _VALUES, "language_typescript"),
+    "tsx": Grammar("tree_sitter_typescript", {"_": _TYPED}, _VALUES, "language_tsx"),
     "go": Grammar(
         "tree_sitter_go",
+        {"_": "function_declaration method_declaration type_spec"},
         """
-(function_declaration name: (_) @name) @definition
-(method_declaration name: (_) @name) @definition
-(type_spec name: (_) @name) @definition
 (source_file (const_declaration (const_spec name: (identifier) @name) @definition))
 (source_file (var_declaration (var_spec name: (identifier) @name) @definition))
 """,
     ),
     "rust": Grammar(
         "tree_sitter_rust",
-        """
-(struct_item name: (_) @name) @definition
-(enum_item name: (_) @name) @definition
-(union_item name: (_) @name) @definition
-(type_item name: (_) @name) @definition
-(trait_item name: (_) @name) @definition
-(mod_item name: (_) @name) @definition
-(macro_definition name: (_) @name) @definition
-(function_item name: (_) @name) @definition
-(function_signature_item name: (_) @name) @definition
-(const_item name: (_) @name) @definition
-(static_item name: (_) @name) @definition
-(impl_item type: (type_identifier) @name) @definition
-""",
+        {
+            "_": "struct_item enum_item union_item type_item trait_item mod_item macro_definition function_item"
+            " function_signature_item const_item static_item"
+        },
+        "(impl_item type: (type_identifier) @name) @definition\n",
     ),
     "java": Grammar(
         "tree_sitter_java",
-        """
-(class_declaration name: (_) @name) @definition
-(interface_declaration name: (_) @name) @definition
-(enum_declaration name: (_) @name) @definition
-(record_declaration name: (_) @name) @definition
-(annotation_type_declaration name: (_) @name) @definition
-(method_declaration name: (_) @name) @definition
-(constructor_declaration name: (_) @name) @definition
-""",
+        {
+            "_": "class_declaration interface_declaration enum_declaration record_declaration"
+            " annotation_type_declaration method_declaration constructor_declaration"
+        },
     ),
-    "c": Grammar("tree_sitter_c", _C),
+    "c": Grammar("tree_sitter_c", {"identifier": "preproc_function_def"}, _C),
     "cpp": Grammar(
         "tree_sitter_cpp",
+        {
+            "identifier": "preproc_function_def",
+            "namespace_identifier": "namespace_definition",
+            "type_identifier": "alias_declaration",
+        },
         _C
         + """
 (class_specifier name: (type_identifier) @name body: (_)) @definition
-(namespace_definition name: (namespace_identifier) @name) @definition
 (function_definition declarator: (function_declarator declarator: (field_identifier) @name)) @definition
 (function_definition declarator: (function_declarator
   declarator: (qualified_identifier name: (identifier) @name))) @definition
 (field_declaration declarator: (function_declarator declarator: (field_identifier) @name)) @definition
-(alias_declaration name: (type_identifier) @name) @definition
 """,
     ),
     "ruby": Grammar(
         "tree_sitter_ruby",
-        """
-(class name: (_) @name) @definition
-(module name: (_) @name) @definition
-(method name: (_) @name) @definition
-(singleton_method name: (_) @name) @definition
-(program (assignment left: (constant) @name) @definition)
-""",
+        {"_": "class module method singleton_method"},
+        "(program (assignment left: (constant) @name) @definition)\n",
     ),
-    "bash": Grammar("tree_sitter_bash", "(function_definition name: (word) @name) @definition"),
+    "bash": Grammar("tree_sitter_bash", {"word": "function_definition"}),
 }
 
 _SUFFIXES: Mapping[str, str] = {
