@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -292,13 +290,12 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
     """Everything until the end of the input; with a patience, nothing when no first byte came in that many seconds."""
     import select
 
+    from sagent.lib.input import read_some
+
     if patience is not None and not select.select([fd], [], [], patience)[0]:
         err.write(f"sagent: no input came on stdin within {patience:.0f} s; going on without it\n")
         return b""
-    pieces: list[bytes] = []
-    while piece := os.read(fd, 1 << 20):
-        pieces.append(piece)
-    return b"".join(pieces)
+    return b"".join(iter(lambda: read_some(fd), b""))
 
 
 async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Prompt]:
@@ -307,26 +304,15 @@ async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Pro
         yield prompt or Prompt(" ".join(words))
     if prompt is not None:
         return
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
-    threading.Thread(target=_feed, args=(sys.stdin.fileno(), loop, lines), daemon=True).start()
+    from sagent.lib.input import lines_of
+
     number = 0
-    while (line := await lines.get()) is not None:
+    async for line in lines_of(sys.stdin.fileno()):
         number += 1
+        if line is None:
+            raise UsageError(f"line {number} of the input is too long")
         if line.strip():
             yield Prompt(message_text(line, number))
-
-
-def _feed(fd: int, loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[bytes | None]") -> None:
-    rest = b""
-    while piece := os.read(fd, 1 << 16):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-    if rest:
-        loop.call_soon_threadsafe(lines.put_nowait, rest)
-    loop.call_soon_threadsafe(lines.put_nowait, None)
 
 
 def message_text(line: bytes, number: int) -> str:

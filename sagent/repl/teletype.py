@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
+from sagent.lib.input import read_lines
 from sagent.messages import user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.session import choose_session
@@ -32,26 +32,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def run_teletype(
-    load: "Callable[[], Settings]",
-    opening: "Opening",
-    stdin: TextIO | None = None,
-    stdout: TextIO | None = None,
-    *,
-    choosing: bool = False,
-) -> int:
+async def run_teletype(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
     """Talk to a person until their input ends; the exit code. When `choosing`, they say first with which session to go
     on."""
-    return await Teletype(load, opening, stdin or sys.stdin, stdout or sys.stdout).run(choosing=choosing)
+    return await Teletype(load, opening).run(choosing=choosing)
 
 
 class Teletype(CommandContext):
     """Reads and writes lines."""
 
-    def __init__(self, load: "Callable[[], Settings]", opening: "Opening", stdin: TextIO, stdout: TextIO) -> None:
+    def __init__(self, load: "Callable[[], Settings]", opening: "Opening") -> None:
         super().__init__()
         self.has_person = True
-        self._load, self._opening, self._stdin, self._stdout = load, opening, stdin, stdout
+        self._load, self._opening = load, opening
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._next: Settings | None = None
         self._choices: Choices | None = None  # for the session that is opened next
@@ -65,8 +58,7 @@ class Teletype(CommandContext):
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, self._end, 128 + number)
-        # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
-        threading.Thread(target=self._feed, args=(loop,), daemon=True).start()
+        read_lines(sys.stdin.fileno(), self._take, lambda: self._lines.put_nowait(None))
         try:
             loaded, notice = await settle_trust(await asyncio.to_thread(self._load), self.write, self.pick, 100)
             if notice:
@@ -92,11 +84,9 @@ class Teletype(CommandContext):
                 raise
         return self._code or 0
 
-    def _feed(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(OSError, ValueError, RuntimeError):
-            for line in self._stdin:
-                loop.call_soon_threadsafe(self._lines.put_nowait, line.rstrip("\n"))
-            loop.call_soon_threadsafe(self._lines.put_nowait, None)
+    def _take(self, line: bytes | None) -> None:
+        """A line that was typed; one that is too long is none."""
+        self._lines.put_nowait((line or b"").decode("utf-8", "replace").rstrip("\r"))
 
     def _end(self, code: int) -> None:
         self._code = code
@@ -118,15 +108,14 @@ class Teletype(CommandContext):
             text = self.prompts.pop(0) if self.prompts else await self._read("> ")
             if text is None:
                 return
-            found = split_command(text)
-            try:
-                if found:
+            if found := split_command(text):
+                try:
                     await run_command(self, *found)
-                elif text.strip():
-                    await self.opened.agent.run(user(text))
-            except SagentError as error:
-                if found:
+                except (SagentError, OSError, ValueError) as error:
                     self.say(str(error))
+            elif text.strip():
+                with contextlib.suppress(SagentError):  # which its events have shown
+                    await self.opened.agent.run(user(text))
 
     def _set_aside(self) -> None:
         """What was typed before a question is a message, and no answer to it."""
@@ -138,15 +127,17 @@ class Teletype(CommandContext):
 
     async def _read(self, label: str) -> str | None:
         self._write(label, end="")
-        return await self._lines.get()
+        if (line := await self._lines.get()) is None:
+            self._lines.put_nowait(None)  # for whoever reads next: a question too may be the last
+        return line
 
     def _write(self, text: str, end: str = "\n") -> None:
         if self._open_line:
             text = f"\n{text}"
         self._open_line = False
         with contextlib.suppress(OSError):
-            self._stdout.write(printable(text) + end)
-            self._stdout.flush()
+            sys.stdout.write(printable(text) + end)
+            sys.stdout.flush()
 
     def _on_event(self, event: Event) -> None:
         text = plain_text(event)

@@ -506,6 +506,26 @@ def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize(("flags", "sent"), [([], b"tell me"), (["--input-format", "stream-json"], b'"tell me"\n')])
+def test_input_that_somebody_has_made_non_blocking_is_waited_for(shell: Shell, flags: list[str], sent: bytes) -> None:
+    shell.serve([Turn(text="Told.")])
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    child = subprocess.Popen(
+        [*PROGRAM, "--model", "claude-sonnet-4-6", *flags],
+        cwd=shell.cwd, env=shell.environment, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    shell.children.append(child)
+    os.write(writing, sent[:3])
+    while unread(reading) and child.poll() is None:
+        time.sleep(0.02)
+    os.write(writing, sent[3:])
+    os.close(reading)
+    os.close(writing)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out) == (0, b"Told.\n"), err
+
+
 def test_a_signal_ends_a_wait_for_the_schema(shell: Shell) -> None:
     shell.serve([])
     fifo = shell.cwd / "schema.json"

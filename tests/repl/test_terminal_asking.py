@@ -1,6 +1,7 @@
 """A question from the model, in a real terminal: a list to choose from, or words."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,3 +74,9 @@ def test_where_a_terminal_can_only_print_a_number_or_words_answer(console: Conso
     console.until("Why?")
     console.type("because")
     console.until("Told: green | because")
+
+
+def test_neither_what_is_no_text_nor_an_end_within_a_question_keeps_what_can_only_print_waiting(tmp_path: Path) -> None:
+    program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", json.dumps([COLOURS])]
+    done = subprocess.run(program, cwd=tmp_path, input=b"g\xff\n", capture_output=True, timeout=30, check=False)
+    assert (done.returncode, b"2 green" in done.stdout) == (0, True), done.stderr

@@ -1,4 +1,4 @@
-"""Lines over this process's standard streams: read and written in threads, so that no peer can hold the loop."""
+"""This process's standard output, written in a thread, so that no peer can hold the loop."""
 
 import asyncio
 import os
@@ -8,9 +8,6 @@ import sys
 import threading
 from collections.abc import Callable
 
-LONGEST = 1 << 28  # bytes of a line; images come in base64, several in one
-_CHUNK = 1 << 18
-
 
 def claim_stdout() -> int:
     """A descriptor of standard output that is ours alone: whatever else is printed in this process goes to stderr."""
@@ -18,32 +15,6 @@ def claim_stdout() -> int:
     own = os.dup(1)
     os.dup2(2, 1)
     return own
-
-
-def read_lines(fd: int, deliver: Callable[[bytes | None], object], end: Callable[[], object]) -> None:
-    """In a thread of its own: `deliver` each line in the running loop, None for one that is too long; then `end`."""
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        pieces: list[bytes] = []
-        size = 0
-        while piece := _read(fd):
-            *whole, rest = piece.split(b"\n")
-            for line in whole:
-                long = size + len(line) > LONGEST
-                loop.call_soon_threadsafe(deliver, None if long else b"".join((*pieces, line)))
-                pieces, size = [], 0
-            size += len(rest)
-            if size > LONGEST:
-                pieces.clear()
-            elif rest:
-                pieces.append(rest)
-        if pieces:
-            loop.call_soon_threadsafe(deliver, b"".join(pieces))
-        loop.call_soon_threadsafe(end)
-
-    # a daemon, for a blocking read cannot be cancelled and must not keep the process from ending
-    threading.Thread(target=_until_closed(read), daemon=True).start()
 
 
 def _until_closed(work: Callable[[], None]) -> Callable[[], None]:
@@ -56,16 +27,6 @@ def _until_closed(work: Callable[[], None]) -> Callable[[], None]:
             return
 
     return run
-
-
-def _read(fd: int) -> bytes:
-    while True:
-        try:
-            return os.read(fd, _CHUNK)
-        except BlockingIOError:  # as whoever has it too wants it
-            select.select([fd], [], [])
-        except OSError:
-            return b""
 
 
 class Writer:

@@ -59,7 +59,8 @@ def run_acp(argv: Sequence[str]) -> int:
 async def _serve(host: "AcpHost") -> int:
     """Answer a client until it ends our standard input or reads no more, or until SIGINT, SIGTERM or SIGHUP."""
     from sagent.bridges.acp.server import Server
-    from sagent.bridges.acp.stdio import Writer, claim_stdout, read_lines
+    from sagent.bridges.acp.stdio import Writer, claim_stdout
+    from sagent.lib.input import read_lines
 
     if sys.stdin.isatty():
         sys.stderr.write("sagent: an editor starts this and talks to it in JSON; Ctrl-D ends it.\n")

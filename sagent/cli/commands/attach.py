@@ -3,9 +3,7 @@
 import asyncio
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -77,7 +75,6 @@ class Lines:
     """What a person types: messages, or the answer to the question that was put last."""
 
     def __init__(self) -> None:
-        self._typed: asyncio.Queue[str | None] = asyncio.Queue()
         self._asking = asyncio.Lock()
         self._take: Callable[[str], None] | None = None  # a line that answers the question
 
@@ -123,10 +120,10 @@ class Lines:
 
     async def talk(self, peer: "RemotePeer") -> None:
         """Send what is typed until the end of input."""
-        loop = asyncio.get_running_loop()
-        # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
-        threading.Thread(target=_read, args=(loop, self._typed), daemon=True).start()
-        while (line := await self._typed.get()) is not None:
+        from sagent.lib.input import lines_of
+
+        async for data in lines_of(sys.stdin.fileno()):
+            line = (data or b"").decode("utf-8", "replace").rstrip("\r")
             if line.strip() == "/quit":
                 return
             if line.strip() == "/stop":
@@ -169,11 +166,3 @@ def _settle(line: str) -> "Settled | None":
             return Settled(None, reason=rest.strip())
         case _:
             raise ValueError(line)
-
-
-def _read(loop: asyncio.AbstractEventLoop, typed: "asyncio.Queue[str | None]") -> None:
-    with suppress(RuntimeError):  # the loop has ended
-        with os.fdopen(os.dup(sys.stdin.fileno()), encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                loop.call_soon_threadsafe(typed.put_nowait, line.rstrip("\n"))
-        loop.call_soon_threadsafe(typed.put_nowait, None)

@@ -1,0 +1,60 @@
+"""What comes in at a descriptor, also one that somebody else has made non-blocking, as a whole or line by line."""
+
+import asyncio
+import os
+import select
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+
+LONGEST = 1 << 28  # bytes of a line; images come in base64, several in one
+_CHUNK = 1 << 18
+
+
+def read_some(fd: int) -> bytes:
+    """What comes next; b"" at the end. Blocks."""
+    while True:
+        try:
+            return os.read(fd, _CHUNK)
+        except BlockingIOError:  # as whoever has it too wants it
+            select.select([fd], [], [])
+        except OSError:
+            return b""
+
+
+def read_lines(fd: int, deliver: Callable[[bytes | None], object], end: Callable[[], object]) -> None:
+    """In a thread of its own: `deliver` each line in the running loop, None for one that is too long; then `end`."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        pieces: list[bytes] = []
+        size = 0
+        while piece := read_some(fd):
+            *whole, rest = piece.split(b"\n")
+            for line in whole:
+                long = size + len(line) > LONGEST
+                loop.call_soon_threadsafe(deliver, None if long else b"".join((*pieces, line)))
+                pieces, size = [], 0
+            size += len(rest)
+            if size > LONGEST:
+                pieces.clear()
+            elif rest:
+                pieces.append(rest)
+        if pieces:
+            loop.call_soon_threadsafe(deliver, b"".join(pieces))
+        loop.call_soon_threadsafe(end)
+
+    def read_while_heard() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            read()
+
+    # a daemon, for a blocking read cannot be cancelled and must not keep the process from ending
+    threading.Thread(target=read_while_heard, daemon=True).start()
+
+
+async def lines_of(fd: int) -> AsyncGenerator[bytes | None]:
+    """Each line as it comes, None for one that is too long."""
+    lines: asyncio.Queue[tuple[bytes | None] | tuple[()]] = asyncio.Queue()
+    read_lines(fd, lambda line: lines.put_nowait((line,)), lambda: lines.put_nowait(()))
+    while line := await lines.get():
+        yield line[0]
