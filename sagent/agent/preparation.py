@@ -122,7 +122,7 @@ class _PolicyOfRun(Policy):
             return Deny("No run has begun for which there is a policy.")
         from sagent.policy.verdict import checked
 
-        return checked(self.now, await self.now.before_tool(call, effect, workspace))
+        return checked(self.now, call.name, await self.now.before_tool(call, effect, workspace))
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         return () if self.now is None else await self.now.after_turn(turn)

@@ -199,7 +199,9 @@ class Both:
         """The stricter word: a denial, else other arguments, which both judge in turn, else a question, else yes."""
         from sagent.policy.verdict import checked
 
-        verdicts = [checked(policy, await policy.before_tool(call, effect, workspace)) for policy in self._policies]
+        verdicts = [
+            checked(policy, call.name, await policy.before_tool(call, effect, workspace)) for policy in self._policies
+        ]
         return min(verdicts, key=_leniency)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:

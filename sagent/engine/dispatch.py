@@ -203,7 +203,7 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
         case _:
             from sagent.policy.verdict import no_verdict
 
-            raise no_verdict(state.judge, verdict)
+            raise no_verdict(state.judge, call.name, verdict)
     return None if refusal is None else Denial(call.name, call.id, refusal)
 
 
