@@ -1,16 +1,14 @@
 """How a hook is asked: a command gets JSON on its standard input, in the sandbox; a URL gets it as a POST."""
 
 import asyncio
-import contextlib
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.hooks.answer import Answer, read_exit, read_json
-from sagent.hooks.hook import Hook
-from sagent.lib.process import ProcessGroup, open_reader
+from sagent.hooks.hook import LONGEST_TIMEOUT, Hook
+from sagent.lib.piped import PipedProcess
+from sagent.lib.process import ProcessGroup
 from sagent.sandbox import Confined, Sandbox
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ class HookRunner:
                 self._warn(f"Hook {hook}: {undone}")
         if len(out) > MOST_OUTPUT:
             return Answer(fault=f"printed more than {MOST_OUTPUT >> 20} MiB")
-        return read_exit(hook.event, code, out.decode(errors="replace"), err.decode(errors="replace"))
+        return read_exit(hook.event, code, out.decode(errors="replace"), err)
 
     async def _confined(self, argv: Sequence[str], hook: Hook) -> Confined:
         if not self._sandbox.stands:
@@ -85,73 +83,49 @@ class HookRunner:
         # apart from what the model has started, which could end a hook that would refuse its next call
         return await self._sandbox.confine(argv, self._profile(), self._directory, needs, lasting=True)
 
-    async def _finish(
-        self, argv: Sequence[str], environment: Mapping[str, str], data: bytes
-    ) -> tuple[int, bytes, bytes]:
+    async def _finish(self, argv: Sequence[str], environment: Mapping[str, str], data: bytes) -> tuple[int, bytes, str]:
         """Run a command to its end; its exit code and what it printed. What it leaves in the background may go on, but
         no longer than the session."""
-        (output, written), (errors, uttered) = os.pipe(), os.pipe()
-        with contextlib.ExitStack() as ends, tempfile.TemporaryFile() as given:
-            given.write(data)
-            given.seek(0)
-            try:
-                process = self._group.start(
-                    argv, env=environment, input=given.fileno(), output=written, errors=uttered, cwd=self._directory
-                )
-            except BaseException:
-                os.close(output)
-                os.close(errors)
-                raise
-            finally:
-                os.close(written)
-                os.close(uttered)
-            ends.callback(process.close)
-            printed, said = bytearray(), bytearray()
-            readers = [
-                asyncio.create_task(_collect(output, printed, MOST_OUTPUT)),
-                asyncio.create_task(_collect(errors, said, _MOST_ERRORS)),
-            ]
-            try:
-                await process.ended()
-                await asyncio.wait(readers, timeout=_LAST)
-            except BaseException:
-                await process.kill()
-                raise
-            finally:
-                for reader in readers:
-                    reader.cancel()
-                await asyncio.gather(*readers, return_exceptions=True)
-            return process.code, bytes(printed), bytes(said)
+        printed = bytearray()
+        program = await PipedProcess.start(self._group, argv, environment, self._directory, kept=_MOST_ERRORS)
+        reading = asyncio.create_task(_collect(program.reader, printed))
+        try:
+            program.writer.write(data)
+            program.writer.close()
+            await program.process.ended()
+            await asyncio.wait([reading, program.listening], timeout=_LAST)
+        except BaseException:
+            await program.process.kill()
+            raise
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            program.close()
+        return program.process.code, bytes(printed), program.words
 
     async def _post(self, hook: Hook, data: bytes) -> Answer:
         """A redirect is not followed: it may lead to a host that nobody has named."""
         from sagent.providers.wire.disruption import Disrupted
+        from sagent.providers.wire.exchange import read_answer
         from sagent.providers.wire.transport import DirectTransport
 
         self._transport = self._transport or DirectTransport()
+        headers, most = {"content-type": "application/json", **hook.headers}, MOST_OUTPUT + 1
         try:
-            answer = await self._transport.post(hook.url, {"content-type": "application/json", **hook.headers}, [data])
-            try:
-                body = b""
-                async for chunk in answer.chunks:
-                    body += chunk
-                    if len(body) > MOST_OUTPUT:
-                        return Answer(fault=f"answered more than {MOST_OUTPUT >> 20} MiB")
-            finally:
-                await answer.aclose()
+            answer, body = await read_answer(
+                self._transport, hook.url, headers, [data], within=LONGEST_TIMEOUT, most=most
+            )
         except Disrupted as error:
             return Answer(fault=f"could not be reached: {error}")
         if not 200 <= answer.status < 300:
             return Answer(fault=f"answered with status {answer.status}")
+        if len(body) == most:
+            return Answer(fault=f"answered more than {MOST_OUTPUT >> 20} MiB")
         said = body.decode(errors="replace").strip()
         return read_json(hook.event, said) if said else Answer()
 
 
-async def _collect(source: int, found: bytearray, most: int) -> None:
-    """Read to the end; what is more than `most` bytes, and one, is read and dropped: who cannot write cannot end."""
-    reader, transport = await open_reader(source)
-    try:
-        while piece := await reader.read(1 << 16):
-            found += piece[: max(0, most + 1 - len(found))]
-    finally:
-        transport.close()
+async def _collect(reader: asyncio.StreamReader, found: bytearray) -> None:
+    """Read to the end; what is more than is taken, and one byte, is dropped: who cannot write cannot end."""
+    while piece := await reader.read(1 << 16):
+        found += piece[: max(0, MOST_OUTPUT + 1 - len(found))]
