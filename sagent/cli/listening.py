@@ -9,11 +9,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.cli.render import binary_safe, report
 from sagent.cli.tables import write
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array
+
+if TYPE_CHECKING:
+    from sagent.cli.flags import Parser
 
 LOOPBACK = "127.0.0.1"
 _SHORTEST = 16  # characters of a token that somebody chooses
@@ -21,26 +26,43 @@ Words: TypeAlias = Callable[[str, Mapping[str, str], Path], Sequence[str]]
 """The lines that say where a server is, from its URL, the tokens by user, and the file that has them too."""
 
 
-def read_port(text: str) -> int:
-    """Raises UsageError."""
-    if not text.isdecimal() or not 0 <= int(text) < 65536:
-        raise UsageError(f"--port {text}: give a number from 0 to 65535.")
-    return int(text)
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a server is reached, the token of each user, or one for "", and in which form that is said."""
+
+    host: str
+    port: int
+    tokens: Mapping[str, str]
+    form: str
 
 
-def check_form(form: str) -> None:
-    """Raises UsageError."""
+def add_door(parser: "Parser", user: str) -> None:
+    """Its flags; `user` says what a user is there."""
+    parser.add_argument("--host", metavar="HOST", help=f"the address to listen at (default {LOOPBACK})")
+    parser.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
+    parser.add_argument("--user", metavar="NAME", action="append", help=user)
+    form = "text (default), or json: the address as a line of JSON"
+    parser.add_argument("--output-format", metavar="F", help=form)
+
+
+def take_door(given: dict[str, object], variable: str) -> Door:
+    """What was given of these flags, taken out; tokens are in the environment, or new. Raises UsageError."""
+    port, form = str(given.pop("port", "0")), str(given.pop("output_format", "text"))
+    if not port.isdecimal() or not 0 <= int(port) < 65536:
+        raise UsageError(f"--port {port}: give a number from 0 to 65535.")
     if form not in ("text", "json"):
         raise UsageError(f"--output-format {form}: text or json.")
+    tokens = read_tokens(variable, [*map(str, as_array(given.pop("user", ())))])
+    return Door(str(given.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
 
 
-def require(extra: str, *packages: str) -> None:
+def require(what: str, extra: str, *packages: str) -> None:
     """Raises UsageError that says how to install what is missing."""
     if missing := [name for name in packages if find_spec(name) is None]:
         from sagent.lib.installed import install_command
 
         named = ", ".join(missing)
-        raise UsageError(f"sagent {extra} needs packages that are not installed ({named}): {install_command(extra)}")
+        raise UsageError(f"{what} needs packages that are not installed ({named}): {install_command(extra)}")
 
 
 def read_tokens(variable: str, users: Sequence[str]) -> Mapping[str, str]:
@@ -77,23 +99,21 @@ def url_of(bound: socket.socket, host: str) -> str:
 
 
 @contextmanager
-def announced(
-    folder: Path, tokens: Mapping[str, str], bound: socket.socket, host: str, form: str, words: Words
-) -> Generator[None]:
+def announced(folder: Path, door: Door, bound: socket.socket, words: Words) -> Generator[None]:
     """Say where it listens and with which tokens; also in a file of `folder`, for this user's other processes."""
     from ipaddress import ip_address
 
     from sagent.lib.atomic import put
     from sagent.session.log import make_directory
 
-    url, file = url_of(bound, host), folder / f"{bound.getsockname()[1]}.json"
+    tokens, url, file = door.tokens, url_of(bound, door.host), folder / f"{bound.getsockname()[1]}.json"
     opens: Mapping[str, object] = {"token": tokens[""]} if "" in tokens else {"tokens": dict(tokens)}
     shown = {"url": url, "pid": os.getpid(), **opens}
     make_directory(folder)
     _sweep(folder)
     put(file, json.dumps(shown).encode() + b"\n")
     try:
-        if form == "json":
+        if door.form == "json":
             write(sys.stdout, [json.dumps({**shown, "file": str(file)})])
         else:
             write(binary_safe(sys.stdout), words(url, tokens, file))

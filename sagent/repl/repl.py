@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from sagent.repl.commands.session import choose_session
 from sagent.repl.greeting import new_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
-from sagent.repl.plan import Hands, settle_plan
+from sagent.repl.plan import settle_plan
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusDisplay
 from sagent.repl.surroundings import Surroundings
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sagent.messages import ToolCall
     from sagent.repl.opening import Choices, Opened, Opening
     from sagent.tools.ask import Question
+    from sagent.tools.plan import Settled
 
 MOST_LINES = 500  # of the history that are looked through for commands
 
@@ -204,7 +205,7 @@ class Repl(CommandContext):
         """Have the person decide on the plan in an answer, and the model carry it out."""
         from sagent.tools.plan import plan_in
 
-        if (plan := plan_in(answer)) and (settled := await settle_plan(plan, self._hands())) is not None:
+        if (plan := plan_in(answer)) and (settled := await self._settled(plan)) is not None:
             if settled.mode is not None:
                 self.opened.policy.mode = settled.mode
                 self._session.refresh()
@@ -217,15 +218,14 @@ class Repl(CommandContext):
         if not question.plan:
             return await self._questions.answer(question)
         self._show_plan(question.plan)
-        if (settled := await settle_plan(question.plan, self._hands())) is None:
+        if (settled := await self._settled(question.plan)) is None:
             return None
         if settled.mode is not None:
             self._session.leave_planning(settled.mode)
         return settled.answer()
 
-    def _hands(self) -> Hands:
-        asks, edit = self._questions, self.input.edit_text
-        return Hands(asks.choose, edit, lambda text: asks.line("plan › ", text=text), asks.line, self._show_changed)
+    def _settled(self, plan: str) -> "Awaitable[Settled | None]":
+        return settle_plan(plan, self._questions, self.edit, self._show_changed)
 
     def _show_changed(self, plan: str) -> None:
         self.say("The plan as you have changed it:")

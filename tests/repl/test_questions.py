@@ -73,7 +73,7 @@ class Desk:
         self.questions.look()
 
     async def until_lining(self) -> None:
-        while not self.questions.lining:
+        while self.questions.leaving != "leaves it":
             await asyncio.sleep(0)
 
     async def ask(self) -> "asyncio.Task[str | None]":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.listening import LOOPBACK, announced, check_form, listening, read_port, read_tokens, require, url_of
+from sagent.cli.listening import Door, add_door, announced, listening, require, take_door, url_of
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
@@ -34,8 +34,7 @@ TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
 class _Served:
     """What the flags say of the server."""
 
-    host: str
-    form: str
+    door: Door
     url: str  # by which others reach it, "" where that is where it listens
     card: Mapping[str, str]
     push_to: Sequence[str]
@@ -48,19 +47,14 @@ def run_a2a(argv: Sequence[str]) -> int:
     serving = operations.add_parser(
         "serve", help="take tasks over JSON-RPC and REST", argument_default=argparse.SUPPRESS
     )
-    serving.add_argument("--host", metavar="HOST", help=f"the address to listen at (default {LOOPBACK})")
-    serving.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
+    add_door(serving, f"a caller with tasks of their own (repeatable); the token is {TOKEN}_NAME, or a new one")
     serving.add_argument("--url", metavar="URL", help="the address in the card, where a proxy is in front")
     team = "a team answers: a preset, or its file (see sagent team list)"
     serving.add_argument("--team", metavar="NAME|FILE", help=team)
-    user = f"a caller with tasks of their own (repeatable); the token is {TOKEN}_NAME, or a new one"
-    serving.add_argument("--user", metavar="NAME", action="append", help=user)
     serving.add_argument("--name", metavar="NAME", help="the agent's name in the card (default sagent)")
     serving.add_argument("--description", metavar="TEXT", help="what it does, in the card")
     push = "an address that is sent notifications although it is not public (repeatable)"
     serving.add_argument("--push-to", metavar="HOST:PORT", action="append", help=push)
-    form = "text (default), or json: the address as a line of JSON"
-    serving.add_argument("--output-format", metavar="F", help=form)
     serving.add_argument("--cwd", metavar="DIR", help="where sessions work")
     serving.add_config()
     add_agent_flags(serving)
@@ -71,26 +65,20 @@ def run_a2a(argv: Sequence[str]) -> int:
 
 def _run(given: dict[str, object]) -> int:
     """Serve until SIGINT or SIGTERM; tasks that run then are interrupted, and their sessions can be gone on with."""
-    port = read_port(str(given.pop("port", "0")))
-    names = [*map(str, as_array(given.pop("user", ())))]
-    card = {name: str(given.pop(name)) for name in ("name", "description") if name in given}
     served = _Served(
-        host=str(given.pop("host", LOOPBACK)).strip("[]"),
-        form=str(given.pop("output_format", "text")),
+        take_door(given, TOKEN),
         url=str(given.pop("url", "")).rstrip("/"),
-        card=card,
+        card={name: str(given.pop(name)) for name in ("name", "description") if name in given},
         team=_read_team(str(given.pop("team"))) if "team" in given else None,
         push_to=[*map(str, as_array(given.pop("push_to", ())))],
     )
-    check_form(served.form)
     if served.url and (urlsplit(served.url).scheme not in ("http", "https") or not urlsplit(served.url).hostname):
         raise UsageError(f"--url {served.url}: give the address that begins with https:// or http://.")
     _check_push(served.push_to)
-    tokens = read_tokens(TOKEN, names)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
-    require("a2a", "a2a", "starlette", "uvicorn", "sse_starlette")
-    with listening(served.host, port) as bound:
-        return asyncio.run(_serve(given, settings, tokens, bound, served))
+    require("sagent a2a", "a2a", "a2a", "starlette", "uvicorn", "sse_starlette")
+    with listening(served.door.host, served.door.port) as bound:
+        return asyncio.run(_serve(given, settings, bound, served))
 
 
 def _read_team(name: str) -> "TeamFile":
@@ -111,19 +99,14 @@ def _check_push(addresses: Sequence[str]) -> None:
             raise UsageError(f"--push-to {text}: {error}.") from error
 
 
-async def _serve(
-    flags: Mapping[str, object],
-    settings: "Settings",
-    tokens: Mapping[str, str],
-    bound: socket.socket,
-    served: _Served,
-) -> int:
+async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socket.socket, served: _Served) -> int:
     from sagent.bridges.a2a.app import make_app, make_caller
     from sagent.bridges.a2a.card import make_card
     from sagent.bridges.serve.running import serve
 
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # what is wrong with a request is in its answer
     prepare, answer, described = _worker(served, settings)
+    door, tokens = served.door, served.door.tokens
     callers = {
         token: make_caller(
             opening_of(flags, name, prepare, users=tokens.values()),
@@ -134,9 +117,9 @@ async def _serve(
         )
         for name, token in tokens.items()
     }
-    url = served.url or url_of(bound, served.host)
-    app = make_app(make_card(described, url), callers, urlsplit(url).hostname or served.host)
-    with announced(settings.state_dir / "a2a-serve", tokens, bound, served.host, served.form, _words):
+    url = served.url or url_of(bound, door.host)
+    app = make_app(make_card(described, url), callers, urlsplit(url).hostname or door.host)
+    with announced(settings.state_dir / "a2a-serve", door, bound, _words):
         return await serve(app, bound, list(callers.values()))
 
 

@@ -7,12 +7,11 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.listening import LOOPBACK
+from sagent.cli.listening import LOOPBACK, listening, read_tokens, require, url_of
 from sagent.cli.opening import settings_for
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
@@ -190,7 +189,7 @@ def _login(settings: "Settings", name: str) -> int:
     server = _remote(settings, name)
     if "issuer" in server.oauth:
         raise UsageError(f"{name} needs no login of yours: its oauth settings have an issuer and a secret or key.")
-    _require_package("login")
+    require("sagent mcp login", "mcp", "mcp")
     from mcp import MCPError
     from mcp.client.auth import OAuthFlowError
 
@@ -217,7 +216,7 @@ def _login(settings: "Settings", name: str) -> int:
 
 def _logout(settings: "Settings", name: str) -> int:
     server = _remote(settings, name)
-    _require_package("logout")
+    require("sagent mcp logout", "mcp", "mcp")
     from sagent.bridges.mcp import LOGINS
     from sagent.bridges.mcp.login import LoginFile
 
@@ -237,13 +236,6 @@ def _server(settings: "Settings", name: str) -> "McpServer":
     if name not in settings.mcp:
         raise UsageError(f"There is no MCP server {name!r}. There are: {', '.join(settings.mcp) or 'none'}.")
     return settings.mcp[name]
-
-
-def _require_package(operation: str) -> None:
-    if find_spec("mcp") is None:
-        from sagent.lib.installed import install_command
-
-        raise UsageError(f"sagent mcp {operation} needs a package that is not installed: {install_command('mcp')}")
 
 
 def _own_file(given: Mapping[str, object]) -> Path:
@@ -270,7 +262,7 @@ def _serve(flags: dict[str, object]) -> int:
     where = flags.pop("http", None)
     address = _address(str(where)) if where is not None else None
     load_settings(flags)  # what is wrong with them is said at once, and not to the first client
-    _require_package("serve")
+    require("sagent mcp serve", "mcp", "mcp")
     from sagent.bridges.mcp_server import Sessions
 
     async def serve() -> int:
@@ -327,7 +319,6 @@ async def _over_http(sessions: "Sessions", host: str, port: int) -> int:
     from sagent.bridges.mcp_server import make_server
     from sagent.bridges.serve.door import Door
     from sagent.bridges.serve.running import serve
-    from sagent.cli.listening import listening, read_tokens, url_of
 
     token = read_tokens(TOKEN, ())[""]
     with listening(host, port) as bound:

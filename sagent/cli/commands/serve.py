@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.listening import LOOPBACK, announced, check_form, listening, read_port, read_tokens, require
+from sagent.cli.listening import Door, add_door, announced, listening, require, take_door
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
 
@@ -28,38 +28,23 @@ TOKEN = "SAGENT_SERVE_TOKEN"  # noqa: S105 -- the name of a variable
 def run_serve(argv: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM; sessions that run then are interrupted, and can be resumed."""
     parser = Parser("serve", "Sessions over HTTP, for programs and in the browser.", argument_default=argparse.SUPPRESS)
-    parser.add_argument("--host", metavar="HOST", help=f"the address to listen at (default {LOOPBACK})")
-    parser.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
-    user = "several people, each with a token and with sessions of their own (repeatable)"
-    parser.add_argument("--user", metavar="NAME", action="append", help=user)
+    add_door(parser, "several people, each with a token and with sessions of their own (repeatable)")
     bus = "the bus that /v1/bus leads to (or SAGENT_BUS); without one it is a bus of this server, for each user its own"
     parser.add_argument("--bus", metavar="URL", help=bus)
-    parser.add_argument("--output-format", metavar="F", help="text (default), or json: the addresses as a line of JSON")
     parser.add_argument("--cwd", metavar="DIR", help="where sessions work; they stay in this directory")
     parser.add_argument("--add-dir", metavar="DIR", action="append", help="another directory for sessions (repeatable)")
     parser.add_config()
     add_agent_flags(parser)
     given = vars(parser.parse_args(argv))
-    host, port = str(given.pop("host", LOOPBACK)).strip("[]"), read_port(str(given.pop("port", "0")))
     bus = str(given.pop("bus", os.environ.get("SAGENT_BUS", "")))
-    names, form = list(given.pop("user", [])), str(given.pop("output_format", "text"))
-    check_form(form)
-    tokens = read_tokens(TOKEN, names)
+    door = take_door(given, TOKEN)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
-    require("serve", "starlette", "uvicorn")
-    with listening(host, port) as bound:
-        return asyncio.run(_serve(given, settings, tokens, bound, host, form, bus))
+    require("sagent serve", "serve", "starlette", "uvicorn")
+    with listening(door.host, door.port) as bound:
+        return asyncio.run(_serve(given, settings, door, bound, bus))
 
 
-async def _serve(
-    flags: Mapping[str, object],
-    settings: "Settings",
-    tokens: Mapping[str, str],
-    bound: socket.socket,
-    host: str,
-    form: str,
-    bus: str,
-) -> int:
+async def _serve(flags: Mapping[str, object], settings: "Settings", door: Door, bound: socket.socket, bus: str) -> int:
     from sagent.bridges.serve.app import make_app
     from sagent.bridges.serve.running import serve
     from sagent.bridges.serve.sessions import Place, Sessions
@@ -69,16 +54,16 @@ async def _serve(
     roots = tuple(path.resolve() for path in (settings.cwd, *settings.add_dirs))
     users = {
         token: Sessions(
-            opening_of(flags, name, users=tokens.values()),
+            opening_of(flags, name, users=door.tokens.values()),
             Place(roots, state_of(settings, name)),
             None if name else keep,  # one of several does not change the settings of all
         )
-        for name, token in tokens.items()
+        for name, token in door.tokens.items()
     }
     port = bound.getsockname()[1]
     async with _bus_of(bus) as more:
-        with announced(settings.state_dir / "serve", tokens, bound, host, form, _words):
-            return await serve(make_app(users, host, f"sagent-{port}", more), bound, list(users.values()))
+        with announced(settings.state_dir / "serve", door, bound, _words):
+            return await serve(make_app(users, door.host, f"sagent-{port}", more), bound, list(users.values()))
 
 
 def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:

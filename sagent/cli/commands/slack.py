@@ -4,11 +4,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.listening import require
 from sagent.cli.render import report
 from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
@@ -33,10 +33,7 @@ def run_slack(argv: Sequence[str]) -> int:
     flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
     if refused := [name for name in _RULED if flags.pop(name, None)]:
         raise UsageError(f"--{refused[0].replace('_', '-')}: the rules say that, for each channel.")
-    if not (find_spec("slack_sdk") and find_spec("aiohttp")):
-        from sagent.lib.installed import install_command
-
-        raise UsageError(f"Slack needs a package that is not installed: {install_command('slack')}")
+    require("sagent slack", "slack", "slack_sdk", "aiohttp")
     from sagent.bridges.chat.rules import read_rules
 
     tokens = [os.environ.get(name, "") for name in ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")]

@@ -101,7 +101,7 @@ class Questions:
         self._draft = ""  # what stood in the input when a question took it for words
         self._waits: object = None  # the last letter that may choose
         self._floor = asyncio.Lock()  # one question at a time
-        self._askers: list[str] = []  # agents whose calls are to be approved
+        self.asking: list[str] = []  # agents whose calls are to be approved
 
     # -- what keys do
 
@@ -114,11 +114,6 @@ class Questions:
     def asks(self) -> bool:
         """Whether an answer is waited for."""
         return self.picker is not None or self._line is not None
-
-    @property
-    def asking(self) -> Sequence[str]:
-        """The agents whose calls wait for the person."""
-        return self._askers
 
     @property
     def seen(self) -> bool:
@@ -242,11 +237,6 @@ class Questions:
         if (picker := self.picker) is not None:
             self._write_above(picker.title_for(self._screen.surface.width))
         return self.picker is not None
-
-    @property
-    def lining(self) -> bool:
-        """Whether a line is asked for."""
-        return self._line is not None
 
     def take_line(self, text: str | None) -> bool:
         """Take the line that was asked for, None where the person leaves it; False where none was."""
@@ -393,19 +383,19 @@ class Questions:
 
     async def approve(self, call: ToolCall, ask: "Ask") -> str | None:
         """Have the person approve a call: None is yes, a text the reason for no."""
-        self._askers.append(ask.agent)
+        self.asking.append(ask.agent)
         self._screen.redraw()
         try:
             async with self._floor:
                 return await self._put_approval(call, ask)
         finally:
-            self._askers.remove(ask.agent)
+            self.asking.remove(ask.agent)
             self._screen.redraw()
 
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
         from sagent.repl.view.calls import essence, render_approval
 
-        rules, waiting = rules_for(ask), len(self._askers) - 1
+        rules, waiting = rules_for(ask), len(self.asking) - 1
         options, made = approval_options(rules, kept=self._kept()), self._made()
         others = await asyncio.to_thread(also_allowed, rules, call, made)
         read = cache(self._read)  # what is shown does not change while it is read
