@@ -8,14 +8,14 @@ from sagent.tool import Blobs, Media, ToolOutput
 MOST_OUTPUT = 60_000  # characters of text one call may put into the context; tools bound themselves lower
 
 
-def bound_output(output: ToolOutput, blobs: Blobs, most: int = MOST_OUTPUT) -> ToolOutput:
-    """The output with its text held to `most` characters; media pass."""
+def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
+    """The output with its text held to MOST_OUTPUT characters; media pass."""
     whole = "".join(part.text for part in output.content if isinstance(part, Text))
-    if len(whole) <= most:
+    if len(whole) <= MOST_OUTPUT:
         return output
     path = blobs.put(whole.encode("utf-8", "replace"))
     media = tuple(part for part in output.content if not isinstance(part, Text))
-    short: tuple[Media, ...] = (Text(head_and_tail(whole, most, f"the whole is in {path}")), *media)
+    short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the whole is in {path}")), *media)
     return replace(output, content=short)
 
 

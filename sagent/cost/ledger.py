@@ -189,10 +189,11 @@ class Ledger:
 
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
-        nothing is looked up. `tier` as in PriceBook.worst, `options` are the request's; `extra_usd` is what models that
-        the provider runs inside the call may cost, in USD; what its tools may, `options` say. `count` gives a closer
-        bound of the input, and is asked where `input_bound` would refuse the call, or allow a shorter answer than an
-        input of `likely` tokens would; a model for which more was billed than was counted is not believed again.
+        nothing is looked up. `tier` as in PriceBook.ceiling, `options` are the request's; `extra_usd` is what models
+        that the provider runs inside the call may cost, in USD; what its tools may, `options` say. `count` gives a
+        closer bound of the input, and is asked where `input_bound` would refuse the call, or allow a shorter answer
+        than an input of `likely` tokens would; a model for which more was billed than was counted is not believed
+        again.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)

@@ -115,21 +115,15 @@ class PriceBook:
             return charge.usd
         return self.price(provider, charge.model, charge.usage, at, charge.tier)
 
-    def worst(
-        self, provider: str, model: str, input_tokens: int, output_tokens: int, *, tier: str | None = None
-    ) -> Decimal | None:
-        """USD that no call with at most so many tokens can pass by list price, made today; None where unknown.
+    def ceiling(self, provider: str, model: str, *, tier: str | None = None, hour: bool = False) -> "Ceiling | None":
+        """What no call made today can pass by list price, and the largest output that a sum affords; None where a price
+        is unknown.
 
         Whatever the split over buckets, size band and time of day; twice the list for OpenRouter, whose hosts differ.
         `tier` None: whichever service tier the provider picks by itself, which under a cap is OpenAI's standard one;
-        "fast" speed and Gemini's "priority" cost more and count only when named.
+        "fast" speed and Gemini's "priority" cost more and count only when named. With `hour` a request may ask for
+        caches that are kept so long.
         """
-        ceiling = self.ceiling(provider, model, tier=tier)
-        return None if ceiling is None else ceiling.cost(input_tokens, output_tokens)
-
-    def ceiling(self, provider: str, model: str, *, tier: str | None = None, hour: bool = False) -> "Ceiling | None":
-        """The bound that `worst` uses, which also gives the largest output that a sum of money affords. With `hour` a
-        request may ask for caches that are kept so long."""
         from sagent.cost.tariff import Ceiling, scale
 
         tier = "" if tier is None and provider in STANDARD else tier

@@ -19,6 +19,7 @@ from sagent.lib.json import canonical_bytes
 from sagent.session.contents import ChargeEntry
 from sagent.session.table import decode, encode
 from sagent.usage import Charge, Usage
+from tests.cost.bounds import bound_of
 
 BOOK = PriceBook({"mine/flat": {"input": 1, "output": 1}, "mine/free": {"input": 0, "output": 0}})
 MICRO = Decimal("0.000001")
@@ -107,7 +108,7 @@ async def test_the_output_limit_is_lowered_to_exactly_what_is_affordable():
     with await ledger.reserve("root", "executor", "anthropic", "claude-sonnet-4-5", 20_000, 64_000) as reservation:
         limit = reservation.max_output
         assert limit is not None
-        costs = [BOOK.worst("anthropic", "claude-sonnet-4-5", 20_000, output) for output in (limit, limit + 1)]
+        costs = [bound_of(BOOK, "anthropic", "claude-sonnet-4-5", 20_000, output) for output in (limit, limit + 1)]
     assert costs[0] is not None
     assert costs[1] is not None
     assert costs[0] <= cap / LONE_SHARE < costs[1]
@@ -336,7 +337,7 @@ async def test_fifty_concurrent_calls_against_a_server_that_bills_the_worst_case
             return False
         with reservation:
             await asyncio.sleep(0)
-            worst = BOOK.worst(*name, 1000, reservation.max_output or 0)
+            worst = bound_of(BOOK, *name, 1000, reservation.max_output or 0)
             reservation.settle([Charge(name[1], Usage(input=1000, output=reservation.max_output or 0), usd=worst)])
         return True
 

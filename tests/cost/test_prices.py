@@ -25,6 +25,7 @@ from sagent.cost.tariff import Ceiling, build_tariff, cost
 from sagent.errors import ConfigError
 from sagent.providers.rows import built_in
 from sagent.usage import Charge, Usage
+from tests.cost.bounds import bound_of
 from tests.depth import deep
 
 ROOT = Path(__file__).parents[2]
@@ -162,7 +163,7 @@ def test_cache_writes_and_tiers():
 )
 def test_unknown_is_none_and_never_zero(provider, model):
     assert BOOK.price(provider, model, Usage(input=1)) is None
-    assert BOOK.worst(provider, model, 1, 1) is None
+    assert bound_of(BOOK, provider, model, 1, 1) is None
 
 
 def test_dated_names_are_found():
@@ -217,7 +218,7 @@ def test_a_region_multiplies_tokens_and_no_fees():
         assert plain is not None
         here = BOOK.price("anthropic", model, usage, NOON, f"{tier}+us".lstrip("+"))
         assert here == (plain - Decimal("0.01")) * Decimal("1.1") + Decimal("0.01")
-    worst = BOOK.worst("anthropic", "claude-opus-4-6", 1000, 500)
+    worst = bound_of(BOOK, "anthropic", "claude-opus-4-6", 1000, 500)
     there = BOOK.price("anthropic", "claude-opus-4-6", Usage(cache_write=1000, output=500), NOON, "us")
     assert worst is not None
     assert there is not None
@@ -244,7 +245,7 @@ def test_googles_tiers_are_a_factor_which_the_library_lacks(provider, tier, fact
     assert standard is not None
     found = BOOK.price(provider, model, usage, NOON, tier)
     assert found == (standard - fee) * factor + fee
-    worst = BOOK.worst(provider, model, 1200, 30, tier=tier)
+    worst = bound_of(BOOK, provider, model, 1200, 30, tier=tier)
     assert worst is not None
     assert found is not None
     assert found - fee <= worst
@@ -252,7 +253,7 @@ def test_googles_tiers_are_a_factor_which_the_library_lacks(provider, tier, fact
 
 def test_a_free_row_costs_nothing_and_no_other():
     book = PriceBook(free={"mybox"})
-    assert book.price("mybox", "any", Usage(input=9, output=9)) == book.worst("mybox", "any", 9, 9) == 0
+    assert book.price("mybox", "any", Usage(input=9, output=9)) == bound_of(book, "mybox", "any", 9, 9) == 0
     assert book.price("ollama", "any", Usage(input=9)) is None
     assert {row.name for row in built_in().values() if row.free} <= LOCAL
 
@@ -261,7 +262,7 @@ def test_local_and_free_models_cost_nothing():
     usage = Usage(input=10**6, output=10**6)
     assert {BOOK.price(provider, "any/model:7b", usage) for provider in LOCAL} == {Decimal(0)}
     assert BOOK.price("openrouter", "someone/new:free", usage) == 0
-    assert BOOK.worst("ollama", "any", 10**9, 10**9) == 0
+    assert bound_of(BOOK, "ollama", "any", 10**9, 10**9) == 0
 
 
 def test_the_providers_own_figure_wins():
@@ -276,7 +277,7 @@ def test_the_providers_own_figure_wins():
 
 def test_a_market_whose_hosts_differ_in_price_gets_a_margin():
     listed = BOOK.price("openrouter", "moonshotai/kimi-k2.6", Usage(input=1000, output=1000))
-    held = BOOK.worst("openrouter", "moonshotai/kimi-k2.6", 1000, 1000)
+    held = bound_of(BOOK, "openrouter", "moonshotai/kimi-k2.6", 1000, 1000)
     assert listed is not None
     assert held is not None
     assert held >= 2 * listed > 0
@@ -331,7 +332,7 @@ def test_a_contradictory_usage_is_never_a_credit():
 
 def test_the_host_programs_decimal_context_does_not_matter():
     usage = Usage(123_457, 234_561, 345_619, 4_567, 56_789, 123)
-    wide = BOOK.price("anthropic", "claude-opus-4-6", usage), BOOK.worst("anthropic", "claude-opus-4-6", 777_777, 9)
+    wide = BOOK.price("anthropic", "claude-opus-4-6", usage), bound_of(BOOK, "anthropic", "claude-opus-4-6", 777_777, 9)
     with localcontext() as context:
         context.prec = 3
         book = PriceBook()
@@ -339,7 +340,7 @@ def test_the_host_programs_decimal_context_does_not_matter():
         assert writes.price("mine", "m", Usage(cache_write_1h=1)) == Decimal("0.00000246912")
         narrow = (
             book.price("anthropic", "claude-opus-4-6", usage),
-            book.worst("anthropic", "claude-opus-4-6", 777_777, 9),
+            bound_of(book, "anthropic", "claude-opus-4-6", 777_777, 9),
         )
     assert narrow == wide
 
@@ -378,11 +379,11 @@ def test_worst_bounds_every_price(named, spent, slack, minutes, tier):
         at = datetime.now(UTC)
     price = BOOK.price(*named, usage, at, tier)  # pyright: ignore[reportCallIssue]
     if price is not None:
-        asked = BOOK.worst(*named, *limits, tier=tier)  # pyright: ignore[reportCallIssue]
+        asked = bound_of(BOOK, *named, *limits, tier=tier)  # pyright: ignore[reportCallIssue]
         assert asked is not None
         assert price <= asked
         if tier != "fast" and (named[0] not in ("google", "openai") or tier != "priority"):  # requests name theirs
-            worst = BOOK.worst(*named, *limits)  # pyright: ignore[reportCallIssue]
+            worst = bound_of(BOOK, *named, *limits)  # pyright: ignore[reportCallIssue]
             assert worst is not None
             assert price <= worst
 

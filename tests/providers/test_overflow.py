@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagent.providers.wire.overflow import Sizes, most_output_in, sizes_in
+from sagent.providers.wire.overflow import most_output_in, sizes_in
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ from sagent.providers.wire.overflow import Sizes, most_output_in, sizes_in
     ],
 )  # fmt: skip
 def test_sizes_told(words: str, window: int | None, tokens: int | None) -> None:
-    assert sizes_in(words) == Sizes(window, tokens)
+    assert sizes_in(words) == (window, tokens)
 
 
 @pytest.mark.parametrize(

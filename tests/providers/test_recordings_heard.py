@@ -26,6 +26,7 @@ from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tools.media import media_in
 from sagent.usage import Usage
+from tests.cost.bounds import bound_of
 
 
 def recording(seconds: int = 2) -> bytes:
@@ -160,7 +161,7 @@ class TestCost:
         heard = Document("audio/wav", recording(seconds), "a.wav")
         bound = opened.model(model).max_input_tokens(request(user("?", heard)))
         book = PriceBook()
-        held = book.worst(provider, model, bound, 0)
+        held = bound_of(book, provider, model, bound, 0)
         billed = book.price(provider, model, Usage(input=tokens * seconds, fees={"audio_input": tokens * seconds}))
         assert held is not None
         assert billed is not None

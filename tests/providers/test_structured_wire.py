@@ -328,7 +328,7 @@ def test_chat_completions_as_the_row_says() -> None:
     assert "response_format" not in body_of(unknown, asked())
     known = OpenAICompatible.from_key("k", base_url="https://api.openai.com/v1").model("gpt-4.1")
     assert at(body_of(known, asked(PLACE, SPEC)), "response_format", "type") == "json_schema"
-    assert not isinstance(known, Structuring), "a model of Chat Completions is told in words too"
+    assert not known.structures(asked(PLACE)), "a model of Chat Completions reads it in words too"
 
 
 def test_beside_tools_only_where_a_model_may_still_call_them() -> None:

@@ -7,17 +7,13 @@ from sagent.cost.prices import keeps_an_hour
 
 CacheLife: TypeAlias = Literal["", "5m", "1h"]
 """How long a cache is kept after it was last read; "" is that there is none."""
-_MARKS: Mapping[CacheLife, Mapping[str, object]] = {
+MARKS: Mapping[CacheLife, Mapping[str, object]] = {
     "5m": {"type": "ephemeral"},
     "1h": {"type": "ephemeral", "ttl": "1h"},
 }
+"""The values of `cache_control`."""
 
 
 def cache_life(options: Mapping[str, object]) -> CacheLife:
     """What a request's options choose, by the API's own member `cache_control`; five minutes where they do not."""
     return "1h" if keeps_an_hour(options) else "5m"
-
-
-def breakpoint_of(life: CacheLife) -> Mapping[str, object]:
-    """The value of `cache_control`."""
-    return _MARKS[life]

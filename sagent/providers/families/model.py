@@ -98,6 +98,14 @@ class WireModel(ABC, Generic[E_co]):
     def _prepare(self, request: Request) -> Outgoing:
         """How a request goes out that has nothing which the model is said to lack."""
 
+    def structures(self, request: Request) -> bool:
+        """Whether the answer is held to the schema: where the model can do that, and the API can express it."""
+        return self._format(self._fit(request)[0]) is not None
+
+    def _format(self, request: Request) -> Mapping[str, object] | None:
+        """How the schema goes out; None where the answer is not held to it."""
+        return None
+
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the model is said to lack, and notes on what that was."""
         able, notes, body = self._able, list[str](), self._provider.row.quirks.body

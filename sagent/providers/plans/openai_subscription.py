@@ -1,14 +1,13 @@
 """OpenAI through a ChatGPT plan: the login of the `codex` program, and the Responses endpoint that it uses."""
 
 import os
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
 
 from sagent.errors import ModelError, UsageError
-from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_load
+from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import access_from_key
 from sagent.providers.families.endpoint import Way
@@ -19,9 +18,9 @@ from sagent.providers.limits import limits_of
 from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
 from sagent.providers.plans.renewal import Renewal
 from sagent.providers.rows import Row
-from sagent.providers.wire.exchange import ERROR_BODY, Timeouts, read_body
+from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with
+from sagent.providers.wire.transport import Transport
 
 NAME = "openai-subscription"
 BASE_URL = "https://chatgpt.com/backend-api/codex"
@@ -72,10 +71,8 @@ class OpenAISubscription(ResponsesProvider):
         timeouts: Timeouts | None = None,
     ) -> None:
         row = Row(NAME, family="responses", base_url=BASE_URL, models=())
-        timeouts = timeouts or Timeouts()
-        way = transport if transport is not None and not isinstance(transport, str) else None
-        plan = PlanTransport(way or DirectTransport(connect=timeouts.connect))
-        super().__init__(row, access_from_key(NAME, "", base_url or BASE_URL), transport=plan, timeouts=timeouts)
+        way = None if isinstance(transport, str) else transport
+        super().__init__(row, access_from_key(NAME, "", base_url or BASE_URL), transport=way, timeouts=timeouts)
         self._file = login
         self.renewal = Renewal(login.read(), self._renew, LOGIN)
         self._noted: set[str] = set()  # conversations in which it was said what is left out
@@ -144,46 +141,6 @@ class OpenAISubscription(ResponsesProvider):
         """Close the connections, once a renewal that has begun is over."""
         await self.renewal.aclose()
         await super().aclose()
-
-
-class PlanTransport:
-    """A transport that puts what the endpoint says about a plan's limits where other providers say it."""
-
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-
-    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
-        """Send a body; an answer that refuses it says when to come again."""
-        answer = await self._inner.post(url, headers, body)
-        return answer if answer.status not in (403, 429) else await _explained(answer)
-
-    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
-        return await self._inner.get(url, headers)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-async def _explained(answer: Answer) -> Answer:
-    """A refusal with `retry-after`, the time until a plan's limit is lifted; 402 where the plan has no such use.
-
-    The body is {"error": {"type": "usage_limit_reached", "plan_type", "resets_at", "resets_in_seconds"}}.
-    """
-    try:
-        body = await read_body(answer, ERROR_BODY)
-    finally:
-        await answer.aclose()
-    try:
-        error = as_object(as_object(json_load(body)).get("error"))
-    except ValueError:
-        error = EMPTY
-    status, headers = answer.status, dict(answer.headers)
-    wait = as_int(error.get("resets_in_seconds")) or as_int(error.get("resets_at")) - int(time.time())
-    if error.get("type") == "usage_limit_reached" and wait > 0:
-        headers["retry-after"] = str(wait)
-    if error.get("type") == "usage_not_included":
-        status = 402
-    return answer_with(status, headers, body)
 
 
 def _info(row: Mapping[str, object]) -> ModelInfo:

@@ -350,9 +350,10 @@ def _merged(deltas: list[Delta]) -> list[Delta]:
 async def read_body(
     answer: Answer, most: int, watch: "_Watch | None" = None, *, patience: float | None = None
 ) -> bytes:
-    """The body, up to so many bytes; of an error what there is of it after a while, for its status says the most."""
+    """The body, up to so many bytes; with `patience`, and of an error, whose status says the most, what there is of it
+    after that many seconds."""
     parts, left = list[bytes](), most
-    with suppress(*(() if answer.status == 200 else (TimeoutError, Disrupted))):
+    with suppress(*(() if answer.status == 200 and patience is None else (TimeoutError, Disrupted))):
         async with asyncio.timeout(patience):
             while left > 0:
                 step = anext(answer.chunks, None)
@@ -366,16 +367,8 @@ async def read_body(
 
 
 async def _rest(answer: Answer) -> bytes:
-    """What still comes of an answer that has ended, so that its connection can be used again; for a while, and up to a
-    bound."""
-    parts, left = list[bytes](), ERROR_BODY
-    with suppress(TimeoutError, Disrupted):
-        async with asyncio.timeout(_LINGER):
-            async for chunk in answer.chunks:
-                parts.append(chunk)
-                if (left := left - len(chunk)) < 0:
-                    break
-    return b"".join(parts)
+    """What still comes of an answer that has ended, so that its connection can be used again."""
+    return await read_body(answer, ERROR_BODY, patience=_LINGER)
 
 
 def _shown(said: str | bytes) -> str:

@@ -36,6 +36,7 @@ _OVERFLOW = (
 _PAYMENT = (
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
     r"|billing_not_active|billing hard limit|arrearage|payment_required|payment required|requires more credits"
+    r"|usage_not_included"  # in a ChatGPT plan
     r"|quota exceeded for metric: [^,]*, limit: 0(?![.\d])"  # Google: the free tier has none of this model
 )
 _BAD_KEY = (
@@ -86,6 +87,7 @@ _REMEDIES: Mapping[ModelErrorKind, str] = {
     "permission": "The key may not do this: ask for access there, or choose another model.",
     "not_found": "Check the model's name; sagent models --check asks which there are.",
 }
+_WAITS = ("retry_after", "resets_in_seconds", "resets_at")  # members of an error
 _UNITS: Mapping[str, float] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _UNIT = r"(\d+(?:\.\d+)?) ?(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
 _SPAN = rf"{_UNIT}(?:(?:,? | and )?{_UNIT})*"
@@ -264,11 +266,13 @@ def _status_inside(data: object) -> int | None:
 
 
 def _headers_inside(data: object) -> dict[str, str]:
-    """Headers of the upstream provider, which OpenRouter repeats in the body; and what Google says of a wait."""
+    """Headers of the upstream provider, which OpenRouter repeats in the body; and what Google and, of the limits of a
+    plan, ChatGPT say of a wait."""
     error = as_object(_first(data).get("error"))
     metadata = as_object(error.get("metadata"))
     found = _retry_info([as_object(detail) for detail in as_array(error.get("details"))])
-    wait = found if found is not None else error.get("retry_after", _first(data).get("retry_after"))
+    places = (*(error.get(name) for name in _WAITS), _first(data).get("retry_after"))
+    wait = found if found is not None else next((place for place in places if place is not None), None)
     held = {} if wait is None else {"retry-after": str(wait)}
     return {**held, **{name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()}}
 

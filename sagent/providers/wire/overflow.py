@@ -1,7 +1,6 @@
 """What a provider says about sizes when it refuses a request that does not fit."""
 
 import re
-from typing import NamedTuple
 
 _N = r"(\d[\d,_]*)"
 
@@ -66,19 +65,12 @@ _ABOVE_OUTPUT = (
 _OUTPUT = rf"{_N} (?:tokens )?(?:in|for) +(?:the|your) +(?:completion|output)"
 
 
-class Sizes(NamedTuple):
-    """In tokens: of the model's window, and of the input that was sent. None where it was not given."""
-
-    window: int | None = None
-    input: int | None = None
-
-
-def sizes_in(words: str) -> Sizes:
-    """The sizes that a provider's refusal names.
+def sizes_in(words: str) -> tuple[int | None, int | None]:
+    """The tokens of the model's window, and of the input that was sent, as far as a provider's refusal names them.
 
     A count that is only a lower bound ("at least", vLLM, which stops counting) is none.
     """
-    return Sizes(_first(_WINDOW, words), _first(_INPUT, words) or _without_output(words))
+    return _first(_WINDOW, words), _first(_INPUT, words) or _without_output(words)
 
 
 def most_output_in(words: str) -> int | None:

@@ -13,7 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, wire
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.anthropic.events import MessagesReplyReader
-from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
+from sagent.providers.families.caching import MARKS, CacheLife, cache_life
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
 from sagent.providers.families.model import Counted, Outgoing, WireModel
@@ -65,10 +65,10 @@ class MessagesDialect(Dialect):
 
     def mark(self, data: bytes) -> bytes:
         """With a cache breakpoint on the last block."""
-        return data[:-3] + b',"cache_control":' + wire_bytes(breakpoint_of(self.life)) + data[-3:]
+        return data[:-3] + b',"cache_control":' + wire_bytes(MARKS[self.life]) + data[-3:]
 
     def _marked(self, blocks: Sequence[object]) -> Sequence[object]:
-        last = ({**as_object(block), "cache_control": breakpoint_of(self.life)} for block in blocks[-1:])
+        last = ({**as_object(block), "cache_control": MARKS[self.life]} for block in blocks[-1:])
         return [*blocks[:-1], *last]
 
 
@@ -249,10 +249,6 @@ class AnthropicModel(WireModel["Anthropic"]):
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))
-
-    def structures(self, request: Request) -> bool:
-        """Whether the answer is held to the schema: by models from 4.5 on, where the API can express it."""
-        return self._format(self._fit(request)[0]) is not None
 
     def _prepare(self, request: Request) -> Outgoing:
         provider = self._provider

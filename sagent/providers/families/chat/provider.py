@@ -12,7 +12,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Request
-from sagent.providers.families.caching import CacheLife, breakpoint_of, cache_life
+from sagent.providers.families.caching import MARKS, CacheLife, cache_life
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
 from sagent.providers.families.chat.thoughts import marked
@@ -70,8 +70,8 @@ class ChatDialect(Dialect):
         ]
         text = self._text(request.system)
         if self.life:
-            tools = [*tools[:-1], *({**tool, "cache_control": breakpoint_of(self.life)} for tool in tools[-1:])]
-            text = [{"type": "text", "text": request.system, "cache_control": breakpoint_of(self.life)}]
+            tools = [*tools[:-1], *({**tool, "cache_control": MARKS[self.life]} for tool in tools[-1:])]
+            text = [{"type": "text", "text": request.system, "cache_control": MARKS[self.life]}]
         system = [{"role": "system", "content": text}] if request.system.strip() else ()
         return opened({"tools": [*tools, *as_array(request.options.get("tools"))]}, "messages", system)
 
@@ -90,7 +90,7 @@ class ChatDialect(Dialect):
         """With a mark on the last block, where that is a text: on others it has no place."""
         if not self.life or not data.endswith(b'"}]}'):
             return None
-        return data[:-3] + b',"cache_control":' + wire_bytes(breakpoint_of(self.life)) + data[-3:]
+        return data[:-3] + b',"cache_control":' + wire_bytes(MARKS[self.life]) + data[-3:]
 
     def _text(self, text: str) -> object:
         """A content that is one text."""

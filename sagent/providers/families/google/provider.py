@@ -216,10 +216,6 @@ class GoogleModel(WireModel["Google"]):
     def __init__(self, provider: "Google", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="google")
 
-    def structures(self, request: Request) -> bool:
-        """Whether the answer is held to the schema: by Gemini from 2.5 on, together with tools from 3 on."""
-        return self._format(self._fit(request)[0]) is not None
-
     def _prepare(self, request: Request) -> Outgoing:
         limit, clamped = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
         thinking, notes = think(self._known, request.effort)
@@ -251,7 +247,7 @@ class GoogleModel(WireModel["Google"]):
         return GenerateDialect(self._provider.label, f"{self.provider}/", recent(self._known))
 
     def _format(self, request: Request) -> JsonObject | None:
-        """The schema as it goes out (ai.google.dev, structured outputs)."""
+        """The schema as it goes out (ai.google.dev, structured outputs: from 2.5 on, together with tools from 3 on)."""
         if request.output_schema is None:
             return None
         from sagent.providers.families.schemas import GOOGLE, fitted

@@ -205,10 +205,6 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         super().__init__(provider, model_id)
         self._limits = replace(self._limits, least_output=_LEAST_OUTPUT)
 
-    def structures(self, request: Request) -> bool:
-        """Whether the answer is held to the schema: by OpenAI's models from GPT-4o on, where strict mode can say it."""
-        return self._format(self._fit(request)[0]) is not None
-
     def _prepare(self, request: Request) -> Outgoing:
         provider = self._provider
         limit, clamped = self._limit(request)
@@ -253,7 +249,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         return False
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
-        """What `text.format` is to be."""
+        """What `text.format` is to be: of models from GPT-4o on, where strict mode can say it."""
         if request.output_schema is None or not (self._able.structured or openai_holds(self._known)):
             return None
         form = openai_form(request.output_schema, CHAT if self._provider.row.via else OPENAI)
