@@ -1,7 +1,9 @@
 """Text for people: safe for a terminal, on one line, with its counts."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from operator import eq
 
 from sagent.lib.dataclass import dataclass
 
@@ -109,3 +111,10 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
     near = get_close_matches(word, list(names), 1, 0.6)
     return f". Did you mean {near[0]}?" if near else ""
+
+
+def same_ends(before: Sequence[object], after: Sequence[object]) -> tuple[int, int]:
+    """How many lines, or characters, two texts share at their beginning, and at their end beyond that."""
+    head = sum(takewhile(bool, map(eq, before, after)))
+    room = min(len(before), len(after)) - head
+    return head, min(room, sum(takewhile(bool, map(eq, reversed(before), reversed(after)))))

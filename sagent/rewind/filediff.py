@@ -37,10 +37,7 @@ async def diff_file(log: Log, entry: str, path: str) -> FileDiff:
 
 
 def _compare(log: Log, entry: str, path: str, stop: Stop) -> FileDiff:
-    try:
-        found = plan(since(partial(read_agent, log), log.agent, entry))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    found = plan(since(partial(read_agent, log), log.agent, entry))
     was = next((item.target for item in found.items if item.path == path), None)
     if was is None:
         raise UsageError(f"{path} was not changed in this session.")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypeAlias
 
+from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.session.contents import Forked, Spawned
 from sagent.session.entries import Entry
@@ -53,12 +54,12 @@ class Plan:
 def since(read: Read, agent: str, entry: str) -> tuple[Touched, ...]:
     """What an agent and those below it did to files after an entry of its log, in order; "" is the beginning.
 
-    Of an agent that was spawned before, what it did later by the clock. Raises ValueError where there is no such entry.
+    Of an agent that was spawned before, what it did later by the clock. Raises UsageError where there is no such entry.
     """
     logs: list[list[tuple[str, Touched]]] = []
     moment = _collect(read, agent, entry, "", logs)
     if moment is None:
-        raise ValueError(f"no entry {entry!r} in the log of {agent}")
+        raise UsageError(f"no entry {entry!r} in the log of {agent}")
     return tuple(each for _, each in heapq.merge(*logs, key=lambda pair: pair[0]))
 
 

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import takewhile
-from operator import eq
 from typing import Literal
 
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.atomic import replace_link, replacing
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import real_directory
+from sagent.lib.text import same_ends
 from sagent.rewind.filediff import worth_comparing
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
 from sagent.rewind.recorder import Checkpoints, Recorder, in_thread, stands
@@ -86,10 +85,7 @@ class _Work:
 
 def _prepare(log: Log, entry: str, stop: Stop, path: str = "") -> _Work:
     """A plan, for all files or one, and the files as they stand now."""
-    try:
-        found = plan(since(partial(read_agent, log), log.agent, entry))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    found = plan(since(partial(read_agent, log), log.agent, entry))
     if path:
         found = _only(found, path)
     now: dict[str, Snapshot] = {}
@@ -142,10 +138,8 @@ def _content(snapshot: Snapshot, fetch: Fetch) -> bytes | None:
 
 def _count_lines(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     """Lines that come, and lines that go."""
-    head = sum(takewhile(bool, map(eq, old, new)))
-    old, new = old[head:], new[head:]
-    tail = sum(takewhile(bool, map(eq, reversed(old), reversed(new))))
-    old, new = old[: len(old) - tail], new[: len(new) - tail]
+    head, tail = same_ends(old, new)
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
     if not worth_comparing(old, new):  # what only moved is not counted then
         before, after = Counter(old), Counter(new)
         return (after - before).total(), (before - after).total()

@@ -7,10 +7,11 @@ from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
 from sagent.lib.regular import open_regular
+from sagent.lib.text import same_ends
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, short
 from sagent.tools.replacement import Replacement, replace
-from sagent.tools.textfile import UTF8, Binary, Encoding, decode, same_ends, write_atomic
+from sagent.tools.textfile import UTF8, Binary, Encoding, decode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _CONTEXT = 3

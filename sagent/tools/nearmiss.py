@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
+from sagent.lib.text import same_ends
 from sagent.tools.patches import sure, unpacked
-from sagent.tools.textfile import same_ends
 
 QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 _NUMBER = re.compile(r"[ ]*\d+\t")

@@ -2,10 +2,7 @@
 
 import os
 import stat
-from collections.abc import Sequence
 from contextlib import suppress
-from itertools import takewhile
-from operator import eq
 from pathlib import Path
 
 from sagent.errors import ToolError
@@ -104,13 +101,6 @@ def read_whole(path: Path, most: int) -> str | None:
     if not isinstance(decoded, Text) or len(decoded.text) > most:
         return None
     return valid_text(decoded.text.replace("\r\n", "\n"))
-
-
-def same_ends(before: Sequence[object], after: Sequence[object]) -> tuple[int, int]:
-    """How many lines, or characters, two texts share at their beginning, and at their end beyond that."""
-    head = sum(takewhile(bool, map(eq, before, after)))
-    room = min(len(before), len(after)) - head
-    return head, min(room, sum(takewhile(bool, map(eq, reversed(before), reversed(after)))))
 
 
 def line_end(text: str) -> str:

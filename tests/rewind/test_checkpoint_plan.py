@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagent.errors import UsageError
 from sagent.lib.json import as_object, canonical_bytes, json_load
 from sagent.rewind.plan import BETWEEN, ELSE, REWIND, Plan, Return, cut_off, plan, settle, since, way_back
 from sagent.session.contents import Spawned, Unknown
@@ -136,7 +137,7 @@ def test_only_what_came_after_counts_whatever_the_branch() -> None:
         [],
         ["1", "2", "3"],
     )
-    with pytest.raises(ValueError, match="no entry"):
+    with pytest.raises(UsageError, match="no entry"):
         calls("f" * 64)
 
 

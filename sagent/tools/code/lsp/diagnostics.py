@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.lib.text import count, one_line, printable
+from sagent.lib.text import count, one_line, printable, same_ends
 from sagent.tools.code.lsp.text import END
-from sagent.tools.textfile import same_ends
 
 MOST = 10  # errors of a file that are shown
 _MOST_READ = 2_000  # of a file; no one looks at more
