@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_number, as_object, as_str, json_freeze_object
 from sagent.mesh import names
 from sagent.mesh.errors import WrongVersion
 
@@ -122,7 +122,7 @@ def decode_card(value: object) -> Card:
     def of(name: str) -> JsonObject:
         return json_freeze_object(as_object(members.get(name)))
 
-    address, load = as_str(members.get("address")), members.get("load")
+    address = as_str(members.get("address"))
     if not _NAME.fullmatch(address):
         raise ValueError(f"not the address of a card: {address!r}")
     return Card(
@@ -132,7 +132,7 @@ def decode_card(value: object) -> Card:
         of("takes"),
         of("gives"),
         texts("labels"),
-        min(1.0, max(0.0, float(load))) if isinstance(load, int | float) else 0.0,
+        min(1.0, max(0.0, as_number(members.get("load")))),
         texts("models"),
         texts("tools"),
         of("details"),

@@ -194,3 +194,4 @@ def test_a_card_comes_back() -> None:
     with pytest.raises(WrongVersion):
         decode_card({"address": "a"})
     assert decode_card({"version": 1, "address": "a", "load": "much", "labels": "x", "takes": 3}) == Card("a")
+    assert decode_card({"version": 1, "address": "a", "load": 10**400}) == Card("a")  # no float holds it

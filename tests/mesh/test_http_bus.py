@@ -9,6 +9,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
+from sagent.errors import UsageError
 from sagent.mesh.buses.http import HttpBus, http_bus
 from sagent.mesh.buses.http_routes import Gates, bus_routes
 from sagent.mesh.buses.local import LocalBus
@@ -33,6 +34,13 @@ async def serving_bus() -> AsyncIterator[tuple[str, uvicorn.Server]]:
         server.should_exit = server.force_exit = True
         await task
         bound.close()
+
+
+async def test_a_timeout_that_is_too_long_is_refused() -> None:
+    async with serving_bus() as (url, _), http_bus(url, "token") as bus:
+        for timeout in (0, -1, 86_401, 10**400):
+            with pytest.raises(UsageError, match="timeout: seconds"):
+                await bus.call("POST", "/messages", {"to": "a", "body": 1, "timeout": timeout})
 
 
 class TestHttpBus(BusSuite):

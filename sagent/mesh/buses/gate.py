@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
@@ -34,6 +34,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.ended = False
+        self._own = secrets.token_hex(4)  # the ids of another feed, before this one, are none of this one's
         self._events: deque[Event] = deque()
         self._first, self._sent = 1, 1  # numbers of the first that is kept, and of the next that was never sent
         self._changed = asyncio.Event()
@@ -42,7 +43,7 @@ class Feed:
     async def put(self, name: str, data: JsonObject) -> None:
         while self._first + len(self._events) - self._sent >= KEPT:
             await self._wait()
-        self._events.append(Event(str(self._first + len(self._events)), name, data))
+        self._events.append(Event(f"{self._own}.{self._first + len(self._events)}", name, data))
         self._wake()
 
     def end(self) -> None:
@@ -50,9 +51,10 @@ class Feed:
         self._wake()
 
     async def follow(self, after: str) -> AsyncGenerator[Event]:
-        """The events after one, or all. Raises UsageError for one that is not kept any more. Ends where another
-        connection follows."""
-        place = int(after) + 1 if after.isdecimal() and len(after) < 16 else 1
+        """The events after one of its own, or all. Raises UsageError for one that is not kept any more. Ends where
+        another connection follows."""
+        own, _, number = after.partition(".")
+        place = int(number) + 1 if own == self._own and number.isdecimal() and len(number) < 16 else 1
         if place < self._first:
             raise UsageError(f"Events up to {self._first - 1} are not kept any more: begin anew.")
         self._followers += 1
@@ -114,16 +116,16 @@ class Gate:
             task.cancel()
             await asyncio.wait([task])
 
-    def ask(self, envelope: Envelope, timeout: float) -> "Kept":
-        """A request and its answer; one whose id is known is gone on with."""
+    def ask(self, envelope: Envelope, timeout: float, *, again: bool) -> "Kept":
+        """A request and its answer; one whose id is known is gone on with, or else begun anew, `again`."""
         if (kept := self._asks.get(envelope.id)) is None:
-            self._check(self._asks)
-            kept = self._asks[envelope.id] = Kept(lambda: self._asks.pop(envelope.id, None))
-            kept.run(self._ask(kept.feed, envelope, timeout))
+            kept = Kept(self._asks, envelope.id, lambda feed: self._ask(feed, envelope, timeout, again=again))
         return kept
 
-    async def _ask(self, feed: Feed, envelope: Envelope, timeout: float) -> None:
+    async def _ask(self, feed: Feed, envelope: Envelope, timeout: float, *, again: bool) -> None:
         try:
+            if again:
+                await feed.put("restart", _frame(Frame("restart", None, 0)))
             async with self.bus.asking(envelope, timeout=timeout) as frames:
                 async for frame in frames:
                     await feed.put(frame.kind, _frame(frame))
@@ -137,20 +139,11 @@ class Gate:
 
     async def receive(self, name: str, *, again: bool) -> "Kept":
         """The messages to an address; `again` for a client that comes back to its connection."""
-        kept = self._inboxes.get(name)
-        if kept is not None and not again:
+        while (kept := self._inboxes.get(name)) is not None:
+            if again:
+                return kept
             await kept.aclose()
-            kept = None
-        if kept is None:
-            self._check(self._inboxes)
-            kept = Kept(lambda: self._inboxes.pop(name, None))
-            self._inboxes[name] = kept
-            kept.run(self._receive(kept.feed, name))
-        return kept
-
-    def _check(self, there: Mapping[str, "Kept"]) -> None:
-        if len(there) >= MOST:
-            raise Full(f"{MOST:,} streams are open on this server already: end some of them.")
+        return Kept(self._inboxes, name, lambda feed: self._receive(feed, name))
 
     async def leave(self, name: str) -> None:
         if (kept := self._inboxes.get(name)) is not None:
@@ -190,21 +183,22 @@ class Gate:
 
 
 class Kept:
-    """Work for a client, with a feed, that ends when the client is away for longer than GRACE."""
+    """Work for a client, with a feed, that ends when the client is away for longer than GRACE. Until then it is among
+    others, by its name. Raises Full."""
 
-    def __init__(self, forget: Callable[[], object]) -> None:
-        self.feed = Feed()
-        self._forget = forget
-        self._work: asyncio.Task[None] | None = None
-        self._leaving: asyncio.Task[None] | None = None
-        self._followers = 0
+    def __init__(
+        self, others: dict[str, "Kept"], name: str, work: Callable[[Feed], Coroutine[None, None, None]]
+    ) -> None:
+        if len(others) >= MOST:
+            raise Full(f"{MOST:,} streams are open on this server already: end some of them.")
+        self._others, self._name, self._feed, self._followers = others, name, Feed(), 0
+        others[name] = self
 
-    def run(self, work: Coroutine[None, None, None]) -> None:
         async def run() -> None:
             try:
-                await work
+                await work(self._feed)
             finally:
-                self.feed.end()
+                self._feed.end()
 
         self._work = asyncio.create_task(run())
         self._leave()
@@ -212,10 +206,9 @@ class Kept:
     async def follow(self, after: str) -> AsyncGenerator[Event]:
         """The events, while a client is there."""
         self._followers += 1
-        if self._leaving is not None:
-            self._leaving.cancel()
+        self._leaving.cancel()
         try:
-            async for event in self.feed.follow(after):
+            async for event in self._feed.follow(after):
                 yield event
         finally:
             self._followers -= 1
@@ -230,9 +223,10 @@ class Kept:
         self._leaving = asyncio.create_task(leave())
 
     async def aclose(self) -> None:
-        self._forget()
+        if self._others.get(self._name) is self:  # another may be there by now
+            del self._others[self._name]
         for task in (self._work, self._leaving):
-            if task is not None and task is not asyncio.current_task():
+            if task is not asyncio.current_task():
                 task.cancel()
                 await asyncio.wait([task])
 

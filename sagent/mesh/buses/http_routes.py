@@ -103,10 +103,10 @@ async def _envelope(request: Request) -> tuple[Envelope, float]:
     except ValueError as error:
         raise UsageError(f"Not a message: {error}.") from None
     timeout = members.get("timeout")
-    seconds = float(timeout) if isinstance(timeout, int | float) else 600.0
+    seconds = timeout if isinstance(timeout, int | float) else 600.0
     if not 0 < seconds <= 86_400:
         raise UsageError("timeout: seconds, above 0 and at most a day.")
-    return envelope, seconds
+    return envelope, float(seconds)
 
 
 async def _send(gate: Gate, request: Request) -> Response:
@@ -122,7 +122,8 @@ async def _taken(gate: Gate, request: Request) -> Response:
 
 async def _ask(gate: Gate, request: Request) -> Response:
     envelope, timeout = await _envelope(request)
-    return _stream(gate.ask(envelope, timeout).follow(request.headers.get("last-event-id", "")))
+    after = request.headers.get("last-event-id", "")
+    return _stream(gate.ask(envelope, timeout, again=bool(after)).follow(after))
 
 
 async def _cancel(gate: Gate, request: Request) -> Response:
@@ -163,9 +164,8 @@ async def _handle(gate: Gate, request: Request) -> Response:
 
 async def _cards(gate: Gate, request: Request) -> Response:
     given = request.query_params
-    kinds: Mapping[str, Query] = {kind: Query(kind=kind) for kind in ("agent", "node")}
-    asked = kinds.get(given.get("kind", ""), Query())
-    query = Query(given.get("namespace", ""), given.get("recursive") != "0", tuple(given.getlist("label")), asked.kind)
+    kind = kind if (kind := given.get("kind")) in ("agent", "node") else None
+    query = Query(given.get("namespace", ""), given.get("recursive") != "0", tuple(given.getlist("label")), kind)
     (found,) = select([query], await gate.bus.cards(query))
     return _json([encode_card(card) for card in found])
 
