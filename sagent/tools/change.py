@@ -10,7 +10,7 @@ from sagent.lib.regular import open_regular
 from sagent.lib.text import same_ends
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, short
-from sagent.tools.replacement import Replacement, replace
+from sagent.tools.replacement import Replacement, replace_all
 from sagent.tools.textfile import UTF8, Binary, Encoding, decode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
@@ -68,38 +68,15 @@ def plan_edit(
 ) -> Change:
     """Make replacements in order, all or none, in a file or in what an editor has `unsaved` of it. Raises ToolError if
     one fails."""
-    before, after, encoding, count = edited(path, real, replacements, workspace, unsaved)
-    said = f"Edited {short(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
-    return Change(path, real, before, after, encoding, said, shows=True)
-
-
-def write_file(path: Path, real: Path, content: str, workspace: Workspace) -> ToolOutput:
-    """Create or replace a file, which really lies at `real`. Raises ToolError for one that was not read, or has changed
-    since."""
-    return make(plan_write(path, real, content, workspace), workspace)
-
-
-def edit_file(path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace) -> ToolOutput:
-    """Make replacements in order, all or none, in a file that really lies at `real`. Raises ToolError if one fails."""
-    return make(plan_edit(path, real, replacements, workspace), workspace)
-
-
-def edited(
-    path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace, unsaved: str | None = None
-) -> tuple[str, str, Encoding, int]:
-    """A file's text as it is and as it would be, its encoding, and how many places change. Raises as `edit_file`."""
     with explained(path):
         before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")
         before = before if unsaved is None else unsaved
-        after, count = before, 0
-        for index, replacement in enumerate(replacements):
-            try:
-                after, done = replace(after, replacement, real.name)
-            except ToolError as error:
-                which = f"Edit {index + 1} of {len(replacements)}: " if len(replacements) > 1 else ""
-                raise ToolError(f"{which}{error} {short(path, workspace)} was not changed.") from None
-            count += done
-    return before, after, encoding, count
+        try:
+            after, count = replace_all(before, replacements, real.name)
+        except ToolError as error:
+            raise ToolError(f"{error} {short(path, workspace)} was not changed.") from None
+    said = f"Edited {short(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
+    return Change(path, real, before, after, encoding, said, shows=True)
 
 
 def _as_before(real: Path, content: str) -> tuple[str | None, str, Encoding, str]:

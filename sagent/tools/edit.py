@@ -1,7 +1,7 @@
 """The Edit tool: exact replacements in a file, all of them or none."""
 
-import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 from sagent.lib.json import JsonObject, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -39,29 +39,34 @@ class Edit:
         effect = foreseen("write", path, workspace)
 
         def check() -> None:  # it reveals nothing of a file that the agent has not read, but whether it is there
-            from sagent.tools.change import edited
+            from sagent.tools.change import plan_edit
             from sagent.tools.replacement import read_replacements
 
             real = effect.real or path
-            if not real.exists() or real.stat().st_size <= _LARGE:
-                edited(path, real, read_replacements(arguments), workspace)
+            if _is_small(real):
+                plan_edit(path, real, read_replacements(arguments), workspace)
 
         return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Apply the edits. Raises ToolError when one cannot be, with nothing changed."""
-        from sagent.tools.change import edit_file
+        from sagent.tools.change import make, plan_edit
+        from sagent.tools.offload import offload
         from sagent.tools.paths import judged
         from sagent.tools.replacement import read_replacements
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
         real = judged(path, run)
         replacements = read_replacements(arguments)
-        try:
-            large = real.stat().st_size > _LARGE
-        except OSError:
-            large = False
         with run.workspace.changing(real):
-            if large:
-                return await asyncio.to_thread(edit_file, path, real, replacements, run.workspace)
-            return edit_file(path, real, replacements, run.workspace)
+            return await offload(
+                lambda _: make(plan_edit(path, real, replacements, run.workspace), run.workspace),
+                small=_is_small(real),
+            )
+
+
+def _is_small(real: Path) -> bool:
+    try:
+        return real.stat().st_size <= _LARGE
+    except OSError:  # who reads it says why
+        return True

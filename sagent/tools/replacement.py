@@ -45,10 +45,21 @@ def proposed(call: ToolCall, before: str | None) -> tuple[str, str]:
     edits = read_replacements(call.arguments)
     if before is None and len(edits) == 1 and not edits[0].everywhere:
         return edits[0].old, edits[0].new
-    text = before or ""
-    for edit in edits:
-        text, _ = replace(text, edit, as_str(call.arguments.get("file_path")).rpartition("/")[2])
-    return before or "", text
+    name = as_str(call.arguments.get("file_path")).rpartition("/")[2]
+    return before or "", replace_all(before or "", edits, name)[0]
+
+
+def replace_all(text: str, replacements: Sequence[Replacement], name: str) -> tuple[str, int]:
+    """The text of a file with replacements made in order, and how many places these are. Raises ToolError."""
+    count = 0
+    for number, replacement in enumerate(replacements, 1):
+        try:
+            text, done = replace(text, replacement, name)
+        except ToolError as error:
+            which = f"Edit {number} of {len(replacements)}: " if len(replacements) > 1 else ""
+            raise ToolError(f"{which}{error}") from None
+        count += done
+    return text, count
 
 
 def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, int]:

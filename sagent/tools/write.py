@@ -1,6 +1,5 @@
 """The Write tool: a whole file, replaced in one step."""
 
-import asyncio
 from dataclasses import replace
 
 from sagent.lib.json import JsonObject, as_str, valid_text
@@ -36,13 +35,15 @@ class Write:
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Write it. Raises ToolError for a file that was not read, or has changed since."""
-        from sagent.tools.change import write_file
+        from sagent.tools.change import make, plan_write
+        from sagent.tools.offload import offload
         from sagent.tools.paths import judged
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
         real = judged(path, run)
         content = valid_text(as_str(arguments["content"]))
         with run.workspace.changing(real):
-            if len(content) > _LARGE:
-                return await asyncio.to_thread(write_file, path, real, content, run.workspace)
-            return write_file(path, real, content, run.workspace)
+            return await offload(
+                lambda _: make(plan_write(path, real, content, run.workspace), run.workspace),
+                small=len(content) <= _LARGE,
+            )

@@ -36,11 +36,11 @@ def test_a_file_too_large_to_be_compared_is_edited_by_exact_quotes_alone(tmp_pat
     workspace.saw(workspace.cwd / "f", (tmp_path / "f").read_bytes(), (tmp_path / "f").stat())
 
     def change(old: str, new: str) -> str:
-        from sagent.tools.change import edited
+        from sagent.tools.change import plan_edit
         from sagent.tools.replacement import read_replacements
 
         replacements = read_replacements(arguments(old, new))
-        return edited(workspace.cwd / "f", workspace.cwd / "f", replacements, workspace)[1]
+        return plan_edit(workspace.cwd / "f", workspace.cwd / "f", replacements, workspace).after
 
     assert change("x = 1\n", "x = 2\n").startswith("café = 1\nx = 2\n")
     with pytest.raises(ToolError, match="not found"):
