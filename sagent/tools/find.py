@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from math import log
 
 from sagent.errors import ToolError
-from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, as_str, json_dump, wire_bytes
 from sagent.lib.text import nearest
 from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema
@@ -95,65 +94,49 @@ class CallTool:
         raise ToolError(f"{self.name} calls nothing by itself.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    tool: Tool
-    words: Counter[str]
-    length: int
-
-
 class Index:
     """Ranks tools by BM25 over their names, descriptions and parameters' names. The same question gives the same."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.tools = tools
-        self._entries: Sequence[_Entry] = ()
+        self._counts: Sequence[Counter[str]] = ()  # of each one's words, once they are asked for
 
     @property
     def names(self) -> Sequence[str]:
         return [tool.name for tool in self.tools]
 
-    def search(self, query: str, most: int = MOST_FOUND) -> Sequence[Tool]:
+    def search(self, query: str) -> Sequence[Tool]:
         """The tools that fit best; one that is named comes first."""
-        self._entries = self._entries or [_entry(tool) for tool in self.tools]
-        asked = dict.fromkeys(_words(query))
+        self._counts = self._counts or list(map(_count, self.tools))
         named = {word.lower() for word in re.findall(r"[\w-]+", query)}
-        rarity = {word: self._rarity(word) for word in asked}
-        scores = [(tool.tool.name.lower() in named, _score(tool, rarity, self._mean())) for tool in self._entries]
-        order = sorted(range(len(scores)), key=lambda at: (*(-part for part in scores[at]), self.tools[at].name))
-        least = max((score for _, score in scores), default=0.0) * LEAST
-        return [self.tools[at] for at in order if scores[at][0] or scores[at][1] > least][:most]
+        rarity = {word: self._rarity(word) for word in _words(query)}
+        mean = max(1, sum(counts.total() for counts in self._counts)) / max(1, len(self.tools))
+        fits = [_score(counts, rarity, mean) for counts in self._counts]
+        ranked = [(tool.name.lower() not in named, -score, tool) for tool, score in zip(self.tools, fits, strict=True)]
+        ranked.sort(key=lambda row: (*row[:2], row[2].name))
+        least = max(fits, default=0.0) * LEAST
+        return [tool for other, score, tool in ranked if not other or -score > least][:MOST_FOUND]
 
     def _rarity(self, word: str) -> float:
-        holding = sum(word in entry.words for entry in self._entries)
-        return log(1 + (len(self._entries) - holding + 0.5) / (holding + 0.5))
-
-    def _mean(self) -> float:
-        return sum(entry.length for entry in self._entries) / len(self._entries)
+        holding = sum(word in counts for counts in self._counts)
+        return log(1 + (len(self._counts) - holding + 0.5) / (holding + 0.5))
 
 
-def _score(entry: _Entry, rarity: Mapping[str, float], mean: float) -> float:
-    scores = 0.0
-    for word, weight in rarity.items():
-        count = entry.words[word]
-        scores += weight * count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * entry.length / mean))
-    return scores
+def _score(counts: Counter[str], rarity: Mapping[str, float], mean: float) -> float:
+    spread = _K1 * (1 - _B + _B * counts.total() / mean)
+    return sum(weight * counts[word] * (_K1 + 1) / (counts[word] + spread) for word, weight in rarity.items())
 
 
-def _entry(tool: Tool) -> _Entry:
+def _count(tool: Tool) -> Counter[str]:
     parameters = " ".join(as_object(tool.parameters.get("properties")))
-    words = Counter(_words(f"{tool.name} {tool.name} {tool.description} {parameters}"))
-    return _Entry(tool, words, words.total())
+    return Counter(_words(f"{tool.name} {tool.name} {tool.description} {parameters}"))
 
 
 def _words(text: str) -> list[str]:
     """The words of a text, those within a name too; a plural is what it is the plural of."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").lower()
-    return [word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] != "s" else word for word in _split(parted)]
-
-
-def _split(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", text)
+    words: list[str] = re.findall(r"[^\W_]+", parted)
+    return [word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] != "s" else word for word in words]
 
 
 def _names(tools: Sequence[Tool]) -> str:

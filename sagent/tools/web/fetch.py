@@ -11,6 +11,7 @@ from sagent.lib.json import JsonObject, as_int, as_object, as_str, json_dump
 from sagent.messages import Text
 from sagent.peer import SpawnRequest
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.web.marking import mark
 from sagent.tools.web.tool import WebTool
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ class WebFetch(WebTool):
 
     async def _ask(self, question: str, page: "Page", response: "WebResponse", run: RunContext) -> ToolOutput:
         """What a small model, which has no tools, reads in the page. Its calls are billed to the role "web"."""
-        from sagent.tools.web.marking import mark
         from sagent.tools.web.native import answer_of
 
         if run.caller is None:
@@ -130,8 +130,6 @@ async def _failure(response: "WebResponse") -> str:
     """What a status says, and what the page says about it."""
     from http import HTTPStatus
 
-    from sagent.tools.web.marking import mark
-
     known = {status.value: status.phrase for status in HTTPStatus}
     said = f"{response.address} answered {response.status} {known.get(response.status, '')}".rstrip()
     if _is_bot_wall(response):
@@ -178,7 +176,6 @@ async def _shown_media(response: "WebResponse", pages: str) -> ToolOutput | None
 
 def _marked(parts: Sequence[Media], name: str) -> Iterator[Media]:
     """The text of pages between marks, that of several in a row together."""
-    from sagent.tools.web.marking import mark
 
     for of_pages, group in groupby(parts, lambda part: isinstance(part, Text) and part.text.startswith("--- page ")):
         if of_pages:
@@ -195,7 +192,6 @@ async def _read(response: "WebResponse", extractor: "Extractor") -> "Page":
 
 def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -> ToolOutput:
     """A part of the text, where it is from, and how to go on."""
-    from sagent.tools.web.marking import mark
 
     total = len(page.text)
     if offset and offset >= total:

@@ -9,11 +9,12 @@ from urllib.parse import urlencode
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_str, json_dump
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.web.marking import mark
+from sagent.tools.web.services import SEARCHES, SearchService
 from sagent.tools.web.tool import WebTool
 
 if TYPE_CHECKING:
     from sagent.tools.web.results import Found
-    from sagent.tools.web.services import SearchService
 
 KEYLESS = "ddgs"
 NATIVE = "native"
@@ -57,7 +58,6 @@ class WebSearch(WebTool):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask one service after the other until one answers. Raises ToolError where none does."""
         from sagent.tools.web.address import check_secrets
-        from sagent.tools.web.marking import mark
         from sagent.tools.web.results import MOST, listed, within
 
         query = as_str(arguments["query"]).strip()
@@ -84,8 +84,6 @@ class WebSearch(WebTool):
 
     def _services(self, named: str) -> tuple[str, ...]:
         """Those to ask: the one that is named, else all that are set, else the one without a key."""
-        from sagent.tools.web.services import SEARCHES
-
         if named:
             return (named,)
         native = [NATIVE] if self.access.service(NATIVE) else []
@@ -93,27 +91,21 @@ class WebSearch(WebTool):
 
     async def _native(self, query: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext) -> ToolOutput:
         """What the provider's own search finds, as a model lists it. Raises ToolError."""
-        from sagent.tools.web.marking import mark
         from sagent.tools.web.native import search_native
 
         text = await search_native(query, allowed, blocked, self.access.service(NATIVE).get("model", ""), run)
         return ToolOutput.of(mark(text, "a search by the provider"), summary="native: answered")
 
     def _is_set(self, name: str) -> bool:
-        return bool(self._key(name) if self._row(name).key[0] else self._base_url(name))
-
-    def _row(self, name: str) -> "SearchService":
-        from sagent.tools.web.services import SEARCHES
-
-        return SEARCHES[name]
+        return bool(self._key(name) if SEARCHES[name].key[0] else self._base_url(name))
 
     def _key(self, name: str) -> str:
         own = self.access.service(name).get("api_key", "")
-        return own or next(filter(None, map(os.environ.get, self._row(name).variables)), "")
+        return own or next(filter(None, map(os.environ.get, SEARCHES[name].variables)), "")
 
     def _base_url(self, name: str) -> str:
         """Where a service is: where the person says, by a variable too where there is no key, else its own address."""
-        row = self._row(name)
+        row = SEARCHES[name]
         variables = () if row.key[0] else row.variables
         own = self.access.service(name).get("base_url", "")
         return (own or next(filter(None, map(os.environ.get, variables)), "") or row.base_url).rstrip("/")
@@ -147,7 +139,7 @@ class WebSearch(WebTool):
         from sagent.tools.web.gateway import WebRequest
         from sagent.tools.web.results import read_found
 
-        row, key, base = self._row(name), self._key(name), self._base_url(name)
+        row, key, base = SEARCHES[name], self._key(name), self._base_url(name)
         if not self._is_set(name):
             raise ToolError(f"{name} is not set: set {row.variables[0]}, or [web.{name}] in the settings.")
         members = _members(row, query, category, allowed, blocked)
@@ -173,7 +165,7 @@ class WebSearch(WebTool):
 
 
 def _members(
-    row: "SearchService", query: str, category: str, allowed: Sequence[str], blocked: Sequence[str]
+    row: SearchService, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str]
 ) -> Mapping[str, object]:
     """What a service is asked with."""
     if not row.include:

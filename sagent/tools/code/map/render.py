@@ -65,7 +65,7 @@ def render(store: Store, wish: Wish, others: Sequence[str], notes: Sequence[str]
         scores = _scores(store, fingerprint, paths, focus)
         room = wish.tokens * BYTES - sum(map(len, notes))
         listed = _listed(wish, others, int(room * LISTED))
-        lines, shown = _mapped(store, wish.label, _Files(paths, scores, focus), room - len(listed))
+        lines, shown = _mapped(store, wish.label, paths, scores, focus, room - len(listed))
         left = store.mappable() - shown
     more = f"(And {left} more files. Give more tokens, a focus or a path.)" if left else ""
     missing = f"(Nothing here is called {', '.join(focus.unknown)}.)" if focus.unknown else ""
@@ -81,13 +81,6 @@ class _Focus:
     homes: Sequence[str]
     files: Sequence[str]
     unknown: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    paths: Sequence[str]
-    scores: Sequence[float]
-    focus: _Focus
 
 
 def _focus(store: Store, wanted: Sequence[str], paths: Sequence[str]) -> _Focus:
@@ -145,9 +138,10 @@ def _within(each: str, paths: Sequence[str]) -> Sequence[str]:
     return paths[bisect_left(paths, f"{wanted}/") : bisect_right(paths, f"{wanted}/\U0010ffff")]
 
 
-def _mapped(store: Store, label: str, files: _Files, room: int) -> tuple[list[str], int]:
+def _mapped(
+    store: Store, label: str, paths: Sequence[str], scores: Sequence[float], focus: _Focus, room: int
+) -> tuple[list[str], int]:
     """Lines for as many definitions as there is room for, those that count most; and how many files they are of."""
-    paths, scores, focus = files.paths, files.scores, files.focus
     order = sorted(range(len(paths)), key=lambda number: (-scores[number], paths[number]))
     meant, ranked = set(focus.files), list[tuple[int, float, str, Definition]]()
     looked = {*order[: max(20, room // 40)], *(bisect_left(paths, path) for path in focus.homes)}
@@ -213,6 +207,3 @@ def _listed(wish: Wish, others: Sequence[str], room: int) -> str:
     kept = _fitting([f"{wish.label}{path}" for path in others], room)
     more = f" and {len(others) - len(kept)} more" if len(kept) < len(others) else ""
     return f"(By name only: {', '.join(kept) or 'none'}{more}.)"
-
-
-__all__ = ["Wish", "outline", "render"]

@@ -170,7 +170,10 @@ class Store:
 
 def open_store(folder: Path | None, root: str) -> Store:
     """The store of a project; in memory where there is no folder for it, or it cannot be used."""
-    return Store(_connect(_file(folder, root) if folder else None))
+    if file := _file(folder, root) if folder else None:
+        with suppress(sqlite3.OperationalError):  # it is held for long, or cannot be written
+            return Store(_open(str(file)))
+    return Store(_open(":memory:"))
 
 
 class StoreThread:
@@ -214,13 +217,6 @@ def _file(folder: Path, root: str) -> Path | None:
     except OSError:
         return None
     return folder / f"{sha256_hex(root.encode('utf-8', 'surrogateescape'))[:24]}-{FORMAT}.sqlite"
-
-
-def _connect(file: Path | None) -> sqlite3.Connection:
-    try:
-        return _open(str(file)) if file else _open(":memory:")
-    except sqlite3.OperationalError:  # it is held for long, or cannot be written
-        return _open(":memory:")
 
 
 def _open(name: str) -> sqlite3.Connection:
