@@ -68,6 +68,11 @@ class AgentBuilder:
         wish = self.settings.diagnostics
         return wish == "on" or (wish == "auto" and self.answer is not None)
 
+    @property
+    def plans(self) -> bool:
+        """Whether a session begins in plan mode, where somebody is there who decides on plans."""
+        return self.settings.plan or (self.answer is not None and self.settings.permission_mode == "plan")
+
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""
         self.tools = layer(self.tools)

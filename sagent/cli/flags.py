@@ -189,16 +189,12 @@ def run_parser() -> Parser:
 
 
 def add_flags(parser: Parser) -> None:
-    _agent_flags(parser, places=True)
+    add_agent_flags(parser, places=True)
     _session_flags(parser.add_argument_group("session and output"))
 
 
-def add_agent_flags(parser: Parser) -> None:
-    """Those of them that say how an agent works, wherever it does."""
-    _agent_flags(parser, places=False)
-
-
-def _agent_flags(parser: Parser, *, places: bool) -> None:
+def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
+    """Those of them that say how an agent works, wherever it does; with `places` also where."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="M", help="provider/model, or a model whose name implies its provider")
     group.add_argument("--executor", metavar="M", help="another name of --model")

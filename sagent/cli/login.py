@@ -2,19 +2,15 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
 from sagent.repl.commands.command import CommandContext
-from sagent.repl.terminal.picker import Lookup, Option, Shown
-from sagent.repl.view.lines import plain
 
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.repl.opening import Choices
-
-T = TypeVar("T")
 
 
 def run_login(flags: Mapping[str, object], *, provider: str = "", host: str = "") -> int:
@@ -44,14 +40,6 @@ class _LoginContext(CommandContext):
     def _write(self, text: str) -> None:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
-
-    async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
-        self._write(title if isinstance(title, str) else plain(title(80)))
-        for number, option in enumerate(options, 1):
-            self._write(f"{number:3} {option.label}  {option.hint}".rstrip())
-        said = (await self.line("number: ") or "").strip()
-        number = int(said) if said.isdecimal() else 0
-        return options[number - 1].value if 0 < number <= len(options) else None
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         from getpass import getpass

@@ -52,7 +52,10 @@ def run_permissions(given: Mapping[str, object]) -> int:
             raise UsageError(f"{error.filename or users.folder}: {error.strerror or error}") from None
     found = users.all()
     shown = [_as_json(user, users) for user in found]
-    rows = tuple((user.tenant, user.name, user.role, " ".join(user.addresses), _key(user, users)) for user in found)
+    rows = tuple(
+        (user.tenant, user.name, user.role, " ".join(user.addresses), str(one["key_file"] or user.key))
+        for user, one in zip(found, shown, strict=True)
+    )
     table = [Table(rows, ("tenant", "name", "role", "addresses", "key"))] if rows else ["There are no users yet."]
     show({"configuration": str(users.configuration), "users": shown}, table, as_json=bool(given["json"]))
     if (added or removed) and not given["json"]:
@@ -73,11 +76,6 @@ def _added(given: Mapping[str, object]) -> "list[tuple[Role, str, tuple[str, ...
             raise UsageError(f"--agent {text}: write NAME=ADDRESS,ADDRESS...: where it receives.")
         found.append(("agent", name, tuple(map(check_name, addresses.split(",")))))
     return found
-
-
-def _key(user: "User", users: "Users") -> str:
-    path = users.key_file(user)
-    return str(path) if path.exists() else user.key
 
 
 def _as_json(user: "User", users: "Users") -> dict[str, object]:

@@ -4,17 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sagent.config.values import PathBase, Reader, RefusedError, temperature, texts, url, usd, whole
+from sagent.config.values import PathBase, Reader, RefusedError, names_of, temperature, text_of, texts, url, usd, whole
 from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from sagent.advisor.advisor import Advisor
 
 MEMBERS = ("name", "model", "effort", "temperature", "max_calls", "max_usd", "role", "tools", "api_base", "api_key")
 EXECUTOR = ("model", "api_base", "api_key")
 NONE = ("none", "off")
+_OPTIONS: Mapping[str, Reader] = {
+    "effort": text_of,
+    "temperature": temperature,
+    "max_calls": whole(0),
+    "max_usd": lambda value, _: f"{usd(value):f}",
+    "tools": lambda value, _: ",".join(names_of(value)),
+}
 STRANGER = (
     "it would send the conversation to whomever the project names; name advisors in your own file, or with --advisor"
 )
@@ -70,16 +75,7 @@ def read_table(table: Mapping[str, object], base: PathBase) -> Placed:
     if "," in model:
         raise MemberError("model", "give PROVIDER/MODEL alone, and what else there is to say as members of its own")
     spec = [f"{name}={model}" if name else model]
-    if "effort" in table:
-        spec.append(f"effort={_text(table, 'effort')}")
-    if "temperature" in table:
-        spec.append(f"temperature={_checked(table, 'temperature', temperature, base)}")
-    if "max_calls" in table:
-        spec.append(f"max_calls={_checked(table, 'max_calls', whole(0), base)}")
-    if "max_usd" in table:
-        spec.append(f"max_usd={cast('Decimal', _checked(table, 'max_usd', usd, base)):f}")
-    if "tools" in table:
-        spec.append(f"tools={','.join(_tools(table))}")
+    spec += [f"{each}={_checked(table, each, read, base)}" for each, read in _OPTIONS.items() if each in table]
     placed = read_spec(",".join(spec), base)
     role = _text(table, "role") if "role" in table else ""
     return Placed(_with_role(replace(placed.advisor, role=role), base), read_address(table, base))
@@ -121,13 +117,6 @@ def _text(table: Mapping[str, object], member: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise MemberError(member, f"give a text as `{member}`")
     return value.strip()
-
-
-def _tools(table: Mapping[str, object]) -> list[str]:
-    try:
-        return [name.strip() for each in texts(table["tools"], "names") for name in each.split(",")]
-    except RefusedError as error:
-        raise MemberError("tools", str(error)) from error
 
 
 def _checked(table: Mapping[str, object], member: str, read: Reader, base: PathBase) -> object:

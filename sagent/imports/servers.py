@@ -20,10 +20,6 @@ _PAIRS = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_headers")
 
 
-class NotUnderstoodError(ValueError):
-    """A value of a server means nothing here."""
-
-
 def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = False, expands: bool = True) -> None:
     """Servers by their names. `expands`: `${NAME}` in their values is a variable there, as it is here."""
     for name, given in as_object(found).items():
@@ -63,16 +59,10 @@ def _words(server: Mapping[str, object], stranger: bool) -> str:  # noqa: FBT001
 
 def _check_shape(table: Mapping[str, object]) -> None:
     if strangers := [key for key in table if key not in _KNOWN and key not in _TRIES]:
-        raise NotUnderstoodError(f"{strangers[0]} means nothing here")
+        raise ValueError(f"{strangers[0]} means nothing here")
     for name in ("args", *_PAIRS):
         if (given := table.get(name)) and not (as_array(given) if name == "args" else as_object(given)):
-            raise NotUnderstoodError(f"{name} is {given!r:.40}, not a {'list' if name == 'args' else 'table'}")
-
-
-def _check_url(url: str) -> None:
-    """Raise ValueError for what leads nowhere, as far as it can be read before its variables are known."""
-    if url and "${" not in url and not ((parts := urlsplit(url)).scheme in ("http", "https") and parts.hostname):
-        raise NotUnderstoodError(f"{url!r:.40} is not a URL that begins with http:// or https://")
+            raise ValueError(f"{name} is {given!r:.40}, not a {'list' if name == 'args' else 'table'}")
 
 
 def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> dict[str, object]:
@@ -80,21 +70,23 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
 
     def value(text: object) -> str:
         if not isinstance(text, str):
-            raise NotUnderstoodError(f"{text!r:.40} is no text")
+            raise ValueError(f"{text!r:.40} is no text")  # noqa: TRY004 -- as for all that means nothing here
         text = text if expands else text.replace("${", "$${")
         text = text.replace("${workspaceFolder}", str(project))
         text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda found: f"${{{found[1] or found[2]}}}", text)
         if left := re.search(r"\$\{\w+:(?!-)[^}]*\}|\{file:[^}]*\}", text):
-            raise NotUnderstoodError(f"{left[0]} means nothing here: write the value, or ${{NAME}}")
+            raise ValueError(f"{left[0]} means nothing here: write the value, or ${{NAME}}")
         return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # one that is not set is no error then
 
     given = table.get("command")
     command = [value(each) for each in as_array(given)] or ([value(given)] if given else [])
     command += [value(each) for each in as_array(table.get("args"))]
     url = value(table.get("url") or table.get("httpUrl") or table.get("serverUrl") or "")
-    _check_url(url)
+    # as far as it can be read before its variables are known
+    if url and "${" not in url and not ((parts := urlsplit(url)).scheme in ("http", "https") and parts.hostname):
+        raise ValueError(f"{url!r:.40} is not a URL that begins with http:// or https://")
     if bool(command) == bool(url):
-        raise NotUnderstoodError("it has neither a command nor a url" if not url else "it has a command and a url")
+        raise ValueError("it has neither a command nor a url" if not url else "it has a command and a url")
     found: dict[str, object] = {"url": url} if url else {"command": command[0]}
     if command[1:]:
         found["args"] = command[1:]

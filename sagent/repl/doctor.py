@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -28,13 +28,16 @@ class Finding(NamedTuple):
 async def examine(settings: "Settings") -> list[Finding]:
     """Check everything, the providers at the same time. Never raises."""
     network = await asyncio.gather(*(_reach(name, url) for name, url in _addresses(settings)))
-    local = await asyncio.to_thread(_look, settings)
-    return [*local, *network]
+    return [*await asyncio.to_thread(lambda: list(_look(settings))), *network]
 
 
-def _look(settings: "Settings") -> list[Finding]:
-    own = (_sandbox(settings), _servers(settings))
-    return [*_keys(settings), *_programs(), *own, *_terminal(), *_places(settings)]
+def _look(settings: "Settings") -> Iterator[Finding]:
+    found = [name for name, _ in _usable(settings)]
+    yield Finding("good" if found else "bad", "keys", ", ".join(found) or "none is set: /login")
+    for name, use in (("git", "branch, @files"), ("rg", "searches are slower without it"), ("bash", "the Bash tool")):
+        path = shutil.which(name)
+        yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
+    yield from (_sandbox(settings), _servers(settings), *_terminal(), *_places(settings))
 
 
 def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]]":
@@ -46,11 +49,6 @@ def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]
         own = settings.providers.get(name)
         if has_key(row) or (own and own.api_key):
             yield name, own
-
-
-def _keys(settings: "Settings") -> Iterable[Finding]:
-    found = [name for name, _ in _usable(settings)]
-    yield Finding("good" if found else "bad", "keys", ", ".join(found) or "none is set: /login")
 
 
 def _addresses(settings: "Settings") -> list[tuple[str, str]]:
@@ -82,12 +80,6 @@ async def _reach(name: str, url: str) -> Finding:
         return Finding("bad", name, f"{parts.hostname}:{port} cannot be reached: {error or 'no answer'}")
     writer.close()
     return Finding("good", name, f"{parts.hostname}:{port} answers in {1000 * (time.monotonic() - started):.0f} ms")
-
-
-def _programs() -> Iterable[Finding]:
-    for name, use in (("git", "branch, @files"), ("rg", "searches are slower without it"), ("bash", "the Bash tool")):
-        path = shutil.which(name)
-        yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
 
 
 def _sandbox(settings: "Settings") -> Finding:

@@ -13,7 +13,7 @@ from sagent.version import __version__
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.repl.opening import Elsewhere, Opened
+    from sagent.repl.opening import Opened
 
 MOST_NEWS = 3
 LONG_PATH = 40  # characters
@@ -26,7 +26,9 @@ def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ())
 
     mode, elsewhere = opened.policy.mode, opened.elsewhere
     model = opened.agent.status().model.partition("/")[2]
-    place = short_path(settings.cwd) if elsewhere is None else _place(opened.agent.log.session_id, elsewhere)
+    place = short_path(settings.cwd)
+    if elsewhere is not None:
+        place = f"session {opened.agent.log.session_id}{f' on {where}' if (where := elsewhere.where()) else ''}"
     about = " · ".join(filter(None, (f" {__version__}", one_line(place), model)))
     keys = [span for key, what in _KEYS for span in (("class:tool", key), ("class:dim", f" {what}  "))]
     lines: list[Line] = [(("class:prompt", "sagent"), ("class:dim", about)), tuple(keys)]
@@ -34,11 +36,6 @@ def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ())
         words: Line = (("class:dim", "mode "), ("class:mode", mode), ("class:dim", f": {MODE_WORDS[mode]}"))
         lines.insert(1, words)
     return Page((*lines, *((("class:news", "new  "), ("", text)) for text in news[:MOST_NEWS])))
-
-
-def _place(session: str, elsewhere: "Elsewhere") -> str:
-    where = elsewhere.where()
-    return f"session {session}{f' on {where}' * bool(where)}"
 
 
 def short_path(path: Path) -> str:

@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
@@ -16,20 +15,18 @@ from sagent.messages import user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.session import choose_session
 from sagent.repl.opening import Choices
-from sagent.repl.terminal.picker import Lookup, Option, Shown
 from sagent.repl.trust import settle_trust
 from sagent.repl.view.lines import one_line, plain, printable
 from sagent.repl.view.view import plain_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sagent.config import Settings
     from sagent.messages import ToolCall
     from sagent.policy import Ask
-    from sagent.repl.commands.command import DisplaySetting
     from sagent.repl.opening import Opening
     from sagent.tools.ask import Question
-
-T = TypeVar("T")
 
 
 async def run_teletype(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
@@ -197,20 +194,10 @@ class Teletype(CommandContext):
 
     # -- what commands work with
 
-    async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
-        rows = (f"{number:3} {option.label}  {option.hint}" for number, option in enumerate(options, 1))
-        self._write("\n".join((title if isinstance(title, str) else plain(title(80)), *rows)))
-        said = await self._read("number: ")
-        number = int(said) if said and said.strip().isdecimal() else 0
-        return options[number - 1].value if 0 < number <= len(options) else None
-
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         if secret:
             raise UsageError("This terminal would show it; set the variable of the provider instead.")
         return await self._read(label)
-
-    def copy(self, text: str) -> None:
-        raise UsageError("This terminal cannot copy.")
 
     def rewound(self, text: str) -> None:
         if text:
@@ -220,9 +207,6 @@ class Teletype(CommandContext):
         self._next, self._choices = settings, choices
         if said:
             self.say(said)
-
-    def set_display(self, what: "DisplaySetting", value: str) -> None:
-        raise UsageError(f"This terminal has no {what}.")
 
     def leave(self) -> None:
         self._code = 0

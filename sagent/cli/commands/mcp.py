@@ -65,47 +65,38 @@ def run_mcp(argv: Sequence[str]) -> int:
     serving.add_config()
     add_agent_flags(serving)
     given = vars(parser.parse_args(argv))
-    match given.pop("operation"):
-        case "list":
-            return _list(load_settings({"config": given["config"]}))
-        case "test":
-            return _test(load_settings({"config": given["config"]}), given["name"])
-        case "add":
-            return _add(given)
-        case "approve":
-            return _approve(load_settings({"config": given["config"]}), given["name"])
-        case "login":
-            return _login(load_settings({"config": given["config"]}), given["name"])
-        case "logout":
-            return _logout(load_settings({"config": given["config"]}), given["name"])
-        case "browser":
-            from sagent.cli.browser import start_browser
-
-            return start_browser(given["rest"], os.environ)
-        case "remove":
-            from sagent.repl.settings_file import remove_server
-
-            path = _own_file(given)
-            remove_server(path, given["name"])
-            write(sys.stdout, [f"Removed {given['name']} from {path}."])
-            return 0
-        case _:
-            return _serve(given)
+    operation = given.pop("operation")
+    if (do := {"add": _add, "remove": _remove, "browser": _browse, "serve": _serve}.get(operation)) is not None:
+        return do(given)
+    by_name = {"test": _test, "approve": _approve, "login": _login, "logout": _logout}
+    settings = load_settings({"config": given["config"]})
+    return _list(settings) if operation == "list" else by_name[operation](settings, given["name"])
 
 
-def _list(settings: "Settings") -> int:
-    if not settings.mcp:
-        write(sys.stdout, ["No MCP server is configured. To add one: sagent mcp add NAME URL"])
-        return 0
-    rows = tuple((name, _place(server)) for name, server in settings.mcp.items())
-    write(binary_safe(sys.stdout), [Table(rows, ("name", "command or URL"))])
+def _browse(given: Mapping[str, object]) -> int:
+    from sagent.cli.browser import start_browser
+
+    return start_browser([*map(str, as_array(given["rest"]))], os.environ)
+
+
+def _remove(given: Mapping[str, object]) -> int:
+    from sagent.repl.settings_file import remove_server
+
+    path, name = _own_file(given), str(given["name"])
+    remove_server(path, name)
+    write(sys.stdout, [f"Removed {name} from {path}."])
     return 0
 
 
-def _place(server: "McpServer") -> str:
+def _list(settings: "Settings") -> int:
     from shlex import join
 
-    return server.url or join([server.command, *server.args])
+    if not settings.mcp:
+        write(sys.stdout, ["No MCP server is configured. To add one: sagent mcp add NAME URL"])
+        return 0
+    rows = tuple((name, each.url or join([each.command, *each.args])) for name, each in settings.mcp.items())
+    write(binary_safe(sys.stdout), [Table(rows, ("name", "command or URL"))])
+    return 0
 
 
 def _test(settings: "Settings", name: str | None) -> int:
