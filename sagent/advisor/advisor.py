@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import why_unread
 from sagent.model import EFFORTS
 
 DEFAULT_NAME = "advisor"
@@ -82,8 +83,7 @@ def role_text(advisor: Advisor, base: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"the role of advisor {advisor.name} cannot be read: {path}: {reason}") from error
+        raise UsageError(f"the role of advisor {advisor.name} cannot be read: {path}: {why_unread(error)}") from error
 
 
 def _effort(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from sagent.errors import UsageError
 from sagent.events import Result
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.text import why_unread
 
 _ONE = ("items", "additionalProperties")  # keywords whose value is a schema,
 _MANY = ("allOf", "anyOf", "oneOf")  # a list of them,
@@ -29,8 +30,8 @@ def read_schema(file: Path) -> Mapping[str, object]:
     here."""
     try:
         found: object = json.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"--output-schema {file}: {error.strerror or error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--output-schema {file}: {why_unread(error)}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--output-schema {file}: that is not JSON: {error}") from error
     if not isinstance(found, dict):

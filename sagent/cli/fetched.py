@@ -15,9 +15,16 @@ BUS = "SAGENT_BUS"
 
 @contextmanager
 def reading(find: Callable[[], Path], name: str | None, bus: str | None) -> Generator[Path]:
+    """Where a session is read while the block lasts. Raises as `locating` does."""
+    with locating(find, name, bus) as (path, _):
+        yield path
+
+
+@contextmanager
+def locating(find: Callable[[], Path], name: str | None, bus: str | None) -> Generator[tuple[Path, bool]]:
     """Where a session is read while the block lasts: what `find` returns, or a copy of what a bus has, which is that of
-    a URL or, for one that is not found here, of SAGENT_BUS. Raises UsageError, SessionNotFound, SessionCorrupt and
-    MeshError."""
+    a URL or, for one that is not found here, of SAGENT_BUS; and whether it is a copy. Raises UsageError,
+    SessionNotFound, SessionCorrupt and MeshError."""
     if bus is None:
         try:
             found = find()
@@ -25,12 +32,12 @@ def reading(find: Callable[[], Path], name: str | None, bus: str | None) -> Gene
             if not name or not (bus := os.environ.get(BUS, "")):
                 raise
         else:
-            yield found
+            yield found, False
             return
     if not name:
         raise UsageError("Which session of the bus? Give its id, or the beginning of one.")
     with TemporaryDirectory(prefix="sagent-") as directory:
-        yield asyncio.run(_fetch(bus, name, Path(directory)))
+        yield asyncio.run(_fetch(bus, name, Path(directory))), True
 
 
 async def _fetch(url: str, session: str, directory: Path) -> Path:

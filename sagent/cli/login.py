@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 def run_login(flags: Mapping[str, object], *, provider: str = "", host: str = "") -> int:
     """Ask for a provider and its key, test it and keep it: 0 where it is kept. Raises UsageError."""
     from sagent.cli.settings import load_settings
+    from sagent.providers.registry import row_named
     from sagent.repl.commands.model import BY_DEVICE, login
 
+    settings = load_settings(flags)
+    if provider not in ("", BY_DEVICE, "local"):
+        row_named(provider, {name: one.row for name, one in settings.providers.items()})
     if not sys.stdin.isatty() and provider != BY_DEVICE:
         raise UsageError("A login asks for a key on a terminal, and there is none.")
-    context = _LoginContext(load_settings(flags))
+    context = _LoginContext(settings)
     given = {name: value for name, value in (("provider", provider), ("host", host)) if value}
 
     async def once() -> None:

@@ -12,7 +12,7 @@ from sagent.config.values import PathBase, RefusedError, choice, option, options
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
-from sagent.lib.text import nearest
+from sagent.lib.text import nearest, why_unread
 from sagent.model import EFFORTS
 from sagent.patterns.handoffs import HandoffBudget
 from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
@@ -196,8 +196,7 @@ def _read_prompt(table: _Table) -> str:
     try:
         text = read_regular(path).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise table.error(f"prompt_file = {name!r} cannot be read: {reason}", key) from error
+        raise table.error(f"prompt_file = {name!r} cannot be read: {why_unread(error)}", key) from error
     if not text:
         raise table.error(f"prompt_file = {name!r} is empty", key)
     return text

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
+from sagent.lib.text import why_unread
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md")
 """In each directory the first that is there counts, and before all of them OVERRIDE."""
@@ -91,8 +92,7 @@ class _Reader:
                 raise PermissionError(errno.EACCES, "it may hold keys")
             data = read_regular(path, border, most=FILE_LIMIT + 1, cut=True)
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            self.notices.append(f"{path}{source} was not read: {why}.")
+            self.notices.append(f"{path}{source} was not read: {why_unread(error)}.")
             return
         self._seen.add(real)
         text = self._text(path, data)

@@ -12,6 +12,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_number, as_object, as_str, canonical_bytes, json_dump, sha256_hex
 from sagent.lib.money import as_usd
+from sagent.lib.text import why_unread
 
 Arm: TypeAlias = str
 """The name of a way in which a task was carried out."""
@@ -144,7 +145,7 @@ def read_tasks(file: Path) -> tuple[Task, ...]:
     try:
         text = file.read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{file}: the tasks cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+        raise UsageError(f"{file}: the tasks cannot be read: {why_unread(error)}.") from error
     tasks = place_tasks(file, _lines(file, text) if file.suffix in (".jsonl", ".ndjson") else _tables(file, text))
     if not tasks:
         raise UsageError(f"{file} holds no tasks: write [[tasks]] with name, prompt and check.")

@@ -105,6 +105,13 @@ def count(number: int, what: str, plural: str = "") -> str:
     return f"{number} {what if number == 1 else plural or what + 's'}"
 
 
+def why_unread(error: Exception) -> str:
+    """Why a file could not be read, for a person."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
 def nearest(word: str, names: Iterable[str]) -> str:
     """`. Did you mean ...?`, or nothing."""
     from difflib import get_close_matches

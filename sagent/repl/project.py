@@ -12,6 +12,7 @@ from sagent.context.instructions import NAMES, repository_root
 from sagent.lib.git import git_call
 from sagent.lib.process import run
 from sagent.lib.regular import read_regular
+from sagent.lib.text import why_unread
 from sagent.messages import Image, Part, Text
 
 HEADING = "## Notes"
@@ -122,7 +123,7 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tu
             else:
                 wrong.append(f"@{name} is not a file here; it was sent as text")
         except (OSError, ValueError, RuntimeError) as error:  # the last of a home that nobody has
-            wrong.append(f"@{name} is not attached: {getattr(error, 'strerror', None) or error}")
+            wrong.append(f"@{name} is not attached: {why_unread(error)}")
     return tuple(parts), wrong
 
 

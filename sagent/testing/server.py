@@ -17,6 +17,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
+from sagent.lib.listener import stop_accepting
 from sagent.testing.connection import Connection, Reader
 from sagent.testing.delivery import JSON, Delivery, failure, plain, played
 from sagent.testing.families import FAMILIES, Answer, Bill, Family, counting_member, family_of, input_tokens
@@ -43,7 +44,6 @@ from sagent.usage import Charge, Usage
 __all__ = ["Call", "Cut", "ErrorEvent", "Fail", "FakeProviderServer", "Headers", "Listed", "Raw", "Received"]
 __all__ += ["Script", "Stall", "Step", "Turn", "Usage", "Wire", "parse_script", "read_script"]
 
-_ROUNDS = 4  # of the loop, until what was accepted by now is a connection: after the close asyncio drops it, still open
 _NO_RETRY = (("x-should-retry", "false"),)  # the SDKs obey it: a mistake in a test shows at once
 
 
@@ -143,10 +143,7 @@ class FakeProviderServer:
         if self._server is None:
             return
         server, self._server = self._server, None
-        for listener in server.sockets:
-            asyncio.get_running_loop().remove_reader(listener.fileno())
-        for _ in range(_ROUNDS):
-            await asyncio.sleep(0)
+        await stop_accepting(server)
         server.close()
         tasks = tuple(self._links)
         for task, link in tuple(self._links.items()):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sagent.codec import decode_usage
 from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
+from sagent.lib.text import why_unread
 from sagent.session.contents import ConsultationEntry
 from sagent.session.stored import StoredCall
 from sagent.session.table import decode
@@ -131,5 +132,5 @@ def _text(message: Mapping[str, object]) -> str:
     return "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).split("\n", 1)[0]
+def _first_line(error: Exception) -> str:
+    return (why_unread(error) or type(error).__name__).split("\n", 1)[0]

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -263,3 +263,23 @@ async def test_a_login_that_fails_leaves_one_that_was_made_meanwhile(site: Site,
     await asyncio.wait([left])
     assert LoginFile(logins, site.server.url).read().tokens == made
     assert made is not None
+
+
+async def test_who_has_only_connected_is_hung_up_on_when_the_login_is_over(site: Site, tmp_path: Path) -> None:
+    silent: list[socket.socket] = []
+    visits: list[asyncio.Task[httpx2.Response]] = []
+
+    async def visit(url: str) -> httpx2.Response:
+        async with httpx2.AsyncClient(follow_redirects=True) as browser:
+            return await browser.get(url)
+
+    def show(url: str) -> None:
+        back = urlsplit(dict(parse_qsl(urlsplit(url).query))["redirect_uri"])
+        silent.append(socket.create_connection((back.hostname, back.port)))
+        visits.append(asyncio.create_task(visit(url)))
+
+    assert await log_in("things", site.server, tmp_path / "mcp", show) == 1
+    assert (await visits[0]).status_code == 200
+    with silent[0] as left, suppress(ConnectionError):
+        left.settimeout(5)
+        assert await asyncio.to_thread(left.recv, 1) == b""

@@ -139,6 +139,11 @@ async def test_a_session_is_an_agent_too(tmp_path: Path, shell: Shell) -> None:
         (["send", "a", "x", "--keep", "5"], 2, "--no-reply"),
         (["send", "session.none", "x"], 2, "No session"),
         (["send", "team.void", "x", "--timeout", "0.3"], 1, "Nobody receives at team.void"),
+        (
+            ["send", "team.void", "x", "--timeout", "3"],
+            1,
+            "no agent shows itself at team.void; it is waited for, up to 3 s",
+        ),
         (["agents", "*"], 2, "not an address"),
         (["agents", "--bus", "nats://127.0.0.1:1"], 1, "There is no bus at"),
     ],

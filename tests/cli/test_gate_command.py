@@ -186,6 +186,7 @@ def test_a_cell_that_was_never_run_holds_nothing(gate: Gate) -> None:
     [
         ("", "the file is empty"),
         ("{", "cannot be read as a result"),
+        ("\udc9b", "cannot be read as a result: it is not UTF-8 text."),
         ("[]", "neither the result of a sweep nor that of a run"),
         ("{}", "neither the result of a sweep nor that of a run"),
         ('{"cells": []}', "it is empty"),
@@ -196,7 +197,7 @@ def test_a_cell_that_was_never_run_holds_nothing(gate: Gate) -> None:
     ],
 )
 def test_nothing_never_passes(gate: Gate, text: str, says: str) -> None:
-    Path("r.json").write_text(text)
+    Path("r.json").write_text(text, errors="surrogateescape")
     code, out, err = gate("r.json", "--min-pass", "0", "--partial")
     assert (code, out) == (2, "")
     assert says in err

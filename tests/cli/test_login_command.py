@@ -58,6 +58,9 @@ def test_what_is_no_login_is_said(shell: Shell) -> None:
     asked = shell.run("login", "openai", model="")
     assert asked.code == 2
     assert "on a terminal" in asked.err
+    asked = shell.run("login", "nosuch", model="")
+    assert asked.code == 2
+    assert "There is no provider 'nosuch'. Known are anthropic" in asked.err
     host = shell.run("login", "openai", "--host", "x.example", model="")
     assert host.code == 2
     plain = shell.run("login", "copilot", "--host", "http://ghe.example", model="")

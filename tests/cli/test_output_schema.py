@@ -99,3 +99,6 @@ def test_a_property_may_be_called_like_a_keyword(tmp_path: Path) -> None:
     assert read_schema(tmp_path / "s.json") == schema
     with pytest.raises(UsageError, match=r"--output-schema .*nothing\.json: "):
         read_schema(tmp_path / "nothing.json")
+    (tmp_path / "s.json").write_bytes(b"\xff\xfe{")
+    with pytest.raises(UsageError, match=r"--output-schema .*s\.json: it is not UTF-8 text$"):
+        read_schema(tmp_path / "s.json")

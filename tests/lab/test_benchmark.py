@@ -88,6 +88,9 @@ def test_tasks_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     file.write_text("[1]\n")
     with pytest.raises(UsageError, match=r"line 1: a task is a table"):
         read_tasks(file)
+    file.write_bytes(b"\x9b\0")
+    with pytest.raises(UsageError, match=r"the tasks cannot be read: it is not UTF-8 text\."):
+        read_tasks(file)
     for path in (tmp_path, tmp_path / "gone.toml"):
         with pytest.raises(UsageError, match="cannot be read"):
             read_tasks(path)

@@ -24,6 +24,7 @@ from sagent.bridges.mcp.host import client_info
 from sagent.config import McpServer
 from sagent.lib.atomic import put
 from sagent.lib.filelock import locked
+from sagent.lib.listener import stop_accepting
 from sagent.lib.text import one_line, printable
 
 PATIENCE = 300.0  # seconds for a person to log in
@@ -227,8 +228,7 @@ async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[
 
     file = LoginFile(directory, server.url)
     arrival = _Arrival()
-    port = int(server.oauth.get("callback_port", "0"))
-    listener = await asyncio.start_server(arrival.receive, "127.0.0.1", port)
+    listener = await asyncio.start_server(arrival.receive, "127.0.0.1", int(server.oauth.get("callback_port", "0")))
     address = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/callback"
 
     async def redirect(url: str) -> None:
@@ -242,7 +242,7 @@ async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[
             client_id=client, client_secret=secret, redirect_uris=[AnyUrl(address)],
             token_endpoint_auth_method="client_secret_basic" if secret else "none",
         )  # fmt: skip
-    async with listener:
+    async with arrival.closing(listener):
         login = Login(name, server, made, redirect, arrival.wait, address, file.read().wanted)
         async with (
             http_client(server, login) as http,
@@ -261,6 +261,18 @@ class _Arrival:
     def __init__(self) -> None:
         self._state = ""
         self._arrived: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._open: set[asyncio.StreamWriter] = set()
+
+    @asynccontextmanager
+    async def closing(self, listener: asyncio.Server) -> AsyncGenerator[None]:
+        """Close the listener in the end, and hang up on whoever is still connected to it."""
+        try:
+            yield
+        finally:
+            await stop_accepting(listener)
+            listener.close()
+            for writer in tuple(self._open):
+                writer.transport.abort()
 
     def expect(self, url: str) -> None:
         """Wait for the answer to a login that begins at this address."""
@@ -274,6 +286,7 @@ class _Arrival:
 
     async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a browser."""
+        self._open.add(writer)
         with suppress(OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
             words = head.split(b" ", 2)
@@ -286,6 +299,7 @@ class _Arrival:
             )
             await writer.drain()
         writer.close()
+        self._open.discard(writer)
 
     def _take(self, target: str) -> tuple[str, str]:
         """The status and the words for a browser that asks for this."""

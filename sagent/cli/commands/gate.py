@@ -19,7 +19,7 @@ from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
-from sagent.lib.text import nearest
+from sagent.lib.text import nearest, why_unread
 from sagent.session.store import is_session
 
 OK, FAILED = 0, 1
@@ -227,8 +227,7 @@ def _read(name: str) -> Measured:
         else:
             found = _read_session(str(path) if path.is_dir() else name)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{name}: it cannot be read as a result: {reason}.") from error
+        raise UsageError(f"{name}: it cannot be read as a result: {why_unread(error)}.") from error
     if not any(row.runs or row.missing for row in found.rows):
         raise UsageError(f"{name}: it is empty: no run of it has ended, so there is nothing to judge.")
     if not any(row.runs for row in found.rows):

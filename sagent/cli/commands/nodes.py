@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sagent.cli.commands.node import bus_url
@@ -69,11 +69,13 @@ async def _nodes(bus: "JetStream") -> list[dict[str, object]]:
     members = ("name", "host", "pid", "slots", "labels", "sessions", "draining")
     entries = await bus.bucket(names.CARDS).entries("node.*")
     cards = [as_object(json.loads(entry.value)) for entry in entries if entry.value]
+    found: list[Mapping[str, object]] = []
     for card in cards:
-        if (version := card.get("version")) != names.VERSION:
+        if (version := card.get("version")) == names.VERSION:
+            found.append(as_object(card.get("details")))
+        else:
             known = f"and this sagent knows {names.VERSION}: it is not listed"
             report(f"{as_str(card.get('address'))} is of version {version}, {known}")
-    found = [as_object(card.get("details")) for card in cards if card.get("version") == names.VERSION]
     return sorted(({name: node.get(name) for name in members} for node in found), key=lambda node: str(node["name"]))
 
 

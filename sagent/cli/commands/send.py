@@ -10,6 +10,7 @@ from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe, report
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_dump, json_load
+from sagent.lib.text import nearest
 
 if TYPE_CHECKING:
     from sagent.lib.json import Json
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """Send a message to an agent, or to a session (session.ID), and print its answer. A reply that is a text,
 or has one as its `text`, is printed as that; another one as JSON."""
 _MOST = 32 << 20  # bytes of standard input
+_SOON = 1.0  # seconds without an answer after which it is looked whether anybody is there
 
 
 def run_send(argv: Sequence[str]) -> int:
@@ -87,15 +89,35 @@ async def _carry_out(url: str, body: "Json", given: Mapping[str, object]) -> int
 async def _ask(bus: "Bus", envelope: "Envelope", given: Mapping[str, object]) -> int:
     from sagent.mesh.bus import answer_of
 
-    async with bus.asking(envelope, timeout=float(str(given["timeout"]))) as frames:
-        async for frame in frames:
-            if frame.kind == "restart":
-                report("who answered is gone; another begins anew")
-            elif frame.is_last:
-                _show(answer_of(frame, envelope), given)
-            elif given["stream"]:
-                _show(frame.body, given)
+    seconds = float(str(given["timeout"]))
+    hint = asyncio.create_task(_name_the_present(bus, envelope.to, seconds))
+    try:
+        async with bus.asking(envelope, timeout=seconds) as frames:
+            async for frame in frames:
+                hint.cancel()
+                if frame.kind == "restart":
+                    report("who answered is gone; another begins anew")
+                elif frame.is_last:
+                    _show(answer_of(frame, envelope), given)
+                elif given["stream"]:
+                    _show(frame.body, given)
+    finally:
+        hint.cancel()
     return 0
+
+
+async def _name_the_present(bus: "Bus", to: "Address", seconds: float) -> None:
+    """Report that nobody shows this address, where there is no answer yet: whoever has mistyped it need not wait."""
+    from sagent.mesh.errors import MeshError
+
+    await asyncio.sleep(_SOON)
+    try:
+        known = [card.address for card in await bus.cards()]
+    except MeshError:  # what is asked meets it, too
+        return
+    if to.name not in known:
+        there = nearest(to.name, known) or f". There are: {', '.join(known) or 'none'}."
+        report(f"no agent shows itself at {to.name}; it is waited for, up to {seconds:g} s{there}")
 
 
 async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mapping[str, object]) -> int:

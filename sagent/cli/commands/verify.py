@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sagent.cli.fetched import reading
+from sagent.cli.fetched import locating
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -27,11 +27,14 @@ LARGE = 16 << 20  # bytes from which several processes are worth their start
 def run_verify(argv: Sequence[str]) -> int:
     """Check it; 1 where something was found. Raises UsageError."""
     given = _parser().parse_args(argv)
-    with reading(lambda: _path(given.session, given.cwd), given.session, given.bus) as path:
-        return _check(given, path)
+    with locating(lambda: _path(given.session, given.cwd), given.session, given.bus) as (path, is_copy):
+        if is_copy and given.sign:
+            raise UsageError("--sign keeps a signature in the session: export it with --bus, and sign the bundle.")
+        return _check(given, path, None if is_copy else path)
 
 
-def _check(given: argparse.Namespace, path: Path) -> int:
+def _check(given: argparse.Namespace, path: Path, where: Path | None) -> int:
+    """Check what is at a path; `where` is what is said of it."""
     signers = Path(given.signers).expanduser() if given.check_signature else None
     with _sharing(path) as each:
         try:
@@ -43,7 +46,7 @@ def _check(given: argparse.Namespace, path: Path) -> int:
         from sagent.session.verify import sign_record
 
         signed = str(sign_record(path, proof, Path(given.sign).expanduser()))
-    show(_as_json(path, proof, signed), _show(path, proof, signed), as_json=given.json)
+    show(_as_json(where, proof, signed), _show(where, proof, signed), as_json=given.json)
     if given.sign and proof.problems:
         report("nothing was signed: only what verifies is.")
     return 1 if proof.problems else 0
@@ -99,8 +102,9 @@ def _sharing(path: Path) -> Generator[Each]:
         pool.shutdown(cancel_futures=True)
 
 
-def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
-    yield f"session {proof.session}  {path}"
+def _show(path: Path | None, proof: Proof, signed: str) -> Iterator[str | Table]:
+    """What was found of the session at a path, or of one that only a bus has."""
+    yield f"session {proof.session}  {path or 'on the bus'}"
     yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in proof.parts))
     yield from (f"✗ {part.name}: {problem}" for part in proof.parts for problem in part.problems)
     yield from (f"- {note}" for note in proof.notes)
@@ -110,7 +114,7 @@ def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
     if proof.problems:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
         logs = any(len(part.problems) > part.torn for part in proof.parts if part.name.startswith("log of "))
-        if logs and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
+        if logs and path and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
             yield f"`sagent sessions repair {path}` keeps what is intact of a damaged log."
     else:
         but = [f"{proof.redacted} redacted"] if proof.redacted else []
@@ -118,11 +122,11 @@ def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
         yield f"OK: what is checked above is as it was written{', but for ' * bool(but)}{' and '.join(but)}"
 
 
-def _as_json(path: Path, proof: Proof, signed: str) -> dict[str, object]:
+def _as_json(path: Path | None, proof: Proof, signed: str) -> dict[str, object]:
     return {
         "ok": not proof.problems,
         "session": proof.session,
-        "path": str(path),
+        "path": str(path or ""),
         "head": proof.heads.get("root", ""),
         "heads": dict(proof.heads),
         "entries": proof.entries,

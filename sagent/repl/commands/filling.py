@@ -15,6 +15,7 @@ from sagent.agent import Agent
 from sagent.errors import ToolError, UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.regular import read_regular
+from sagent.lib.text import why_unread
 from sagent.messages import Text, ToolCall
 from sagent.policy import Allow, Ask, Deny, Hold
 from sagent.tool import Effect, RunContext, Tool, foresee
@@ -98,7 +99,7 @@ async def _file(name: str, agent: Agent) -> str:
         await _judged(call, agent, lambda _: Effect("read", (path,)), f"@{name}")
         data = read_regular(path, most=MOST_TEXT, cut=True)
     except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"@{name} was not read: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"@{name} was not read: {why_unread(error)}") from error
     if b"\0" in data:
         raise UsageError(f"@{name} was not read: it is not text")
     return f'\n\n<file path="{name}">\n{data.decode(errors="replace")}\n</file>'
