@@ -1,5 +1,6 @@
 """One writer for a session. The kernel frees the lock when its holder ends, however it ends."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -16,7 +17,7 @@ class Lock:
 
     def __init__(self, session: Path) -> None:
         """Take the lock. Raises SessionBusy, and OSError where the file system has no locks or cannot be written."""
-        self._path = session / "lock"
+        self._path, self._owner = session / "lock", os.getpid()
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileNotFoundError as error:
@@ -30,6 +31,9 @@ class Lock:
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
+            with contextlib.suppress(OSError):
+                if os.getpid() == self._owner:  # a process that was forked has the lock as well, as long as it lives
+                    fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
     def _take(self, session: Path) -> None:

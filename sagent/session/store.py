@@ -112,7 +112,7 @@ class Session:
         empty = self.log().head == first
         self.close()
         if empty:
-            with suppress(OSError, SessionNotFound):
+            with suppress(OSError, SessionBusy, SessionNotFound):  # somebody else may have taken it up
                 delete(self.path)
 
     def close(self) -> None:

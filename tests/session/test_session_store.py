@@ -245,3 +245,36 @@ def test_deleting_removes_a_session_and_nothing_else(state: Path, tmp_path: Path
     (other / "notes.txt").write_text("mine")
     delete(other)
     assert [file.name for file in other.iterdir()] == ["notes.txt"]
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from sagent.errors import SessionBusy
+from sagent.session.lock import Lock
+
+place = Path(sys.argv[1])
+lock = Lock(place)
+if not (child := os.fork()):
+    lock.close()  # what is the other's stays the other's
+    os._exit(0)
+os.waitpid(child, 0)
+try:
+    Lock(place)
+except SessionBusy:
+    print("held")
+read, write = os.pipe()
+if not os.fork():
+    os.close(write)
+    os.read(read, 1)  # as long as the other lives
+    os._exit(0)
+lock.close()
+Lock(place).close()
+print("free")
+"""
+
+
+def test_a_process_that_was_forked_neither_holds_nor_frees_what_is_held_by_the_one_before(tmp_path: Path) -> None:
+    argv = [sys.executable, "-W", "error", "-c", FORKED, str(tmp_path)]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "held\nfree\n"
