@@ -32,9 +32,6 @@ def make_bomb(piece: bytes, count: int) -> bytes:
     return b"%PDF-1.4\n" + body + b"trailer << /Size 5 /Root 1 0 R >>\n"
 
 
-SLOW = make_bomb(b"q Q ", 50_000_000)
-
-
 async def test_a_pdf_that_unfolds_is_refused_and_says_what_to_do(call, root) -> None:
     bomb = make_bomb(b"BT /F1 1 Tf (aaaaaaaaaaaaaaaaaaaa) Tj ET ", 4_000_000)
     assert len(bomb) < 10_000
@@ -56,7 +53,7 @@ async def test_pages_beyond_measure_and_giant_pages_are_bounded(call, root) -> N
 async def test_a_call_that_is_cancelled_or_takes_too_long_leaves_no_process(
     call, root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (root / "slow.pdf").write_bytes(SLOW)
+    (root / "slow.pdf").write_bytes(make_bomb(b"q Q ", 50_000_000))
     reading = asyncio.create_task(call(Read(), file_path="slow.pdf"))
     while not _readers():
         assert not reading.done()
