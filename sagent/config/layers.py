@@ -70,7 +70,7 @@ def _build(
     trusting: bool,
 ) -> SettingsBuilder:
     """The settings of all layers; `trusting`: with what a project's file may only set when the person trusts it."""
-    builder = SettingsBuilder(environ, cwd, Path(environ.get("HOME") or Path("~").expanduser()), trusting=trusting)
+    builder = SettingsBuilder(environ, cwd, home_of(environ), trusting=trusting)
     builder.choose_file(file)
     user = file if isinstance(file, File) else read_file(builder.user_file)
     if user is None and builder.named_by:
@@ -121,6 +121,16 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
             return named
         raise ConfigError(
             "The working directory no longer exists; cd to one that does, or give --cwd with an absolute path."
+        ) from None
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    """The person's home directory. Raises ConfigError for an account without one, as some containers have."""
+    try:
+        return Path(environ.get("HOME") or Path("~").expanduser())
+    except RuntimeError:
+        raise ConfigError(
+            "This user has no home directory: set HOME to one, in which settings and sessions can be kept."
         ) from None
 
 

@@ -181,7 +181,7 @@ def _oauth(value: object) -> Mapping[str, str]:
         raise RefusedError(
             "oauth.issuer is for a login without a person: give client_id and a client_secret or private_key"
         )
-    if not pairs.get("callback_port", "0").isdigit():
+    if not pairs.get("callback_port", "0").isdecimal():
         raise RefusedError('oauth.callback_port: give the number of a port as a text, as in "8910"')
     return pairs
 

@@ -16,6 +16,7 @@ from sagent.lib.toml import toml_members
 
 Status: TypeAlias = Literal["taken over", "in use", "left out"]
 MOST_FILES = 200
+MOST_BYTES = 64 << 20  # of a file: some programs keep what was said in theirs
 _UNREAD: Mapping[str, str] = {
     "instructions": "of the files of a directory only the first counts, as AGENTS.md, and only if it says something",
     "agent": "it needs a name and a description, and to be the first of its name",
@@ -95,7 +96,7 @@ class Plan:
     def text(self, file: Path) -> str | None:
         """What a file says; None where there is none, or it cannot be read, which is one more item."""
         try:
-            return read_regular(file, self.border(file)).decode("utf-8-sig", "replace")
+            return read_regular(file, self.border(file), most=MOST_BYTES).decode("utf-8-sig", "replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

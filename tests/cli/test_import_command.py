@@ -282,6 +282,12 @@ def test_a_server_is_taken_over_whole_or_left_out(shell: Shell, server: object, 
     assert why in line
 
 
+def test_a_file_that_remembers_much_is_read(shell: Shell) -> None:
+    history = [{"display": "x" * 1_000}] * 2_000  # as years of use leave it
+    write(home_of(shell) / ".claude.json", {"mcpServers": {"odd": {"command": "x"}}, "history": history})
+    assert "taken over" in line_with(shell.run("import", "claude", model="").out, "odd")
+
+
 @pytest.mark.parametrize("rules", [{"deny": "Bash(rm:*)"}, {"deny": {"Bash": "rm"}}, "deny all", ["Bash(rm:*)"]])
 def test_rules_that_are_no_list_are_reported(shell: Shell, rules: object) -> None:
     write(home_of(shell) / ".claude/settings.json", {"permissions": rules})

@@ -375,6 +375,16 @@ def test_a_directory_that_is_gone_is_told_and_another_may_be_given(place):
     assert given == [str(place.tree)] * 2
 
 
+def test_who_has_no_home_is_told_to_name_one(place, monkeypatch):
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(ConfigError, match="set HOME"):
+        load({}, {}, place.tree)
+
+
 def test_rules_in_a_file_are_lists(place):
     for key in ("allow", "deny"):
         with pytest.raises(ConfigError) as raised:

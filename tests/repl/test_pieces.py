@@ -29,6 +29,7 @@ from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
 from sagent.repl.terminal.approval import also_allowed, approval_options, rules_text
+from sagent.repl.terminal.clipboard import osc52
 from sagent.repl.terminal.completion import InputCompleter, nearest, used_commands
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.menu import render_menu
@@ -468,3 +469,9 @@ async def test_options_of_a_question_that_are_not_shown_are_counted(at: int) -> 
         rows = plain(render_picker(picker, 40, height)).splitlines()
         shown = sum("option" in row for row in rows)
         assert shown + sum(int(number) for row in rows for number in re.findall(r"[↑↓] (\d+)", row)) == 12
+
+
+def test_what_is_too_long_for_a_clipboard_is_not_said_to_be_copied() -> None:
+    assert osc52("a ☂").startswith("\x1b]52;c;")
+    with pytest.raises(UsageError, match="100,001 bytes"):
+        osc52("x" * 100_001)

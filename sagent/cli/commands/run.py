@@ -37,13 +37,14 @@ def run_run(argv: Sequence[str]) -> int:
 
 def _take_nearby(flags: dict[str, object]) -> list[str]:
     """Where no file is named, use the config.yaml of the working directory; what to say where it is not trusted."""
+    from sagent.config.layers import home_of
     from sagent.config.trust import use_nearby
     from sagent.context.places import directory
 
     if "config" in flags or os.environ.get("SAGENT_CONFIG"):
         return []
     folder = Path(str(flags.get("cwd") or os.environ.get("SAGENT_CWD") or ".")).expanduser().absolute()
-    home = Path.home()
+    home = home_of(os.environ)
     if folder == directory("config", os.environ, home):
         return []
     file, notice = use_nearby(folder, directory("state", os.environ, home))

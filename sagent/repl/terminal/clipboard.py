@@ -7,6 +7,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+from sagent.errors import UsageError
 from sagent.lib.process import run
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ PROGRAMS = "wl-paste, xclip, pngpaste, osascript or powershell.exe"
 
 
 def osc52(text: str) -> str:
-    """The sequence that asks a terminal, also a remote one, to put a text into the clipboard."""
-    data = text.encode("utf-8", "replace")[:MOST_COPIED]
+    """The sequence that asks a terminal, also a remote one, to put a text into the clipboard. Raises UsageError for one
+    that is too long."""
+    if len(data := text.encode("utf-8", "replace")) > MOST_COPIED:
+        most = f"a terminal takes {MOST_COPIED:,}"
+        raise UsageError(f"The answer has {len(data):,} bytes, and {most}. `/export md` writes it into a file.")
     return f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
 
 
