@@ -23,11 +23,14 @@ class Question:
     plan: str = ""
 
     def read(self, said: str) -> str | None:
-        """The answer that a typed line is: the options whose numbers it has, else its words; None for an empty one."""
+        """The answer that a typed line is: the option whose number it is, or those of `multiple`, else its words; None
+        for an empty one."""
         words = said.replace(",", " ").split()
-        numbers = [int(word) for word in words if word.isdecimal()]
+        numbers = [int(word) for word in words if word.isdecimal() and len(word) < 9]
         chosen = [self.options[number - 1] for number in numbers if 0 < number <= len(self.options)]
-        return "\n".join(chosen) if chosen and len(chosen) == len(words) else said.strip() or None
+        if chosen and len(chosen) == len(words) and (self.multiple or len(chosen) == 1):
+            return "\n".join(dict.fromkeys(chosen))
+        return said.strip() or None
 
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]

@@ -51,3 +51,19 @@ async def test_the_person_sees_who_asks_and_the_model_reads_what_they_say(tmp_pa
 async def test_where_nobody_sits_the_model_is_told_to_decide(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="Nobody can be asked"):
         await AskUser()(json_freeze_object({"question": "Which?"}), context(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("multiple", "said", "answer"),
+    [
+        (False, "2", "b"),
+        (False, "1 2", "1 2"),
+        (False, "9", "9"),
+        (False, "1" * 5000, "1" * 5000),
+        (True, "2, 1 2", "b\na"),
+        (True, "1 and 2", "1 and 2"),
+        (True, "  ", None),
+    ],
+)
+def test_a_typed_line_is_options_by_their_numbers_or_words(*, multiple: bool, said: str, answer: str | None) -> None:
+    assert Question("root", "Which?", ("a", "b"), multiple=multiple).read(said) == answer

@@ -68,6 +68,22 @@ async def test_variables_stay_errors_are_told_and_images_are_shown(notebook: Not
     assert text_of(await call(notebook, code="pass")) == "(no output)"
 
 
+async def test_why_there_is_no_kernel_is_said_whatever_the_directory_is_called(
+    notebook: Notebook, call: Call, workspace: Workspace
+) -> None:
+    place = workspace.cwd / "{name}" / ".venv"
+    package = place / "lib" / "python3.12" / "site-packages"
+    package.mkdir(parents=True)
+    (package / "ipykernel_launcher.py").touch()
+    (place / "bin").mkdir()
+    (place / "bin" / "python").touch(0o600)
+    workspace.cwd = place.parent
+    refused = await call(notebook, code="1")
+    assert refused.is_error
+    assert "there is no kernel" in text_of(refused)
+    assert "{name}" in text_of(refused)
+
+
 async def test_what_takes_too_long_is_interrupted_and_what_ends_the_kernel_is_told(
     notebook: Notebook, call: Call
 ) -> None:

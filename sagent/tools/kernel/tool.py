@@ -185,7 +185,8 @@ def _output(answer: Mapping[str, object], notes: list[str], seconds: float) -> T
         parts.append(Text("(an image that cannot be shown)\n"))
     state = as_str(answer.get("state"))
     if state != "done":
-        notes = [_STATES.get(state, f"there is no kernel: {state}").format(seconds=seconds), *notes]
+        why = _STATES[state].format(seconds=seconds) if state in _STATES else f"there is no kernel: {state}"
+        notes = [why, *notes]
     parts += [Text(f"[{note}]\n") for note in notes]
     shown = sum(isinstance(part, Image) for part in parts)
     failed = answer.get("error") is True

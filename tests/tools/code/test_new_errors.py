@@ -39,6 +39,14 @@ def test_there_are_at_most_as_many_as_there_are_and_at_least_as_many_as_were_add
         assert sum(error.message == message for error in new) >= grown
 
 
+def test_a_name_is_found_by_itself_whatever_it_begins_and_ends_with() -> None:
+    lines = Lines("id_map = id_\nx_id_ = a.b! + a.b!c\n")
+    assert lines.find("id_", None) == {"line": 0, "character": 9}
+    assert lines.find("id_", 2) == {"line": 0, "character": 9}
+    assert lines.find("a.b!", 2) == {"line": 1, "character": 8}
+    assert lines.find("map", None) is None
+
+
 def test_a_line_ends_where_servers_say_and_nowhere_else() -> None:
     before = "a\x0cb\u2028c\nx", [Diagnostic(2, 1, "missing")]
     after = "a\x0cb\u2028c\nnew x\nx", [Diagnostic(2, 1, "missing"), Diagnostic(3, 1, "missing")]

@@ -53,7 +53,7 @@ class Lines:
 
     def find(self, word: str, near: int | None) -> Mapping[str, int] | None:
         """Where a word stands, by itself: the place nearest to a line (from 1), or the first."""
-        edges = (r"(?<!\w)" if word[:1].isidentifier() else "", r"(?!\w)" if (word[-1:] or " ").isalnum() else "")
+        edges = (r"(?<!\w)" if re.match(r"\w", word) else "", r"(?!\w)" if re.search(r"\w\Z", word) else "")
         places = [self.position(found.start()) for found in re.finditer(re.escape(word).join(edges), self._text)]
         return min(places, key=lambda place: abs(place["line"] + 1 - (near or 0)), default=None)
 
