@@ -308,10 +308,11 @@ class Boxes:
             return str(error)
         assert process.stdout is not None
         assert process.stderr is not None
-        with process.stderr as errors, info:
+        with process.stderr, info:
             ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            said = "bubblewrap did not come to an end"
             if ready and process.stdout.read(5) == b"ready":
-                with contextlib.suppress(OSError, ValueError, KeyError):
+                try:
                     info.seek(0)
                     pid = json.load(info)["child-pid"]
                     view = View(box or Box(process, pid), pid, frozenset(began.items()))
@@ -321,12 +322,14 @@ class Boxes:
                         process.communicate()
                     elif why:
                         view.box.close()
+                except (OSError, ValueError, KeyError) as error:
+                    said = f"the sandbox could not be made ready: {error}"
+                else:
                     return why or view
             process.kill()
-            said = errors.read().decode("utf-8", "replace").strip()
-            process.communicate()
+            _, errors = process.communicate()  # it closes the standard input, with which what runs inside ends
             remove_made(began)
-        return said or "bubblewrap did not come to an end"
+        return errors.decode("utf-8", "replace").strip() or said
 
     def _begin(self, mounts: Sequence[str], box: Box | None) -> "tuple[subprocess.Popen[bytes], BinaryIO]":
         """A process that ends with its standard input, and what says which it is once it is there. Raises OSError."""

@@ -1,5 +1,6 @@
 """Boxes by bubblewrap, attacked: every line runs for real, as we are and as nobody, and is judged by its effect."""
 
+import errno
 import functools
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sagent.sandbox import Sandbox
-from sagent.sandbox.bubblewrap import Boxes, has_own_pid_limit
+from sagent.sandbox.bubblewrap import Box, Boxes, has_own_pid_limit
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
 from sagent.sandbox.seccomp import MACHINES
@@ -270,6 +271,19 @@ def test_what_was_moved_away_before_it_was_mounted_is_not_made_anew(
     assert not config.exists()
     assert isinstance(opened, str)
     assert str(config) in opened
+
+
+def test_a_box_that_cannot_be_made_ready_ends_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def harden(box: Box, pid: int) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Box, "harden", harden)
+    scratch = Scratch()
+    try:
+        opened = Boxes(scratch).open(())
+    finally:
+        scratch.remove()
+    assert opened == "the sandbox could not be made ready: [Errno 24] Too many open files"
 
 
 def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:
