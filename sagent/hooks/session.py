@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from sagent.engine.neighbours import Asker
 from sagent.engine.state import AgentState
@@ -169,8 +168,3 @@ def call_fields(name: str, arguments: JsonObject, call_id: str) -> dict[str, obj
 def _within(hook: Hook, answer: Answer) -> Answer:
     """What a hook may say: one that came with a project or a plugin allows nothing."""
     return replace(answer, decision="") if hook.source != "person" and answer.decision == "allow" else answer
-
-
-def transcript_of(path: str) -> str:
-    """The file of a session's log that belongs to its first agent."""
-    return str(Path(path) / "root.jsonl") if path else ""

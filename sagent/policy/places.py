@@ -134,12 +134,7 @@ def is_env(name: str) -> bool:
 
 
 def env_files(directory: str) -> Iterator[str]:
-    """Such files below a directory, the nearest first."""
-    return (path for path in _walk(directory) if is_env(path.rpartition("/")[2]))
-
-
-def _walk(directory: str) -> Iterator[str]:
-    """What lies below a directory, the nearest first, links not followed. It looks into some hundred directories at
+    """Such files below a directory, the nearest first, links not followed. It looks into some hundred directories at
     most, and not into installed packages or what is git's own."""
     waiting = deque([directory])
     for _ in range(_MOST_DIRECTORIES):
@@ -150,6 +145,7 @@ def _walk(directory: str) -> Iterator[str]:
         except OSError:
             continue
         for entry in entries:
-            yield entry.path
+            if is_env(entry.name):
+                yield entry.path
             if entry.name not in (".git", "node_modules") and entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)

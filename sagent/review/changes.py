@@ -126,13 +126,9 @@ def parse_diff(text: str) -> dict[str, FileDiff]:
     """A unified diff by files, under their new names. A file that is gone has no lines."""
     found: dict[str, FileDiff] = {}
     for part in re.split(r"^(?=diff --git )", text, flags=re.MULTILINE)[1:] if text else ():
-        file = _parse_file(_whole_lines(part))
+        file = _parse_file(part.removesuffix("\n").split("\n"))
         found[file.path] = file
     return found
-
-
-def _whole_lines(part: str) -> Sequence[str]:
-    return part.removesuffix("\n").split("\n")
 
 
 def _parse_file(rows: Sequence[str]) -> FileDiff:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from urllib.parse import quote
 
 from sagent.errors import UsageError
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_load, wire_bytes
@@ -108,7 +109,7 @@ def _sarif_rule(severity: Severity) -> dict[str, object]:
 
 def _sarif(each: Finding) -> dict[str, object]:
     region: dict[str, object] = {"startLine": each.line, "endLine": each.end_line}
-    place = {"artifactLocation": {"uri": _uri(each.file), "uriBaseId": "%SRCROOT%"}, "region": region}
+    place = {"artifactLocation": {"uri": quote(each.file), "uriBaseId": "%SRCROOT%"}, "region": region}
     found: dict[str, object] = {
         "ruleId": f"review/{each.severity}",
         "level": _SARIF_LEVEL[each.severity],
@@ -192,12 +193,6 @@ def _indented(text: str, by: int = 2) -> Sequence[str]:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("`", "'")
-
-
-def _uri(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(path)
 
 
 def _data(text: str) -> str:

@@ -338,14 +338,14 @@ class Sandbox:
             said.append("its sandbox was killed, and all that ran there with it: the next command gets a new one")
         if self._guard is not None and (changed := self._ended(self._guard, watch)):
             said.append(self._undone(changed))
-        if self._network is not None and token and (refused := self._network.refused(token)):
+        if self._network is not None and token and (refused := self._network.proxy.refused(token)):
             named = ", ".join(f'"network:{host}"' for host in refused)
             said.append(
                 f"it was kept from hosts that are not allowed: call again with `needs` {named} and a `reason`, and"
                 " the person will be asked"
             )
         if self._network is not None and token not in self._passes.values():
-            self._network.dismiss(token)
+            self._network.proxy.dismiss(token)
         return said
 
     def _undone(self, changed: Sequence[str]) -> str:
@@ -372,7 +372,7 @@ class Sandbox:
     async def aclose(self) -> None:
         """End what still runs inside, but for what was let go, and remove what commands had for temporary files."""
         if self._network is not None:
-            await self._network.aclose()
+            await self._network.proxy.aclose()
             self._network = None
         if self._boxes is not None:
             await self._boxes.aclose()

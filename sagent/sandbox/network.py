@@ -25,7 +25,7 @@ class Network:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._proxy = Proxy()
+        self.proxy = Proxy()
         self._listening = asyncio.Lock()
         self._open = False
         self._loopback = 0
@@ -34,16 +34,9 @@ class Network:
     def admit(self, domains: Iterable[str]) -> str:
         """A pass for hosts. Raises ToolError for what is none."""
         try:
-            return self._proxy.admit(domains)
+            return self.proxy.admit(domains)
         except ValueError as error:
             raise ToolError(f"The command was not run: {error}.") from error
-
-    def refused(self, token: str) -> tuple[str, ...]:
-        """What a pass was not good for, as the hosts to ask for."""
-        return self._proxy.refused(token)
-
-    def dismiss(self, token: str) -> None:
-        self._proxy.dismiss(token)
 
     async def environment(self, token: str, view: "View | None") -> tuple[Mapping[str, str], int]:
         """The variables by which programs find the proxy, and the port: of a box's own loopback, or of this machine's.
@@ -55,18 +48,15 @@ class Network:
                 port = await self._loopback_port() if view is None else await self._port_in(view)
             except (OSError, ValueError) as error:
                 raise ToolError(f"The command was not run: the sandbox's proxy does not work: {error}.") from error
-        return self._proxy.environment(token, port), port
-
-    async def aclose(self) -> None:
-        await self._proxy.aclose()
+        return self.proxy.environment(token, port), port
 
     async def _loopback_port(self) -> int:
-        self._loopback = self._loopback or await self._proxy.listen_on_loopback()
+        self._loopback = self._loopback or await self.proxy.listen_on_loopback()
         return self._loopback
 
     async def _port_in(self, view: "View") -> int:
         if not self._open:
-            await self._proxy.listen(self._directory)
+            await self.proxy.listen(self._directory)
             shutil.copy(Path(__file__).with_name("relay.py"), self._directory)  # where boxes see it, wherever we lie
             self._open = True
         if not (box := view.box).has_relay:

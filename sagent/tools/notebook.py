@@ -5,6 +5,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import groupby
 
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.messages import Image, Text
@@ -47,12 +48,10 @@ def show_notebook(data: bytes) -> ToolOutput | None:
 def _joined(parts: list[Media]) -> tuple[Media, ...]:
     """Neighbouring texts as one part."""
     joined: list[Media] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if isinstance(part, Text) and isinstance(last, Text):
-            joined[-1] = Text(last.text + part.text)
-        else:
-            joined.append(part)
+    for _, group in groupby(parts, type):
+        same = list(group)
+        texts = [part.text for part in same if isinstance(part, Text)]
+        joined += [Text("".join(texts))] if texts else same
     return tuple(joined)
 
 

@@ -35,18 +35,14 @@ async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObje
         return output
     small = stat.st_size <= _SMALL
     data = await offload(lambda _: file.read(_MOST), small=small)
-    if data.startswith(b"%PDF-"):
+    output, is_pdf = None, data.startswith(b"%PDF-")
+    if "pages" in arguments and not is_pdf:
+        raise ToolError(f"pages is for PDF files, which {path.name} is not. Use offset and limit.")
+    if is_pdf or (path.suffix == ".ipynb" and not {"offset", "limit"} & set(arguments)):
         from sagent.tools.document import show_document
 
-        output = await show_document("pdf", data, path.name, as_str(arguments.get("pages")))
-    elif "pages" in arguments:
-        raise ToolError(f"pages is for PDF files, which {path.name} is not. Use offset and limit.")
-    else:
-        output = None
-        if path.suffix == ".ipynb" and not {"offset", "limit"} & set(arguments):
-            from sagent.tools.document import show_document
-
-            output = await show_document("notebook", data, path.name)
+        form = "pdf" if is_pdf else "notebook"
+        output = await show_document(form, data, path.name, as_str(arguments.get("pages")))
     if output is None:
         output = await offload(
             lambda _: show_image(data, path.name) or _show_text(data, path.name, offset, limit), small=small

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sagent.app.builder import AgentBuilder, withheld
@@ -11,7 +12,7 @@ from sagent.events import Notice
 from sagent.hooks.hook import Hook
 from sagent.hooks.policy import HookPolicy
 from sagent.hooks.runner import HookRunner
-from sagent.hooks.session import SessionHooks, transcript_of
+from sagent.hooks.session import SessionHooks
 from sagent.hooks.tool import hooked
 from sagent.lib.secrets import without_keys
 
@@ -33,7 +34,8 @@ async def add(builder: AgentBuilder) -> None:
         builder.warn,
     )
     chosen = list(_reachable(settings.hooks, settings.hook_hosts, notify))
-    hooks = SessionHooks(chosen, runner, lambda: policy.mode, notify, transcript_of(log.path), log.session_id)
+    transcript = str(Path(log.path) / "root.jsonl") if log.path else ""
+    hooks = SessionHooks(chosen, runner, lambda: policy.mode, notify, transcript, log.session_id)
     builder.stack.push_async_callback(hooks.end)
     builder.wrap(lambda tools: hooked(tools, hooks))
     builder.ask = hooks.asker(builder.ask)

@@ -4,7 +4,7 @@ judged is connected to, with the name's certificate. Redirects are followed by h
 import asyncio
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import partial
@@ -111,8 +111,10 @@ class Gateway:
                 raise ToolError(f"{request.address} redirects to {there}, which is not encrypted. It was not followed.")
             if not _stays(request.address.endpoint, there.endpoint):
                 return replace(response, moved=there)
-            keep = response.status in (307, 308)
-            request = replace(request, address=there) if keep else WebRequest(there, headers=_without_body(request))
+            request = replace(request, address=there)
+            if response.status not in (307, 308):
+                headers = {name: value for name, value in request.headers.items() if name != "content-type"}
+                request = WebRequest(there, headers=headers)
         raise ToolError(f"{request.address} redirects again and again: {MOST_REDIRECTS} redirects were followed.")
 
     async def check(self, endpoint: Endpoint, entries: Entries) -> Sequence[Address]:
@@ -154,7 +156,8 @@ class Gateway:
             await writer.drain()
             while not isinstance(event := await _next(http, reader), h11.Response):
                 pass
-            headers = _readable(event)
+            sent = reversed(list(event.headers))  # of two with one name the first counts
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in sent}
             body, cut = await self._body(http, reader, headers.get("content-encoding", ""))
         except (OSError, h11.ProtocolError, zlib.error) as error:
             raise ToolError(f"{address} could not be read: {_reason(error)}.") from None
@@ -186,8 +189,8 @@ class Gateway:
             raise ToolError(f"The page is encoded as {encoding!r}, which was not asked for.")
         inflater = Inflater(encoding) if encoding in encodings() else None
         found = bytearray()
-        async for chunk in _chunks(http, reader):
-            for plain in inflater.feed(chunk) if inflater else (chunk,):
+        while isinstance(event := await _next(http, reader), h11.Data):
+            for plain in inflater.feed(bytes(event.data)) if inflater else (event.data,):
                 found += plain
                 if len(found) > self._bounds.bytes:
                     return bytes(found[: self._bounds.bytes]), True
@@ -220,10 +223,6 @@ def _stays(here: Endpoint, there: Endpoint) -> bool:
     return here.host == there.host and (here.port == there.port or {here.port, there.port} == {80, 443})
 
 
-def _without_body(request: WebRequest) -> Mapping[str, str]:
-    return {name: value for name, value in request.headers.items() if name != "content-type"}
-
-
 def _encode(http: h11.Connection, request: WebRequest) -> bytes:
     """The bytes of a request. Raises h11.LocalProtocolError."""
     fields = {
@@ -248,18 +247,6 @@ async def _next(http: h11.Connection, reader: asyncio.StreamReader) -> object:
             raise ConnectionError("the server closed the connection before it answered")
         http.receive_data(data)
     return event
-
-
-async def _chunks(http: h11.Connection, reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
-    while isinstance(event := await _next(http, reader), h11.Data):
-        yield bytes(event.data)
-
-
-def _readable(event: h11.Response) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name, value in event.headers:
-        found.setdefault(name.decode("latin-1"), value.decode("latin-1"))
-    return found
 
 
 def _reason(error: Exception) -> str:
