@@ -17,6 +17,7 @@ _BOUNDS = (
     ("exclusiveMaximum", operator.lt, "less than"),
 )
 _NESTING = 60  # schemas refer to themselves; no sane argument is deeper
+_STEPS = 100_000  # times that a schema is held against a value: alternatives that refer to themselves double at each
 
 
 def violations(schema: JsonObject, value: Json) -> list[str]:
@@ -38,6 +39,12 @@ class _Schema:
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
+        self._left = _STEPS
+
+    def ends(self, depth: int) -> bool:
+        """Take a step; whether it is one too many."""
+        self._left -= 1
+        return depth > _NESTING or self._left < 0
 
     def resolve(self, schema: Json) -> JsonObject:
         """The schema a local `$ref` names, with its other keywords; an empty one where it leads nowhere."""
@@ -62,10 +69,10 @@ class _Check(_Schema):
     def value(self, schema: Json, value: Json, path: str, depth: int) -> list[str]:
         if schema is False:
             return [f"{_at(path)} is not accepted"]
+        if self.ends(depth):
+            return [f"{_at(path)} is nested too deeply"]
         schema = self.resolve(schema)
         types = _types(schema)
-        if depth > _NESTING:
-            return [f"{_at(path)} is nested too deeply"]
         if types and not any(_TYPES[name](value) for name in types):
             return [f"{_at(path)} must be {_either(types)}, not {_quote(value)}"]
         wrong = _constants(schema, value, path)
@@ -127,10 +134,14 @@ class _Check(_Schema):
 class _Mend(_Schema):
     """Rewrites a value towards its schema."""
 
+    def __init__(self, root: JsonObject) -> None:
+        super().__init__(root)
+        self._check = _Check(root)
+
     def value(self, schema: Json, value: Json, depth: int) -> Json:
-        schema = self.resolve(schema)
-        if depth > _NESTING:
+        if self.ends(depth):
             return value
+        schema = self.resolve(schema)
         value = self._alternative(schema, value, depth)
         types = _types(schema)
         if types and not any(_TYPES[name](value) for name in types):
@@ -153,7 +164,7 @@ class _Mend(_Schema):
                 fixed[name] = item
                 continue
             new = self.value(properties[name], item, depth + 1)
-            if new is None and name not in required and _Check(self._root).value(properties[name], None, "", 0):
+            if new is None and name not in required and self._check.value(properties[name], None, "", 0):
                 continue
             fixed[name] = new
         return JsonObject(fixed)
@@ -161,12 +172,11 @@ class _Mend(_Schema):
     def _alternative(self, schema: JsonObject, value: Json, depth: int) -> Json:
         for keyword in ("anyOf", "oneOf"):
             parts = _array_at(schema, keyword)
-            check = _Check(self._root)
-            if not parts or any(not check.value(part, value, "", depth) for part in parts):
+            if not parts or any(not self._check.value(part, value, "", depth) for part in parts):
                 continue
             for part in parts:
                 fixed = self.value(part, value, depth + 1)
-                if not check.value(part, fixed, "", depth):
+                if not self._check.value(part, fixed, "", depth):
                     return fixed
         return value
 

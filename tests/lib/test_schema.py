@@ -136,3 +136,11 @@ def test_mending_never_breaks_what_was_right_and_settles(arguments: dict[str, ob
     if not violations(SCHEMA, value):
         assert mended == value
     assert coerce(SCHEMA, mended) == mended
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
+def test_alternatives_that_are_the_schema_itself_come_to_an_end(keyword: str) -> None:
+    """Each is twice as many at the next level: a server's schema could hold up all agents of the process for ever."""
+    schema = json_freeze_object({keyword: [{"$ref": "#"}, {"$ref": "#"}]})
+    assert coerce(schema, "3") == "3"
+    assert "nested too deeply" in " ".join(violations(schema, "3"))

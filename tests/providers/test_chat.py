@@ -19,6 +19,7 @@ from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.rows import Quirks
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import parse_arguments
 from sagent.testing.script import Fail, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
@@ -670,3 +671,23 @@ def test_done_alone_is_no_reply() -> None:
     reader.feed(says(content="x"), [])
     reader.done()
     assert reader.closed
+
+
+@pytest.mark.parametrize("more", [{"index": 0, "id": "a"}, {"id": "a"}, {}], ids=["index", "id", "name"])
+def test_a_call_that_is_named_in_each_piece_is_not_read_anew_with_each(monkeypatch, more: dict[str, object]) -> None:
+    """Of a long one that took minutes."""
+    read: list[str] = []
+
+    def parse(raw: str):
+        read.append(raw)
+        return parse_arguments(raw)
+
+    monkeypatch.setattr("sagent.providers.families.chat.events.parse_arguments", parse)
+    reader = ChatReplyReader(Origin("p", "m"), "chat:p")
+    raw = json.dumps({"content": "{x}" + "word " * 400})
+    for start in range(0, len(raw), 4):
+        call = {**more, "function": {"name": "Write", "arguments": raw[start : start + 4]}}
+        reader.feed({"choices": [{"delta": {"tool_calls": [call]}}]}, [])
+    (call,) = reader.message().calls
+    assert call.arguments == json.loads(raw)
+    assert len(read) < 10

@@ -55,7 +55,8 @@ class _Pending:
 
     def is_whole(self) -> bool:
         """Whether what has come is a JSON object: what follows belongs to another call."""
-        return bool(self.arguments) and parse_arguments("".join(self.arguments))[1] is None
+        end = next((piece for piece in reversed(self.arguments) if not piece.isspace()), "")
+        return end.rstrip().endswith(("}", "null")) and parse_arguments("".join(self.arguments))[1] is None
 
     def add(self, piece: str) -> None:
         """Take more of the arguments: some servers begin with an empty object, or end by repeating the whole."""
@@ -288,7 +289,7 @@ class ChatReplyReader(ReplyReader):
 
     def _news(self, text: str) -> str:
         """What is new in a text that may hold all of the reasoning so far again (MiniMax)."""
-        before = sum(map(len, self._thoughts))
+        before = self._thought
         again = 16 <= before <= len(text) and text.startswith("".join(self._thoughts))
         return text[before:] if again else text
 
