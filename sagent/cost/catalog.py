@@ -84,26 +84,17 @@ def corrections() -> Mapping[str, Mapping[str, object]]:
 class Listing:
     """One model as listed: its prices at any time and tier. `window` is in tokens."""
 
-    __slots__ = ("_known", "_prices", "_steady", "_variants", "window")
+    __slots__ = ("_prices", "_variants", "window")
 
     def __init__(self, row: _Row, *, lent: bool = False) -> None:
         self._prices = row["prices"]
         self._variants: Sequence[_Price] = () if lent else row.get("variants", ())  # tiers are their owner's offer
-        # Where neither time nor tier changes the price, this is it.
-        self._known: dict[str, Tariff | None] = {}  # the others that were asked for
-        self._steady = _tariff(self._prices[0]) if len(self._prices) == 1 and not self._variants else None
         self.window = row.get("window")
 
     def tariff(self, at: datetime, tier: str) -> Tariff | None:
         """What holds at a time for a service tier as the provider names it ("" or an unknown one: standard)."""
         # The data file tiers under three headings; a tier's name occurs under the one that means it.
-        if self._steady is not None:
-            return self._steady
-        price = self._select(at, {"service_tier": tier, "processing": tier, "speed": tier})
-        key = repr(price)
-        if key not in self._known:
-            self._known[key] = _tariff(price)
-        return self._known[key]
+        return _tariff(self._select(at, {"service_tier": tier, "processing": tier, "speed": tier}))
 
     def has_tier(self, tier: str) -> bool:
         """Whether a service tier has prices of its own."""

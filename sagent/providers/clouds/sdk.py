@@ -18,8 +18,6 @@ from sagent.providers.wire.transport import Answer, not_running, refused_by_prox
 if TYPE_CHECKING:
     import httpx2
 
-_EXTRAS: Mapping[str, str] = {"bedrock": "bedrock"}  # what a cloud needs installed in addition
-
 
 class SdkTransport:
     """A Transport through an official SDK, which is imported in a thread when the first request goes out.
@@ -80,9 +78,9 @@ class SdkTransport:
     def _lacking(self, error: ImportError) -> Disrupted:
         from sagent.lib.installed import install_command
 
-        extra = _EXTRAS.get(self._reach.via, "")
-        needed = install_command(extra) if extra else f"{error.name} cannot be imported: install it"
-        return Disrupted("auth", f"the SDK lacks a part that {self._reach.via or self._family} needs: {needed}")
+        cloud, needed = self._reach.via, f"{error.name} cannot be imported: install it"
+        needed = install_command(cloud) if cloud == "bedrock" else needed
+        return Disrupted("auth", f"the SDK lacks a part that {cloud or self._family} needs: {needed}")
 
 
 def _open_client(family: str, reach: Reach) -> SdkClient:

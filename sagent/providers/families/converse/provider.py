@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeAlias, assert_never
@@ -211,7 +212,7 @@ class ConverseModel(WireModel["Converse"]):
         if thought:
             own = as_object(options.get("additionalModelRequestFields"))
             members["additionalModelRequestFields"] = {**thought, **own}
-        whole = "stream" in self._provider.refused(self.id)
+        whole = "stream" in self._refused
         return Outgoing(
             f"{self._provider.access.base_url}/model/{quote(self.id, safe=':@')}/converse{'' if whole else '-stream'}",
             members,
@@ -220,12 +221,19 @@ class ConverseModel(WireModel["Converse"]):
             {"accept": "application/json" if whole else "application/vnd.amazon.eventstream"},
         )
 
+    @property
+    def _refused(self) -> set[str]:
+        """What the model was seen to refuse, by the names of _REFUSALS."""
+        return self._provider.refused[self.id]
+
     def _dialect(self, request: Request) -> ConverseDialect:
-        return self._provider.dialect(self.id)
+        name, refused = plain_id(self.id), self._refused
+        marks = name.startswith(self._provider.row.quirks.cache_marks) and "marks" not in refused
+        return ConverseDialect(f"converse:{name.partition('.')[0]}", "media" not in refused, marks)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
         """Whether the model refuses something that can be left out; the service says so of each model in words only."""
-        words, refused = str(error.args[0]), self._provider.refused(self.id)
+        words, refused = str(error.args[0]), self._refused
         for feature, said in _REFUSALS.items():
             fitting = error.kind in ("invalid_request", "permission") and re.search(said, words, re.IGNORECASE)
             if fitting and feature not in refused:
@@ -240,20 +248,10 @@ class Converse(Endpoint):
     row_name: ClassVar[str] = "bedrock"
 
     def _set_up(self) -> None:
-        self._refused: dict[str, set[str]] = {}
+        self.refused = defaultdict[str, set[str]](set)  # by model
 
     def model(self, model_id: str) -> ConverseModel:
         return ConverseModel(self, model_id)
-
-    def refused(self, model_id: str) -> set[str]:
-        """What a model was seen to refuse, by the names of _REFUSALS."""
-        return self._refused.setdefault(model_id, set())
-
-    def dialect(self, model_id: str) -> ConverseDialect:
-        """How conversations are written as this model may be shown them."""
-        name, refused = plain_id(model_id), self.refused(model_id)
-        marks = name.startswith(self.row.quirks.cache_marks) and "marks" not in refused
-        return ConverseDialect(f"converse:{name.partition('.')[0]}", "media" not in refused, marks)
 
     async def models(self) -> Sequence[ModelInfo]:
         """What the service lists of models that write text, Claude's too: those to be asked by their ids, and the
