@@ -8,12 +8,12 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
+from sagent.sandbox.scratch import Scratch
 
 PROGRAM = "playwright-mcp"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -28,7 +28,10 @@ def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     browser = next(filter(None, (shutil.which(name, path=path) for name in BROWSERS)), None)
     if browser is None:
         raise UsageError("There is no Chromium. To install it on Debian or Ubuntu: apt install chromium")
-    folder = Path(tempfile.mkdtemp(prefix="sagent-browser-"))
+    scratch = Scratch()
+    if scratch.lock is not None:
+        os.set_inheritable(scratch.lock, True)  # noqa: FBT003 -- it has no name. The server has the lock from here on
+    folder = scratch.path
     file = folder / "config.json"
     file.write_text(json.dumps(configuration(browser, folder, environ)), "utf-8")
     own = {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_CONFIG_HOME": str(folder / "config")}

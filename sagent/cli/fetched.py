@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from sagent.errors import SessionNotFound, UsageError
+from sagent.sandbox.scratch import temporary
 
 BUS = "SAGENT_BUS"
 """The variable that names the bus of a person."""
@@ -36,8 +36,8 @@ def locating(find: Callable[[], Path], name: str | None, bus: str | None) -> Gen
             return
     if not name:
         raise UsageError("Which session of the bus? Give its id, or the beginning of one.")
-    with TemporaryDirectory(prefix="sagent-") as directory:
-        yield asyncio.run(_fetch(bus, name, Path(directory))), True
+    with temporary() as directory:
+        yield asyncio.run(_fetch(bus, name, directory)), True
 
 
 async def _fetch(url: str, session: str, directory: Path) -> Path:

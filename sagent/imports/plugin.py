@@ -20,6 +20,7 @@ from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
 from sagent.lib.regular import read_regular
+from sagent.sandbox.scratch import temporary
 
 MOST_FILES, MOST_BYTES = 2_000, 20_000_000
 MANIFESTS = (".claude-plugin/plugin.json", ".codex-plugin/plugin.json", "plugin.json")
@@ -48,21 +49,22 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
     """A copy of a plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken as it
     is. What is added is what was shown, whatever becomes of the folder meanwhile. Raises UsageError."""
     folder = Path(source).expanduser()
-    with tempfile.TemporaryDirectory(prefix="sagent-plugin-") as place:
+    with temporary() as place:
         if folder.is_dir() and not ref and not _REMOTE.fullmatch(source):
-            copied = Path(place).resolve() / folder.resolve().name
+            copied = place / folder.resolve().name
             _copy(folder.resolve(), copied)
             yield copied, ""
             return
         where = str(folder.resolve()) if folder.is_dir() else source
-        _git("clone", "--quiet", "--no-checkout", "--no-hardlinks", "--no-recurse-submodules", "--", where, place)
-        parse = ("-C", place, "rev-parse", "--verify", "--end-of-options")
+        copied = place / Path(where).stem  # its name, where it gives itself none
+        _git("clone", "--quiet", "--no-checkout", "--no-hardlinks", "--no-recurse-submodules", "--", where, str(copied))
+        parse = ("-C", str(copied), "rev-parse", "--verify", "--end-of-options")
         commit = _git(*parse, f"{ref or 'HEAD'}^{{commit}}", may=True)
         if not (commit := commit or _git(*parse, f"origin/{ref}^{{commit}}", may=True)):
             raise UsageError(f"{source} has no branch, tag or commit {ref or 'HEAD'!r}.")
-        _git("-C", place, "-c", "core.symlinks=false", "checkout", "--quiet", "--detach", commit)
-        shutil.rmtree(Path(place) / ".git")
-        yield Path(place).resolve(), commit
+        _git("-C", str(copied), "-c", "core.symlinks=false", "checkout", "--quiet", "--detach", commit)
+        shutil.rmtree(copied / ".git")
+        yield copied, commit
 
 
 def read_plugin(folder: Path, name: str = "") -> Plugin:

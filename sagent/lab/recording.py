@@ -1,6 +1,5 @@
 """A log as a list of turns: what came in, what was sent, what was answered. What a replay and a comparison go by."""
 
-import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, ToolCall, ToolResult
 from sagent.model import ToolSpec
+from sagent.sandbox.scratch import temporary
 from sagent.session import contents
 from sagent.session.bundle import SESSION, is_bundle, open_bundle, unpacked
 from sagent.session.entries import Entry, unreadable
@@ -286,8 +286,7 @@ def session_at(path: Path) -> Generator[Path]:
     if path.is_dir():
         yield path / SESSION.rstrip("/") if unpacked(path) else path
         return
-    with tempfile.TemporaryDirectory(prefix="sagent-bundle-") as directory:
-        home = Path(directory)
+    with temporary() as home:
         for name, place in open_bundle(path)[0].items():
             parts = PurePosixPath(name).parts
             if not name.startswith(SESSION) or ".." in parts:

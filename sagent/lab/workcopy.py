@@ -3,10 +3,9 @@
 import asyncio
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
 from sagent.context.instructions import repository_root
@@ -14,6 +13,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.lib.process import run
+from sagent.sandbox.scratch import temporary
 
 MOST_BYTES = 500 << 20
 MOST_FILES = 50_000
@@ -38,13 +38,9 @@ async def scratch_of(origin: Path, commit: str = "", keep: Path | None = None) -
         raise UsageError(f"{origin}, where the session was recorded, is not there: nothing to copy for --live-tools.")
     if keep is not None and keep.exists():
         raise UsageError(f"--keep {keep}: it is there already; name a new directory.")
-    home = keep or Path(tempfile.mkdtemp(prefix="sagent-replay-"))
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
+    with nullcontext(keep) if keep is not None else temporary() as home:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield await _fill(home.absolute() / origin.name, origin, commit)
-    finally:
-        if keep is None:
-            await asyncio.to_thread(remove, home)
 
 
 async def _fill(target: Path, origin: Path, commit: str) -> Scratch:

@@ -7,8 +7,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, Self, cast
 
 from sagent.cost.ledger import Ledger
@@ -43,6 +41,7 @@ from sagent.peer import Action, JobStatus, Moment, Scope, Status, Switch
 from sagent.policy.permissions import Mode
 from sagent.policy.rules import Rules
 from sagent.sandbox.profile import Profile
+from sagent.sandbox.scratch import temporary
 from sagent.session.contents import PromptEntry, StoredTool
 from sagent.session.folds import charges, contents, history
 from sagent.session.log import read_contents, read_log
@@ -87,8 +86,8 @@ class RemoteAgent:
         cls, bus: JetStream, peer: RemotePeer, listener: Callable[[Event], None]
     ) -> AsyncGenerator[Self]:
         """One for a session that is followed, while the block lasts. Raises SessionCorrupt, Unavailable and OSError."""
-        with TemporaryDirectory(prefix="sagent-attached-") as place:
-            copy = LogCopy(SessionStream(bus, peer.record.id), Path(place) / peer.record.id)
+        with temporary() as place:
+            copy = LogCopy(SessionStream(bus, peer.record.id), place / peer.record.id)
             agent = cls(bus, peer, copy, listener)
             try:
                 await agent._take_new()

@@ -3,12 +3,12 @@
 import asyncio
 from decimal import Decimal
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.money import EXACT
 from sagent.mesh.mirror import LogStream
 from sagent.mesh.rebuild import rebuild
+from sagent.sandbox.scratch import temporary
 from sagent.session.folds import charges
 from sagent.session.log import read_log
 from sagent.session.store import named_logs
@@ -19,8 +19,8 @@ async def cost_of(stream: LogStream) -> Cost | None:
     """What all of a session's agents have cost so far; None where the log does not say so. Raises Unavailable."""
     if (last := await stream.last()) is None:
         return Cost()
-    with TemporaryDirectory(prefix="sagent-") as place:
-        directory = Path(place) / "session"
+    with temporary() as place:
+        directory = place / "session"
         try:
             if not (await rebuild(stream, directory, last.sequence)).lines:
                 return Cost()

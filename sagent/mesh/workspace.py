@@ -9,7 +9,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from sagent.lib.git import git_call
 from sagent.lib.json import as_object, as_str
 from sagent.mesh.buckets import Store
 from sagent.mesh.records import FilesKind
+from sagent.sandbox.scratch import temporary
 from sagent.session.log import make_directory
 
 _LINKS = 20  # bundles that one may build on; then one is made that needs the first alone
@@ -165,8 +165,8 @@ def _snapshot(directory: Path) -> Snapshot | None:
     repository any more."""
     if not (directory / ".git").exists():
         return None
-    with tempfile.TemporaryDirectory(prefix="sagent-") as aside:
-        index = Path(aside) / "index"
+    with temporary() as aside:
+        index = aside / "index"
         own = Path(_git(directory, "rev-parse", "--absolute-git-dir")) / "index"
         if own.exists():
             shutil.copy2(own, index)  # so that only what has changed is read; by its time git knows what may have
@@ -179,9 +179,9 @@ def _snapshot(directory: Path) -> Snapshot | None:
 
 
 def _bundle(directory: Path, commit: str, known: list[str]) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="sagent-") as aside:
-        file = Path(aside) / "bundle"
-        name = f"refs/sagent/{Path(aside).name}"  # git bundles references alone; others may do the same at the moment
+    with temporary() as aside:
+        file = aside / "bundle"
+        name = f"refs/sagent/{aside.parent.name}"  # git bundles references alone; others may do the same at the moment
         _git(directory, "update-ref", name, commit)
         try:
             _git(directory, "bundle", "create", "-q", str(file), name, *(f"^{each}" for each in known))
@@ -191,8 +191,8 @@ def _bundle(directory: Path, commit: str, known: list[str]) -> bytes:
 
 
 def _unbundle(directory: Path, bundles: list[Snapshot]) -> None:
-    with tempfile.TemporaryDirectory(prefix="sagent-") as aside:
-        file = Path(aside) / "bundle"
+    with temporary() as aside:
+        file = aside / "bundle"
         for each in bundles:
             if not _git(directory, "cat-file", "-t", each.commit, fails=False):
                 file.write_bytes(each.bundle)

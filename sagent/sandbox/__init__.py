@@ -169,7 +169,6 @@ class Sandbox:
                 pass
             case "none":
                 return
-        self._sweep_once()
         if self._guard is None:  # what it looks at for the first time takes longer
             self._finish(self._watch(profile.protected, held))
 
@@ -196,7 +195,7 @@ class Sandbox:
         self._warn_of_size(profile)
         guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
-        self._sweep_once()
+        self.sweep()
         environment, token, view, program = self._environment(), "", None, None
         match name:
             case "bubblewrap":
@@ -249,12 +248,13 @@ class Sandbox:
                 " rules."
             )
 
-    def _sweep_once(self) -> None:
+    def sweep(self) -> None:
+        """Begin to remove what killed processes left among temporary files, once."""
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep())
 
     async def _sweep(self) -> None:
-        """Remove what killed sessions left, and report what could not be undone any more."""
+        """Remove what killed processes left, and report what could not be undone any more."""
         from sagent.sandbox.guard import changed
         from sagent.sandbox.scratch import sweep
 

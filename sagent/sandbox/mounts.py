@@ -91,7 +91,7 @@ class Mounts:
         """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
         others = [each for place in filter(profile.can_write, TEMPORARY) for each in _holding(place, sockets)]
         if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
-            others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*")))
+            others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*/")))
         profile = replace(profile, hidden=(*profile.hidden, *others))
         held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
         # else one is renamed, mounts and all, and made anew

@@ -1,15 +1,17 @@
-"""The directory of a session's own. It holds a lock on it for as long as it lives, and so does a box that it let go.
+"""Directories for temporary files: a session's own, and those of all else that is to be gone with its process.
 
-Those of sessions that were killed are removed by later ones.
+Each is locked for as long as its owner lives, that of a session also while a box that it let go does. What killed
+processes left is removed by later sessions.
 """
 
 import contextlib
 import fcntl
 import os
+import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -57,7 +59,7 @@ class Scratch:
         return _marks(self.path)
 
     def stay(self) -> None:
-        """Let nobody remove it, for something goes on that holds no lock."""
+        """Let nobody remove it while something goes on that holds no lock."""
         (self.path / _STAYS).touch()
 
     def remove(self) -> None:
@@ -70,30 +72,67 @@ class Scratch:
             os.close(self.lock)
 
 
+@contextlib.contextmanager
+def temporary() -> Generator[Path]:
+    """A directory while the block lasts. It lies in one of these: what is in it has no say here. Raises OSError."""
+    scratch = Scratch()
+    try:
+        (place := scratch.path / "tmp").mkdir(mode=0o700)
+        yield place
+    finally:
+        scratch.remove()
+
+
 def sweep(
     changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda states: (), where: Path | None = None
 ) -> list[str]:
-    """Remove what sessions of this user left there, as much as a moment is enough for. What `changed` says of what was
+    """Remove what processes of this user left there, as much as a moment is enough for. What `changed` says of what was
     there before commands that were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
-        there = Path(where or tempfile.gettempdir()).glob(f"{PREFIX}*")
-        for path in islice(filter(_going, there), _MOST):
+        for path in islice(filter(_going, _candidates(where or tempfile.gettempdir())), _MOST):
             if (lock := _locked(path)) is not None:
                 left[path] = lock
         old = time.time() - _FRESH
         ready = (path for path, lock in left.items() if (path / _BEFORE).exists() or os.fstat(lock).st_mtime < old)
-        going = [path for path in ready if not (path / _STAYS).exists()]
+        going = [path for path in ready if not _stays(path)]
         found = [each for path in going for each in changed(_states_in(path))]
         if going:
             from sagent.sandbox.tasks import end
 
-            end(*(mark for path in going for mark in _marks(path)))
+            with contextlib.suppress(OSError):  # on a system without /proc nothing has a mark
+                end(*(mark for path in going for mark in _marks(path)))
         _remove(going, _LONGEST)
         return found
     finally:
         for lock in left.values():
             os.close(lock)
+
+
+def _candidates(where: str | os.PathLike[str]) -> Iterator[Path]:
+    """Directories there that may have been left; files that have been for long are removed at once."""
+    now = time.time()
+    with contextlib.suppress(OSError), os.scandir(where) as entries:
+        for entry in entries:
+            if not entry.name.startswith((PREFIX, _NEW)):
+                continue
+            with contextlib.suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    if found.st_mtime < (now - _FRESH if entry.name.startswith(_NEW) else now):  # else it gets its lock
+                        yield Path(entry.path)
+                elif stat.S_ISREG(found.st_mode) and found.st_mtime < now - _KEPT and found.st_uid == os.geteuid():
+                    Path(entry.path).unlink()
+
+
+def _stays(path: Path) -> bool:
+    if not (path / _STAYS).exists():
+        return False
+    from sagent.sandbox.tasks import marked
+
+    with contextlib.suppress(OSError):
+        return bool(marked(*_marks(path)))
+    return True
 
 
 def _marks(path: Path) -> tuple[int, int]:
@@ -176,19 +215,26 @@ def _locked(path: Path) -> int | None:
     return None
 
 
-def _remove(directories: Iterable[Path], seconds: float) -> None:
-    """All that is in them, but for what the guard was said to have put there of late."""
+def _remove(directories: Collection[Path], seconds: float) -> None:
+    """All that is in them, but for what the guard was said to have put there of late: then it bears the time until when
+    it stays, and costs later sessions one look."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         places = [str(place) for directory in directories for place in _going(directory)]
         argv, null, env = ["sh", "-c", _REMOVE, "sh", *places], subprocess.DEVNULL, {"PATH": system_path()}
         if places:
             subprocess.run(argv, env=env, stdin=null, stdout=null, stderr=null, timeout=seconds, check=False)
+        for directory in directories:
+            with contextlib.suppress(OSError):
+                if os.listdir(directory) == [ASIDE]:  # noqa: PTH208 -- names
+                    until = (directory / ASIDE).stat().st_mtime + _KEPT
+                    os.utime(directory, (until, until))
 
 
 def _going(directory: Path) -> list[Path]:
     with contextlib.suppress(OSError):
-        entries, aside = os.listdir(directory), directory / ASIDE  # noqa: PTH208 -- of hundreds, at the start
-        undone = ASIDE in entries and any(".undone-" in name for name in os.listdir(aside))  # noqa: PTH208
+        aside = directory / ASIDE
+        inside = list(aside.iterdir())
+        undone = [path for path in inside if ".undone-" in path.name]
         if undone and aside.stat().st_mtime > time.time() - _KEPT:
-            return [directory / name for name in entries if name != ASIDE]
+            return [path for path in (*directory.iterdir(), *inside) if path != aside and path not in undone]
     return [directory]

@@ -12,6 +12,8 @@ from sagent.errors import SessionCorrupt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sagent.sandbox.scratch import Scratch
+
 
 class BlobDirectory:
     """Blobs in a directory, made when the first one comes. Without a directory, in a private temporary one.
@@ -25,6 +27,7 @@ class BlobDirectory:
         self._made = False
         self._making = threading.Lock()
         self._unsynced: deque[Path] = deque()
+        self._end: Callable[[], object] = lambda: None
         self.follow: Callable[[Path], None] | None = None  # called with each new blob, in any thread
 
     def put(self, data: bytes) -> Path:
@@ -88,7 +91,7 @@ class BlobDirectory:
     def close(self) -> None:
         """Remove the temporary directory, if this is one."""
         if self._temporary and self._directory is not None:
-            _remove(self._directory, os.getpid())
+            self._end()
             self._directory, self._made = None, False
 
     def _home(self) -> Path:
@@ -103,12 +106,14 @@ class BlobDirectory:
         return self._directory
 
     def _make_temporary(self) -> Path:
-        import tempfile
         import weakref
 
-        directory = Path(tempfile.mkdtemp(prefix="sagent-"))
-        weakref.finalize(self, _remove, directory, os.getpid())  # where nobody closes it; at the latest at exit
-        return directory
+        from sagent.sandbox.scratch import Scratch
+
+        scratch = Scratch()
+        # where nobody closes it; at the latest at exit, and where that does not come by a later session
+        self._end = weakref.finalize(self, _remove, scratch, os.getpid())
+        return scratch.path
 
     def _settle(self, fresh: Path, path: Path) -> Path:
         fresh.replace(path)
@@ -148,8 +153,6 @@ def _is_whole(path: Path, size: int) -> bool:
         return False
 
 
-def _remove(directory: Path, owner: int) -> None:
+def _remove(scratch: "Scratch", owner: int) -> None:
     if os.getpid() == owner:  # a forked child must not remove what its parent still uses
-        import shutil
-
-        shutil.rmtree(directory, ignore_errors=True)
+        scratch.remove()

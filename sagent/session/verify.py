@@ -389,12 +389,12 @@ class _Record:
             self.notes.append(f"Written since it was signed, so that no signature vouches for it: the end of {ends}.")
 
     def _check_signature(self, statement: bytes, signers: Path) -> str:
-        import tempfile
+        from sagent.sandbox.scratch import temporary
 
         if SIGNATURE not in self.files:
             raise SagentError(f"{self.where} is not signed: {SIGNATURE} is missing")
-        with tempfile.TemporaryDirectory(prefix="sagent-") as directory:
-            signature = Path(directory, SIGNATURE)
+        with temporary() as directory:
+            signature = directory / SIGNATURE
             signature.write_bytes(self.files[SIGNATURE].read())
             return check_signature(statement, signature, signers)
 

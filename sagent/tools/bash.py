@@ -247,6 +247,8 @@ class Bash:
     async def prepare(self, workspace: Workspace, blobs: Blobs) -> None:
         """Have ready what the next command of a workspace's agent needs, its sandbox too where one holds commands."""
         await asyncio.to_thread(self._load)
+        if self._sandbox is not None:
+            self._sandbox.sweep()
         if self._sandbox is not None and self._sandbox.stands:
             with contextlib.suppress(ToolError, OSError):  # the command that needs it gets the error
                 await self._sandbox.prepare(_own_profile(workspace, blobs))
@@ -331,13 +333,15 @@ class Bash:
             raise ToolError("its command is just ending; the result comes by itself")
         import tempfile
 
+        from sagent.sandbox.scratch import PREFIX
+
         def take(source: int, before: int) -> None:
             self._group.drain(source, path, limit=OUTPUT_LIMIT, before=before)
             process.release()
             confined.let_go()
 
         try:  # not among the blobs: those of a session that is not kept go with it, scratch files when it is resumed
-            file, name = tempfile.mkstemp(prefix="sagent-", suffix=".out")
+            file, name = tempfile.mkstemp(prefix=PREFIX, suffix=".out")
             os.close(file)
             path = Path(name)
             try:

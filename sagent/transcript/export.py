@@ -2,7 +2,6 @@
 
 import heapq
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Literal
 from sagent.errors import SagentError, SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import canonical_bytes, sha256_hex
+from sagent.sandbox.scratch import temporary
 from sagent.session.blobs import BlobDirectory
 from sagent.session.bundle import SESSION, write_bundle
 from sagent.session.entries import Entry
@@ -78,8 +78,8 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
             f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` shows all; "
             f"{advice}--format html shows what can be read)"
         )
-    with tempfile.TemporaryDirectory(prefix="sagent-") as scratch:
-        return _Bundle(session, Path(scratch), redaction).write(out, proof, settings, torn)
+    with temporary() as scratch:
+        return _Bundle(session, scratch, redaction).write(out, proof, settings, torn)
 
 
 class _Bundle:

@@ -195,11 +195,11 @@ def test_an_interruption_stops_it_and_leaves_no_copy(shell: Shell, tmp_path: Pat
     while len(shell.server.requests) < 3:
         assert child.poll() is None
         time.sleep(0.01)
-    assert list(scratch.glob("sagent-replay-*"))
+    assert list(scratch.glob("sagent-tmp-*/tmp/*"))
     child.send_signal(signal.SIGTERM)
     child.communicate(timeout=20)
     assert child.returncode == 143
-    assert not list(scratch.glob("sagent-replay-*"))
+    assert not list(scratch.glob("sagent-tmp-*/tmp/*"))
 
 
 def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:

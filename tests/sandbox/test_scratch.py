@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import subprocess
 import tempfile
 import time
@@ -12,6 +13,7 @@ import pytest
 from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import ASIDE, PREFIX, Scratch, sweep
+from sagent.sandbox.tasks import LOCKS
 from tests.waiting import until
 
 
@@ -35,15 +37,28 @@ def made(*names: str) -> Scratch:
 
 
 def test_what_a_killed_session_left_is_removed_and_what_a_living_one_has_is_not(temporary: Path) -> None:
-    killed, living, let_go, young = made("tmp/left"), made("tmp/here"), made("tmp/here"), Scratch()
-    let_go.stay()
-    os.utime(let_go.path, (0, 0))
-    for scratch in (killed, let_go, young):
+    killed, living, young = made("tmp/left"), made("tmp/here"), Scratch()
+    for scratch in (killed, young):
         scratch.close()  # as the system does
     sweep()
-    assert directories(temporary) == {living.path.name, let_go.path.name, young.path.name}
+    assert directories(temporary) == {living.path.name, young.path.name}
     assert (living.path / "tmp/here").is_dir()
     living.remove()
+
+
+@pytest.mark.needs("linux")
+def test_one_that_something_uses_which_holds_no_lock_stays_until_that_has_ended(temporary: Path) -> None:
+    let_go = made("tmp/here")
+    let_go.stay()
+    let_go.close()
+    os.utime(let_go.path, (0, 0))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as running:
+        resource.prlimit(running.pid, LOCKS, (let_go.marks[0], let_go.marks[0]))
+        sweep()
+        assert directories(temporary) == {let_go.path.name}
+        running.communicate()
+    sweep()
+    assert directories(temporary) == set()
 
 
 def test_one_that_is_made_while_others_look_for_locks_has_its_own(

@@ -9,15 +9,14 @@ A question is {"id", "code", "seconds"}, or {"interrupt": true}; an answer {"id"
 import asyncio
 import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import Protocol, cast
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.sandbox.scratch import Scratch
 
 STARTING = 60.0  # seconds that a kernel may take to start
 PACE = 0.3  # seconds from one progress to the next
@@ -135,7 +134,7 @@ class Driver:
         self._python = python
         self._manager: Manager | None = None
         self._client: Client | None = None
-        self._folder = ""  # of its sockets
+        self._scratch: Scratch | None = None  # for its sockets
         self.interrupted = False
 
     async def run(self, number: int, code: str, seconds: float) -> None:
@@ -161,13 +160,15 @@ class Driver:
             with suppress(Exception):
                 await self._manager.shutdown_kernel(now=True)
         self._client = self._manager = None
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
 
     async def _start(self) -> Client:
         made: object = import_module("jupyter_client.manager").AsyncKernelManager(kernel_name="python3")
         manager = self._manager = cast("Manager", made)
-        folder = self._folder = tempfile.mkdtemp(prefix="sagent-kernel-")
+        scratch = self._scratch = Scratch()
+        folder = str(scratch.path)
         if len(folder) < _LONGEST_SOCKET:
             manager.transport, manager.ip = "ipc", f"{folder}/kernel"
         manager.connection_file = f"{folder}/connection.json"

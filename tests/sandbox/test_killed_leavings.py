@@ -1,0 +1,134 @@
+"""What programs that are killed leave among temporary files: it is gone with the next session, whoever made it."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sagent.sandbox import Sandbox, scratch
+from sagent.sandbox.scratch import sweep
+from sagent.tool import Workspace
+from sagent.tools.bash import Bash
+from tests.tools.conftest import Folder
+
+BLOBS = "from sagent.session.blobs import BlobDirectory; blobs = BlobDirectory(); blobs.put(b'kept'); ready()"
+COPY = """
+import asyncio
+from pathlib import Path
+from sagent.lab.workcopy import scratch_of
+async def main():
+    async with scratch_of(Path("project")): ready()
+asyncio.run(main())
+"""
+PLUGIN = """
+from sagent.imports.plugin import fetched
+with fetched("project", ""): ready()
+"""
+BUNDLE = """
+from sagent.sandbox.scratch import temporary
+with temporary() as place: (place / "stays").touch(); (place / "before").touch(); ready()
+"""
+KERNEL = """
+import asyncio, sys
+from sagent.tools.kernel.driver import Driver
+async def main():
+    await Driver(sys.executable).run(1, "1 + 1", 60)
+    ready()
+asyncio.run(main())
+"""
+HALF_MADE = """
+import os, tempfile
+from sagent.sandbox import scratch
+scratch._locked = lambda made: ready()
+scratch.Scratch()
+"""
+BROWSER = """
+import os, tempfile
+from pathlib import Path
+from sagent.cli.browser import start_browser
+for name in ("playwright-mcp", "chromium"):
+    Path(name).write_text("#!/bin/sh\\nprintf ready; exec cat\\n"); Path(name).chmod(0o755)
+start_browser([], {"PATH": f"{os.getcwd()}:{os.environ['PATH']}"})
+"""
+PROGRAMS = {"blobs": BLOBS, "copy": COPY, "plugin": PLUGIN, "any": BUNDLE, "kernel": KERNEL, "half-made": HALF_MADE,
+            "browser": BROWSER}  # fmt: skip
+READY = "import sys\ndef ready(): print('ready', end='', flush=True); sys.stdin.read()\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path.resolve() / "t"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return place
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_a_killed_program_had_is_removed_and_what_a_living_one_has_is_not(
+    tmp_path: Path, place: Path, name: str
+) -> None:
+    (tmp_path / "project/skills/one").mkdir(parents=True)
+    (tmp_path / "project/skills/one/SKILL.md").write_text("---\nname: one\n---\n")
+    environment, pipe = {**os.environ, "TMPDIR": str(place)}, subprocess.PIPE
+    argv = [sys.executable, "-c", READY + PROGRAMS[name]]
+    with subprocess.Popen(argv, env=environment, cwd=tmp_path, stdin=pipe, stdout=pipe, start_new_session=True) as run:
+        assert run.stdout is not None
+        said = b""
+        while not said.endswith(b"ready") and (piece := os.read(run.stdout.fileno(), 1000)):
+            said += piece
+        there = age(place)
+        assert there, said
+        if name != "half-made":
+            sweep()
+            assert age(place) == there
+        os.killpg(run.pid, signal.SIGKILL)
+        run.communicate()
+    sweep()
+    assert age(place) == []
+
+
+async def test_a_session_without_a_sandbox_removes_it_too(tmp_path: Path, place: Path) -> None:
+    scratch.Scratch().close()  # as the system does
+    age(place)
+    sandbox, blobs = Sandbox("off"), Folder(tmp_path / "blobs")
+    await Bash(sandbox=sandbox).prepare(Workspace(place), blobs)
+    await sandbox.aclose()
+    assert age(place) == []
+
+
+def test_what_jobs_printed_that_went_on_is_removed_after_a_month(place: Path) -> None:
+    old, young, others = (place / f"{name}.out" for name in ("sagent-tmp-old", "sagent-tmp-young", "sagent-old"))
+    for path in (old, young, others):
+        path.touch()
+    for path in (old, others):
+        os.utime(path, (0, 0))
+    sweep()
+    assert sorted(place.iterdir()) == sorted([young, others])
+
+
+def age(place: Path) -> list[Path]:
+    """What lies there, as if for an hour."""
+    there = sorted(place.iterdir())
+    for path in there:
+        os.utime(path, (0, 0))
+    return there
+
+
+def test_what_is_kept_for_the_person_costs_later_sessions_next_to_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (place / f"sagent-tmp-{number}/put-back/x.undone-0").mkdir(parents=True)
+        (place / f"sagent-tmp-{number}/put-back/copies").mkdir()
+        (place / f"sagent-tmp-{number}/tmp").mkdir()
+        age(place)
+    sweep()
+    assert len(list(place.rglob("*"))) == 3 * 20
+    looked_into: list[Path] = []
+    monkeypatch.setattr(scratch, "_going", looked_into.append)
+    sweep()
+    assert looked_into == []
