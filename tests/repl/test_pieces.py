@@ -261,6 +261,9 @@ def test_names_are_matched_before_what_is_said_of_them() -> None:
     options = [Option(1, "gpt", "as good as opus"), Option(2, "claude-opus", "", also="anthropic/claude-opus")]
     assert [one.value for one in narrowed(options, "opus")] == [2, 1]
     assert [one.value for one in narrowed(options, "anthropic/cl")] == [2]
+    models = ["claude-opus-5-5", "claude-opus-4-5", "claude-3-opus", "claude-opus-4"]  # the newest first, as in /model
+    assert next(one.label for one in narrowed([Option(name, name) for name in models], "opus")) == "claude-opus-5-5"
+    assert next(one.label for one in narrowed([Option(name, name) for name in models], "claude-opus-4")) == models[-1]
     commands = [("clear", "Forget the conversation"), ("compact", "Shrink"), ("model", "Clear words"), ("quit", "Quit")]
     completer = InputCompleter(tuple, lambda: commands, lambda *_: (), lambda: used_commands(["/quit", "x /y", "/"]))
 

@@ -55,7 +55,8 @@ def matches(query: str, text: str) -> int | None:
         return 0
     if (place := text.find(query)) >= 0:
         before = text[place - 1] if place else "/"
-        return place // 8 - (8 if before in "/ .-_" else 0) - (8 if text[place:] == query else 0)
+        whole = before == "/" and text[place:] == query
+        return place // 8 - (8 if before in "/ .-_" else 0) - (8 if whole else 0)
     position, score = -1, 20
     for letter in query:
         found = text.find(letter, position + 1)
