@@ -121,7 +121,7 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
         if entry.kind == "message":
             messages.append(_Kept((entry,)))
         else:
-            _compact(messages, _is(entry, Compacted), _stub_kept, lambda message: message)
+            _compact(messages, _is(entry, Compacted))
     messages += collect()
     return tuple(_whole(message, fetch) for message in messages)
 
@@ -187,26 +187,21 @@ def _stub(message: Message, call_id: str, text: str) -> Message:
 
 def compact(messages: list[Message], compacted: Compacted) -> None:
     """Do to a history what an entry says."""
-    _compact(messages, compacted, _stub, lambda message: message)
+    _compact(cast("list[Message | _Kept]", messages), compacted)
 
 
-def _compact(
-    messages: list[_T],
-    compacted: Compacted,
-    stub: Callable[[_T, str, str], _T],
-    keep: Callable[[Message], _T],
-) -> None:
+def _compact(messages: list[Message | _Kept], compacted: Compacted) -> None:
     """The one place that does, while an agent runs and on resume."""
     for place, call_id, text in compacted.stubs:
         if 0 <= place < len(messages):
-            messages[place] = stub(messages[place], call_id, text)
+            messages[place] = _stub_kept(messages[place], call_id, text)
     if compacted.kept is not None:
         places = set(compacted.kept)
         messages[:] = [message for place, message in enumerate(messages) if place in places]
     if compacted.summary is not None:
         place, text = compacted.summary
         said = [("sagent", text), *compacted.notes]
-        messages[place:place] = [keep(user(text, sender=sender)) for sender, text in said]
+        messages[place:place] = [user(text, sender=sender) for sender, text in said]
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,17 +285,25 @@ class _Handoff(_Form[contents.Handoff]):
         return contents.Handoff(name, mode, model, giver, taker, _SAID.read(said), begins)
 
 
-def _write_stubs(stubs: Sequence[tuple[int, str, str]]) -> object:
-    return [{"message": place, "call_id": call, "text": text} for place, call, text in stubs]
+def _rows(*, optional: bool = False, **members: Callable[[object], object]) -> _Member:
+    """Rows, each an object with these members."""
+
+    def read(value: object) -> object:
+        found = map(as_object, as_array(value))
+        return tuple(tuple(read(one.get(name)) for name, read in members.items()) for one in found)
+
+    def write(rows: Sequence[Sequence[object]]) -> object:
+        return [dict(zip(members, row, strict=True)) for row in rows] or (None if optional else [])
+
+    return _Member(read, write, optional)
 
 
-def _read_stubs(value: object) -> tuple[tuple[int, str, str], ...]:
-    found = map(as_object, as_array(value))
-    return tuple((as_int(one.get("message"), -1), as_str(one.get("call_id")), as_str(one.get("text"))) for one in found)
+def _place(value: object) -> int:
+    return as_int(value, -1)
 
 
 def _read_kept(value: object) -> tuple[int, ...] | None:
-    return None if value is None else tuple(as_int(place, -1) for place in as_array(value))
+    return None if value is None else tuple(map(_place, as_array(value)))
 
 
 def _write_summary(summary: tuple[int, str] | None) -> object:
@@ -308,14 +316,6 @@ def _read_summary(value: object) -> tuple[int, str] | None:
 
 def _read_lost(value: object) -> tuple[str, ...] | None:
     return None if value is None else _strings(value)
-
-
-def _write_notes(notes: Sequence[tuple[str, str]]) -> object:
-    return [{"sender": sender, "text": text} for sender, text in notes] or None
-
-
-def _read_notes(value: object) -> tuple[tuple[str, str], ...]:
-    return tuple((as_str(one.get("sender")), as_str(one.get("text"))) for one in map(as_object, as_array(value)))
 
 
 class _Touched(_Form[Touched]):
@@ -362,10 +362,10 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
     _Form(
         "compacted",
         contents.Compacted,
-        stubs=_Member(_read_stubs, _write_stubs),
+        stubs=_rows(message=_place, call_id=as_str, text=as_str),
         kept=_Member(_read_kept, optional=True),
         summary=_Member(_read_summary, _write_summary, optional=True),
-        notes=_Member(_read_notes, _write_notes, optional=True),
+        notes=_rows(optional=True, sender=as_str, text=as_str),
     ),
     _Form("notice", contents.NoticeEntry),
     _Form("failed", contents.FailedEntry),
