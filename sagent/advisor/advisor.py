@@ -1,5 +1,7 @@
 """An advisor as it is named: `[NAME=]PROVIDER/MODEL[,effort=E][,temperature=T][,max_calls=N][,max_usd=N]...`"""
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -11,7 +13,6 @@ from sagent.model import EFFORTS
 DEFAULT_NAME = "advisor"
 READ_ONLY = ("Read", "Grep", "Glob", "List")
 """The tools an advisor may be given: it advises, others act."""
-_OPTIONS = ("effort", "temperature", "max_calls", "max_usd", "role", "tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,7 @@ class Advisor:
     temperature: float | None = None
 
     def __str__(self) -> str:
-        shown = {
-            "effort": self.effort,
-            "temperature": self.temperature,
-            "max_calls": self.max_calls,
-            "max_usd": self.max_usd,
-            "role": self.role,
-            "tools": ",".join(self.tools),
-        }
+        shown = {name: getattr(self, name) for name in _OPTIONS} | {"tools": ",".join(self.tools)}
         options = "".join(f",{name}={value}" for name, value in shown.items() if value not in ("", None))
         return f"{self.name}={self.model}{options}"
 
@@ -52,27 +46,18 @@ def parse_advisor(text: str) -> Advisor:
         raise UsageError(f"{text!r} names no model for the advisor: give [NAME=]PROVIDER/MODEL")
     if not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
         raise UsageError(f"{name!r} cannot be an advisor's name: letters, digits, - and _, at most 64")
-    given: dict[str, list[str]] = {}
+    given: dict[str, str] = {}
     last = ""
     for part in rest:
         option, equals, value = part.partition("=")
         if equals and option in _OPTIONS:
             last = option
-            given[last] = [value.strip()]
+            given[last] = value.strip()
         elif last == "tools" and not equals:
-            given[last].append(part)
+            given[last] += f",{part}"
         else:
             raise UsageError(f"{part!r} means nothing in the advisor {text!r}: it takes {', '.join(_OPTIONS)}")
-    return Advisor(
-        name,
-        model,
-        effort=_effort(given.get("effort", [""])[0]),
-        temperature=_temperature(given["temperature"][0]) if "temperature" in given else None,
-        max_calls=_count(given["max_calls"][0]) if "max_calls" in given else None,
-        max_usd=_usd(given["max_usd"][0]) if "max_usd" in given else None,
-        role=given.get("role", [""])[0],
-        tools=_tools(given.get("tools", [])),
-    )
+    return replace(Advisor(name, model), **{option: _OPTIONS[option](value) for option, value in given.items()})
 
 
 def role_text(advisor: Advisor, base: Path) -> str:
@@ -118,8 +103,14 @@ def _usd(text: str) -> Decimal:
     return usd
 
 
-def _tools(names: list[str]) -> tuple[str, ...]:
+def _tools(text: str) -> tuple[str, ...]:
+    names = text.split(",")
     known = {name.lower(): name for name in READ_ONLY}
     if strangers := [name for name in names if name and name.lower() not in known]:
         raise UsageError(f"an advisor cannot have {strangers[0]}: it may only look, with {', '.join(READ_ONLY)}")
     return tuple(dict.fromkeys(known[name.lower()] for name in names if name))
+
+
+_OPTIONS: Mapping[str, Callable[[str], object]] = {
+    "effort": _effort, "temperature": _temperature, "max_calls": _count, "max_usd": _usd, "role": str, "tools": _tools,
+}  # fmt: skip

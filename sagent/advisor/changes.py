@@ -34,7 +34,7 @@ def writes(command: str) -> bool:
     for part in split(command).parts:
         if any(redirect.writes and not redirect.target.text.startswith("/dev/") for redirect in part.redirects):
             return True
-    for name, line, _ in _commands(command):
+    for name, line in _commands(command):
         words = line.split()
         if name in _WRITERS or _IN_PLACE.match(line) or (name == "git" and not _GIT_WRITES.isdisjoint(words[1:4])):
             return True
@@ -43,26 +43,26 @@ def writes(command: str) -> bool:
 
 def runs_tests(command: str) -> bool:
     """Whether a command runs tests."""
-    return any(_TESTS.match(line) for _, line, _ in _commands(command))
+    return any(_TESTS.match(line) for _, line in _commands(command))
 
 
 def finds_nothing(command: str, said: str) -> bool:
     """Whether a command that ended with 1 only said that there is no match, or that two things differ."""
     if not re.search(r"^\[exit code 1\]$", said, re.MULTILINE):
         return False
-    last = [line for _, line, _ in _commands(command)][-1:]
+    last = [line for _, line in _commands(command)][-1:]
     return bool(last) and _SEARCHES.match(last[0]) is not None
 
 
-def _commands(command: str) -> Iterator[tuple[str, str, str]]:
-    """Each command in a script: its program, its words with quoted ones left out, and all of its words."""
+def _commands(command: str) -> Iterator[tuple[str, str]]:
+    """Each command in a script: its program, and its words with quoted ones left out."""
     for part in split(command).parts:
         if words := _core(part):
             bare = [
                 word.text if word.text == word.raw or ("\n" not in word.text and " " not in word.text) else "''"
                 for word in words
             ]
-            yield program(words[0]), " ".join([program(words[0]), *bare[1:]]), " ".join(word.text for word in words)
+            yield program(words[0]), " ".join([program(words[0]), *bare[1:]])
 
 
 def _core(part: Part) -> tuple[Word, ...]:
