@@ -4,17 +4,15 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast, get_args
+from typing import cast, get_args
 
 from sagent.events import Event
 from sagent.lib.json import as_object, as_str
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError
-from sagent.mesh.figures import FIGURES, Figures, encode_figures, read_figures
+from sagent.mesh.figures import FIGURES, Figures, read_figures
 from sagent.mesh.jetstream import JetStream
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from sagent.mesh.records import adapter, encode
 
 END = "end"
 """The kind of the line after which a result is to be had."""
@@ -34,12 +32,11 @@ class Broadcast:
         self._wake = asyncio.Event()
 
     def hear(self, event: Event) -> None:
-        kind = type(event).__name__
-        self._add(kind, _adapter(kind).dump_json(event))
+        self._add(type(event).__name__, encode(event))
 
     def show(self, figures: Figures) -> None:
         """Say how things stand from here on."""
-        self._add(FIGURES, encode_figures(figures))
+        self._add(FIGURES, encode(figures))
 
     def _add(self, kind: str, data: bytes) -> None:
         self._lines.append(b'{"kind":"%b","event":%b}\n' % (kind.encode(), data))
@@ -81,14 +78,8 @@ def read_lines(data: bytes) -> Iterator[Event | Figures | None]:
             found = as_object(json.loads(line))
             kind = as_str(found.get("kind"))
             if kind in _KINDS:
-                yield cast("Event", _adapter(kind).validate_python(found.get("event")))
+                yield cast("Event", adapter(_KINDS[kind]).validate_python(found.get("event")))
             elif kind == FIGURES:
                 yield read_figures(found.get("event"))
             elif kind == END:
                 yield None
-
-
-def _adapter(kind: str) -> "TypeAdapter[object]":
-    from sagent.mesh.records import adapter
-
-    return adapter(_KINDS[kind])

@@ -44,10 +44,6 @@ class Figures:
         return cls(node, agents, agent.cost(), agent.ledger.cap, mode, modes)
 
 
-def encode_figures(figures: Figures) -> bytes:
-    return adapter(Figures).dump_json(figures)
-
-
 def read_figures(found: object) -> Figures:
     """Raises ValueError."""
     return cast("Figures", adapter(Figures).validate_python(found))

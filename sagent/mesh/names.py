@@ -45,11 +45,6 @@ def log_subject(session: str, agent: str) -> str:
     return f"sagent.log.{token(session)}.{'.'.join(map(token, agent.split('/')))}"
 
 
-def log_subjects(session: str) -> str:
-    """Of all logs of a session."""
-    return f"sagent.log.{token(session)}.>"
-
-
 def inbox_subject(name: str) -> str:
     """Of what waits for an address; a dotted name has as many tokens."""
     return f"sagent.inbox.{'.'.join(map(token, name.split('.')))}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
 from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Result
@@ -86,6 +86,9 @@ class Letter:
     parcel: str = ""
 
 
+T = TypeVar("T", SessionRecord, Said)
+
+
 @cache
 def adapter(of: type[object]) -> "TypeAdapter[object]":
     from pydantic import TypeAdapter
@@ -93,34 +96,21 @@ def adapter(of: type[object]) -> "TypeAdapter[object]":
     return TypeAdapter(of)
 
 
-def encode(value: SessionRecord | Said) -> bytes:
+def encode(value: object) -> bytes:
     return adapter(type(value)).dump_json(value)
 
 
-def encode_result(result: Result) -> bytes:
-    return adapter(Result).dump_json(result)
-
-
-def decode_record(data: bytes) -> SessionRecord:
+def decode(of: type[T], data: bytes) -> T:
     """Raises WrongVersion."""
-    return cast("SessionRecord", _decode(SessionRecord, data))
-
-
-def decode_said(data: bytes) -> Said:
-    """Raises WrongVersion."""
-    return cast("Said", _decode(Said, data))
-
-
-def _decode(of: type[object], data: bytes) -> object:
     from pydantic import ValidationError
 
     try:
-        found = adapter(of).validate_json(data)
+        found = cast("T", adapter(of).validate_json(data))
     except ValidationError as error:
         raise WrongVersion(f"A {of.__name__} on the bus cannot be read: {error.errors()[0]['msg']}.") from error
-    if (version := getattr(found, "version", 0)) != names.VERSION:
+    if found.version != names.VERSION:
         raise WrongVersion(
-            f"A {of.__name__} on the bus has version {version}; sagent reads {names.VERSION} here. Update one."
+            f"A {of.__name__} on the bus has version {found.version}; sagent reads {names.VERSION} here. Update one."
         )
     return found
 
@@ -140,7 +130,7 @@ class Records:
         found = await self._bucket.get(names.token(session))
         if found is None or found.value is None:
             raise SessionNotFound(f"There is no session {session} on this bus.")
-        return decode_record(found.value), found.revision
+        return decode(SessionRecord, found.value), found.revision
 
     async def find(self, name: str) -> SessionRecord:
         """A session by its id, at once, or by the beginning of one, for which all are read. Raises SessionNotFound and
@@ -151,14 +141,14 @@ class Records:
         if len(found) != 1:
             many = "Several sessions of this bus begin" if found else "No session of this bus begins"
             raise SessionNotFound(f"{many} with {name!r}.")
-        return decode_record(found[0].value or b"")
+        return decode(SessionRecord, found[0].value or b"")
 
     async def all(self, session: str = "") -> list[SessionRecord]:
         """Those that can be read here, or the one with an id."""
         found: list[SessionRecord] = []
         for entry in await self._bucket.entries(names.token(session) if session else ">"):
             with suppress(WrongVersion):
-                found.append(decode_record(entry.value or b""))
+                found.append(decode(SessionRecord, entry.value or b""))
         return found
 
     async def change(self, record: SessionRecord, revision: int, **changes: object) -> tuple[SessionRecord, int]:
@@ -183,7 +173,7 @@ class Records:
             if (found := await self._parcels.get(parcel)) is None:
                 raise Failed("The body of a message is not there any more: the bus keeps it for a week. Send it again.")
             data = found
-        return decode_said(data)
+        return decode(Said, data)
 
     async def drop_parcel(self, headers: Mapping[str, str]) -> None:
         """Forget the body of a message that was read."""

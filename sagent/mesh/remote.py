@@ -24,7 +24,7 @@ from sagent.mesh.figures import Figures, read_figures
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.logstream import SessionStream
 from sagent.mesh.rebuild import rebuild
-from sagent.mesh.records import FilesKind, Letter, Records, Said, SessionRecord, check_flags, check_label, decode_record
+from sagent.mesh.records import FilesKind, Letter, Records, Said, SessionRecord, check_flags, check_label, decode
 from sagent.mesh.requests import ACTIONS
 from sagent.mesh.spending import cost_of, counted
 from sagent.mesh.tasks import end
@@ -80,7 +80,7 @@ class RemotePeer:
                 try:
                     async for entry in changes:
                         if entry is not None and entry.value is not None:
-                            before, peer.record = peer.record, decode_record(entry.value)
+                            before, peer.record = peer.record, decode(SessionRecord, entry.value)
                             if peer.record.node != before.node:  # what a node asked that is gone nobody waits for
                                 peer._forget_asked()
                             peer.on_record(before)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sagent.events import Event, Failure, Received, ReplyFinished, Result
-from sagent.mesh.records import SessionRecord, encode_result
+from sagent.mesh.records import SessionRecord, encode
 from sagent.messages import Message, Text
 
 _ROOT = "root"
@@ -73,6 +73,6 @@ class Replies:
 
 def _short(result: Result, session: str) -> Result:
     found = replace(result, session_id=session)
-    if len(encode_result(found)) <= _LARGEST:
+    if len(encode(found)) <= _LARGEST:
         return found
     return Result("", (), "error", Failure("too_large", _TOO_LARGE.replace("SESSION", session)), session_id=session)

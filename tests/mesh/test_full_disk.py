@@ -71,7 +71,7 @@ async def test_a_full_bus_says_so_stores_nothing_and_goes_on(tmp_path: Path, mon
         assert (await reports.get()).endswith("the bus goes on")
         await here.node("n1")
         assert (await here.ask("hello"))[:2] == (0, "Done.\n")
-        found = [message.data async for message in here.bus.read(names.LOG, names.log_subjects("s"))]
+        found = [message.data async for message in here.bus.read(names.LOG, f"sagent.log.{names.token('s')}.>")]
         assert found == [b"before"]
 
 

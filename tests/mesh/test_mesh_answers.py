@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.events import Failure, Received, ReplyFinished, Result
-from sagent.mesh.records import SessionRecord, decode_record, encode
+from sagent.mesh.records import SessionRecord, decode, encode
 from sagent.mesh.remote import Mesh
 from sagent.mesh.replies import Replies
 from sagent.messages import Message, Text, ToolCall, user
@@ -59,7 +59,7 @@ def test_what_is_read_after_an_answer_has_another_one() -> None:
         (1, 2), "Better, to a and b."
     )
     later = Replies().changes(record, {1, 2, 3, 4}, Result("", (), "error", Failure("crashed", "x")))
-    answers = decode_record(encode(replace(record, **later))).answers
+    answers = decode(SessionRecord, encode(replace(record, **later))).answers
     assert [answers[number].content for number in (1, 2, 3)] == [*["Better, to a and b."] * 2, "To c."]
 
 

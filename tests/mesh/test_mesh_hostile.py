@@ -98,7 +98,7 @@ async def test_a_session_whose_log_is_damaged_on_the_bus_is_answered_by_that(tmp
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")
         assert await answered(here, SessionRecord("s1")) == ("Fine.", "")
-        *_, last = [message async for message in here.bus.read(names.LOG, names.log_subjects("s1"))]
+        *_, last = [message async for message in here.bus.read(names.LOG, f"sagent.log.{names.token('s1')}.>")]
         await here.bus.append(last.subject, b'root\t{"id":"00","forged":true}\n', expected=last.sequence)
         code, out, err = await here.ask_plain("send", "session.s1", "more", "--bus", here.url, "--timeout", "20")
         assert (code, out.strip(), "does not match its id" in err) == (1, "", True)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ from sagent.bridges.serve.problem import problem, problem_of
 from sagent.bridges.serve.reading import document, flag_of, number_of, read_object, text_of
 from sagent.bridges.serve.repeats import Repeats
 from sagent.bridges.serve.sessions import Hosted, Sessions
-from sagent.bridges.serve.stream import encode, with_beats
+from sagent.bridges.serve.stream import BEAT, encode
 from sagent.errors import SagentError, UsageError
+from sagent.lib.beats import with_beats
 from sagent.lib.json import as_object, as_str, wire_bytes
 from sagent.messages import user
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Stop, Switch
@@ -291,8 +293,9 @@ async def _events(request: Request) -> Response:
     async def stream() -> AsyncIterator[bytes]:
         fetch = hosted.fetch if html else None
         yield b"retry: 1000\n\n" + encode(Item("", "status", wire_bytes(hosted.status())), fetch)
-        async for item in with_beats(hosted.feed.follow(after, last)):
-            yield b": still here\n\n" if item is None else encode(item, fetch)
+        async with aclosing(with_beats(hosted.feed.follow(after, last), BEAT)) as items:
+            async for item in items:
+                yield b": still here\n\n" if item is None else encode(item, fetch)
 
     headers = {"x-accel-buffering": "no"}
     return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)

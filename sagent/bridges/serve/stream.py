@@ -1,8 +1,6 @@
 """Events on the wire: server-sent events, as the HTML standard has them."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
 
 from sagent.bridges.serve.feed import Item
 from sagent.bridges.serve.fragments import fragment, plan_fragment
@@ -10,29 +8,6 @@ from sagent.lib.json import as_array, as_object, as_str, wire_bytes
 from sagent.transcript.cards import Fetch
 
 BEAT = 15.0  # seconds of silence after which a stream says that it is there
-
-
-async def with_beats(items: AsyncIterator[Item]) -> AsyncIterator[Item | None]:
-    """The items, and None where there was none for a while."""
-
-    async def take() -> Item:
-        return await anext(items)
-
-    task = asyncio.ensure_future(take())
-    try:
-        while True:
-            if not (await asyncio.wait([task], timeout=BEAT))[0]:
-                yield None
-                continue
-            try:
-                item = task.result()
-            except StopAsyncIteration:
-                return
-            task = asyncio.ensure_future(take())
-            yield item
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def encode(item: Item, fetch: Fetch | None = None) -> bytes:

@@ -5,16 +5,15 @@ Streams are server-sent events whose data are JSON; a client that comes back nam
 their number.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from sagent.errors import SagentError, UsageError
+from sagent.lib.beats import with_beats
 from sagent.lib.json import JsonObject, as_int, as_object, as_str, json_load, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.bus import MAX_BODY, Bus, Envelope, envelope_of, new_id
@@ -22,7 +21,6 @@ from sagent.mesh.buses.gate import Event, Gate
 from sagent.mesh.cards import Card, Change, Query, check_name, decode_card, encode_card, select
 from sagent.mesh.errors import DeadlineExceeded, Full, MeshError, NobodyThere, Refused, TooLarge, Unavailable
 
-T = TypeVar("T")
 Handler = Callable[[Gate, Request], Awaitable[Response]]
 
 BEAT = 10.0  # seconds of silence after which a stream says that it is there
@@ -210,7 +208,7 @@ def _stream(events: AsyncGenerator[Event]) -> Response:
 
     async def stream() -> AsyncIterator[bytes]:
         yield b": here\n\n"
-        async with aclosing(_with_beats(events)) as all_events:
+        async with aclosing(with_beats(events, BEAT)) as all_events:
             async for event in all_events:
                 if event is None:
                     yield b": still here\n\n"
@@ -220,29 +218,3 @@ def _stream(events: AsyncGenerator[Event]) -> Response:
                     yield b"%bevent: %b\ndata: %b\n\n" % (head.encode(), event.name.encode(), data)
 
     return StreamingResponse(stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
-
-
-async def _with_beats(items: AsyncGenerator[T]) -> AsyncGenerator[T | None]:
-    """The items, and None where there was none for a while."""
-    task: asyncio.Task[T] | None = None
-    try:
-        while True:
-            task = task or asyncio.create_task(_take(items))
-            if not (await asyncio.wait([task], timeout=BEAT))[0]:
-                yield None
-                continue
-            done, task = task, None
-            try:
-                item = done.result()
-            except StopAsyncIteration:
-                return
-            yield item
-    finally:
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-        await items.aclose()
-
-
-async def _take(items: AsyncGenerator[T]) -> T:
-    return await anext(items)

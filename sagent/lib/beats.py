@@ -1,0 +1,34 @@
+"""A reader that waits is told now and then that there is nothing yet."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def with_beats(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T | None]:
+    """The items, and None where there was none for some seconds. Closes them at its end."""
+
+    async def take() -> T:
+        return await anext(items)
+
+    task: asyncio.Task[T] | None = None
+    async with aclosing(items):
+        try:
+            while True:
+                task = task or asyncio.create_task(take())
+                if not (await asyncio.wait([task], timeout=seconds))[0]:
+                    yield None
+                    continue
+                done, task = task, None
+                try:
+                    item = done.result()
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
