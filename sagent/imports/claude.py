@@ -40,11 +40,10 @@ def take_claude(plan: Plan) -> None:
             ("skill", "skills/*/SKILL.md"),
             ("agent", "agents/*.md"),
             ("command", "commands/**/*.md"),
+            ("output style", "output-styles/*.md"),
         ):
             for file in plan.listed(place, pattern):
                 plan.use(kind, file)
-        for file in plan.listed(place, "output-styles/*.md"):
-            plan.use("output style", file)
         for name in ("settings.json", "settings.local.json"):
             if (found := plan.json(place / name)) is not None:
                 take_settings(plan, found, place / name)

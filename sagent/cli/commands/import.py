@@ -30,6 +30,8 @@ def run_import(argv: Sequence[str]) -> int:
     given = parser.parse_args(argv)
     settings = load_settings({"config": given.config, "cwd": given.cwd})
     from sagent.context.instructions import repository_root
+    from sagent.imports.claude import take_claude
+    from sagent.imports.others import take_codex, take_gemini, take_opencode, take_vscode
     from sagent.imports.plan import Plan
 
     project = repository_root(settings.cwd) or settings.cwd
@@ -37,7 +39,8 @@ def run_import(argv: Sequence[str]) -> int:
     hooks = frozenset(map(str, trusted.hooks))  # with those that wait for the person's trust
     plan = Plan(project, Path("~").expanduser(), settings.config_dir, frozenset(settings.mcp), hooks)
     plan.look()
-    _readers()[given.program](plan)
+    take = {"claude": take_claude, "codex": take_codex, "opencode": take_opencode, "gemini": take_gemini}
+    take.get(given.program, take_vscode)(plan)
     out = binary_safe(sys.stdout)
     if not plan.items:
         write(out, [f"Nothing is set up for {given.program} in {project} or in your home."])
@@ -47,10 +50,8 @@ def run_import(argv: Sequence[str]) -> int:
         for each in plan.items
     )
     write(out, [Table(rows, ("", "what", "name", "how", "from"))])
-    targets = {
-        **({settings.config_dir / "config.toml": plan.own} if _says(plan.own) else {}),
-        **({project / ".sagent" / "config.toml": plan.shared} if _says(plan.shared) else {}),
-    }
+    both = {settings.config_dir / "config.toml": plan.own, project / ".sagent" / "config.toml": plan.shared}
+    targets = {path: each for path, each in both.items() if each.mcp or each.hooks or each.allow or each.deny}
     if not given.write:
         named = ", ".join(map(str, (*targets, *plan.files)))
         write(out, [f"Nothing was written. With --write: {named}" if named else "There is nothing to be written."])
@@ -58,18 +59,6 @@ def run_import(argv: Sequence[str]) -> int:
     write_plan(plan, targets, lambda: load_settings({"config": given.config, "cwd": given.cwd}))
     write(out, [f"Written: {path}" for path in (*targets, *plan.files)] or ["There was nothing to write."])
     return 0
-
-
-def _readers() -> "Mapping[str, Callable[[Plan], None]]":
-    from sagent.imports.claude import take_claude
-    from sagent.imports.others import take_codex, take_gemini, take_opencode, take_vscode
-
-    readers = (take_claude, take_codex, take_opencode, take_gemini, take_vscode)
-    return dict(zip(PROGRAMS, readers, strict=True))
-
-
-def _says(additions: "Additions") -> bool:
-    return bool(additions.mcp or additions.hooks or additions.allow or additions.deny)
 
 
 def _place(file: Path, plan: "Plan") -> str:

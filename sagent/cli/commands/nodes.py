@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from sagent.cli.commands.node import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.permissions import add_permissions, run_permissions
-from sagent.cli.render import binary_safe, report
-from sagent.cli.tables import write
+from sagent.cli.render import report
+from sagent.cli.tables import show, write
 from sagent.errors import UsageError
-from sagent.lib.json import as_array, as_object, as_str, json_dump
+from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.text import Table
 
 if TYPE_CHECKING:
@@ -44,22 +44,19 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
         if given["operation"] == "drain":
             return await _drain(bus, str(given["name"]))
         nodes = await _nodes(bus)
-    if given["json"]:
-        sys.stdout.write(json_dump(nodes) + "\n")
-    elif not nodes:
-        write(sys.stdout, ["No node takes work on this bus. To start one: sagent node"])
-    else:
-        rows = tuple(
-            (
-                as_str(node["name"]) + (" (drains)" if node["draining"] else ""),
-                f"{node['host']} {node['pid']}",
-                f"{len(as_array(node['sessions']))}/{node['slots']}",
-                " ".join(map(str, as_array(node["labels"]))),
-                " ".join(map(str, as_array(node["sessions"]))),
-            )
-            for node in nodes
+    rows = tuple(
+        (
+            as_str(node["name"]) + (" (drains)" if node["draining"] else ""),
+            f"{node['host']} {node['pid']}",
+            f"{len(as_array(node['sessions']))}/{node['slots']}",
+            " ".join(map(str, as_array(node["labels"]))),
+            " ".join(map(str, as_array(node["sessions"]))),
         )
-        write(binary_safe(sys.stdout), [Table(rows, ("name", "host, pid", "in use", "labels", "sessions"))])
+        for node in nodes
+    )
+    table = Table(rows, ("name", "host, pid", "in use", "labels", "sessions"))
+    none = "No node takes work on this bus. To start one: sagent node"
+    show(nodes, [table] if nodes else [none], as_json=bool(given["json"]))
     return 0
 
 
