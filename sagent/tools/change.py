@@ -1,6 +1,6 @@
 """Changes of text files: made whole or not at all, and shown as a diff for people, as numbered lines for the model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sagent.errors import ToolError
@@ -156,31 +156,33 @@ def _changed_lines(before: str, after: str) -> str:
 
 
 def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
-    """Differences grouped with their context. What is equal at both ends is skipped before anything is compared."""
+    """Differences grouped with their context. Only what is not the same at both ends is compared."""
     head, tail = same_ends(before, after)
-    first = max(0, head - _CONTEXT)
-    old = before[first : len(before) - max(0, tail - _CONTEXT)]
-    new = after[first : len(after) - max(0, tail - _CONTEXT)]
-    if old == new:
+    end, new_end = len(before) - tail, len(after) - tail
+    groups = [
+        [(tag, i1 + head, i2 + head, j1 + head, j2 + head) for tag, i1, i2, j1, j2 in group]
+        for group in _groups(before[head:end], after[head:new_end])
+    ]
+    if not groups:
         return
-    for group in _groups(old, new, (head - first, min(tail, _CONTEXT))):
+    above, below = min(head, _CONTEXT), min(tail, _CONTEXT)
+    groups[0].insert(0, ("equal", head - above, head, head - above, head))
+    groups[-1].append(("equal", end, end + below, new_end, new_end + below))
+    for group in groups:
         rows: list[tuple[str, str]] = []
         for tag, i1, i2, j1, j2 in group:
-            rows += [(" " if tag == "equal" else "-", line) for line in old[i1:i2]]
-            rows += [("+", line) for line in new[j1:j2] if tag != "equal"]
+            rows += [(" " if tag == "equal" else "-", line) for line in before[i1:i2]]
+            rows += [("+", line) for line in after[j1:j2] if tag != "equal"]
         i1, j1, i2, j2 = group[0][1], group[0][3], group[-1][2], group[-1][4]
-        yield first + i1, i2 - i1, first + j1, j2 - j1, rows
+        yield i1, i2 - i1, j1, j2 - j1, rows
 
 
-def _groups(old: Sequence[str], new: Sequence[str], around: tuple[int, int]) -> Iterator[Opcodes]:
-    if max(len(old), len(new)) <= _MOST_COMPARED:
-        from difflib import SequenceMatcher
+def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Opcodes]:
+    if max(len(old), len(new)) > _MOST_COMPARED:  # too much to compare: one block goes, another comes
+        return [[("replace", 0, len(old), 0, len(new))]]
+    from difflib import SequenceMatcher
 
-        yield from SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
-        return
-    head, tail = around  # too much to compare: one block goes, another comes
-    i, j = len(old) - tail, len(new) - tail
-    yield [("equal", 0, head, 0, head), ("replace", head, i, head, j), ("equal", i, len(old), j, len(new))]
+    return SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
 
 
 def _lines(text: str) -> list[str]:

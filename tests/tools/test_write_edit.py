@@ -1,5 +1,6 @@
 """Writing and editing: exact, atomic, and with everything nobody asked to change as it was."""
 
+import itertools
 import os
 import resource
 import stat
@@ -13,6 +14,7 @@ from sagent.lib.json import json_freeze_object
 from sagent.session.blobs import BlobDirectory
 from sagent.tool import RunContext
 from sagent.tools import Edit, Read, Write
+from sagent.tools.change import unified_diff
 from sagent.tools.replacement import Replacement, replace
 from sagent.tools.textfile import Text, decode
 from tests.depth import deep
@@ -280,3 +282,26 @@ async def test_a_directory_that_becomes_a_link_after_it_was_judged_leads_nowhere
         with pytest.raises(ToolError, match="elsewhere"):
             await tool(asked, run)
     assert not list(outside.iterdir())
+
+
+LINES = st.lists(st.sampled_from(["", "a", "b", "-", "+", "@@ -1 +1 @@"]), max_size=14)
+
+
+@given(LINES, LINES, LINES, LINES)
+def test_a_diff_turns_one_text_into_the_other_and_has_the_lines_around_each_change(head, one, two, tail) -> None:
+    before, after = ["x", *head, *one, *tail], ["x", *head, *two, *tail]
+    rows = unified_diff("\n".join([*before, ""]), "\n".join([*after, ""]), "f", most=None).split("\n")[2:-1]
+    made, at = list[str](), 0
+    hunks = [place for place, row in enumerate(rows) if row.startswith("@@")] + [len(rows)]
+    for start, stop in itertools.pairwise(hunks):
+        first, size = map(int, rows[start].split(" ")[1][1:].split(","))
+        body = rows[start + 1 : stop]
+        first -= 1 if size else 0
+        made += before[at:first]
+        at = first + size
+        assert [row[1:] for row in body if row[0] != "+"] == before[first:at]
+        made += [row[1:] for row in body if row[0] != "-"]
+        changed = [place for place, row in enumerate(body) if row[0] != " "]
+        assert changed[0] == 3 or first == 0
+        assert len(body) - 1 - changed[-1] == 3 or at == len(before)
+    assert made + before[at:] == after
