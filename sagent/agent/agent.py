@@ -307,10 +307,16 @@ class Agent(Node, Generic[Deps_contra]):
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
         self._warn()
+        self.hold()
         if self._unresumed:
             self._unresumed = False
             await self.resume()
         return await self._runs.take(message, form, deps, list(_by_name(tools_of(tools or ())).values()))
+
+    def hold(self) -> None:
+        if self._kept is not None and self._kept.closed:
+            self._kept.reopen(self)
+            self._given = replace(self._given, log=self._kept.log)
 
     def _warn(self) -> None:
         if self._given.ledger is None:
@@ -473,6 +479,12 @@ class Agent(Node, Generic[Deps_contra]):
 
         return await restore_files(self.state, self.neighbours.checkpoints(), entry, path)
 
+    def __reduce_ex__(self, _protocol: object) -> Never:
+        raise TypeError(
+            f"agent {self.path} cannot be copied or pickled, for it has a log: make another with the same arguments, "
+            "and give it what was said by restore(agent.messages)"
+        )
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -485,6 +497,7 @@ class Agent(Node, Generic[Deps_contra]):
         if (life := self.end()) is not None:
             await asyncio.wait([life])
             return
+        self._runs.check_here()
         if self.tree.post is not None:
             self.tree.post.close()
         self._runs.interrupt()

@@ -25,7 +25,11 @@ class KeptSession:
     session, and OSError."""
 
     def __init__(self, given: str | Path, cwd: Path) -> None:
-        path = Path(given).expanduser().absolute()
+        self._path, self._cwd, self.closed = Path(given).expanduser().absolute(), cwd, False
+        self._open()
+
+    def _open(self) -> None:
+        path, cwd = self._path, self._cwd
         self._session = Session.open(path) if is_session(path) else Session.create_at(path)
         self._first = ""  # entry of one that was begun here
         try:
@@ -54,6 +58,18 @@ class KeptSession:
             self._session.close()
             raise
 
+    def reopen(self, agent: Node) -> None:
+        """Have an agent that was closed keep its next run as well. Raises UsageError where its session has gone on
+        without it, and SessionBusy."""
+        head = self.log.head
+        self._open()
+        if self.log.head != head and not self._first:
+            self._session.close()
+            raise UsageError(f"The session at {self._path} has gone on without this agent: make another one for it.")
+        self.closed = False
+        agent.state.journal.log, agent.state.journal.lost = self.log, False
+
     def close(self) -> None:
         """Let others open it. One that was begun here and in which nothing happened leaves no trace."""
+        self.closed = True
         self._session.close_begun(self._first)

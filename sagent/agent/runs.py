@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from sagent.agent.handoffs import answer_of
@@ -48,7 +49,6 @@ LIMIT_REASONS = {
     "content_filter": "the provider's content filter stopped the answer",
     "error": "the provider declared its reply broken",
 }
-
 
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
@@ -117,6 +117,7 @@ class Runner:
         self.contained = False
         self.closing = False  # the run in progress, or the last one, reads no more messages
         self._task: asyncio.Task[object] | None = None  # which a run is in
+        self._claim = Lock()  # of two threads that begin a run
         self._ended: asyncio.Event | None = None  # of the run in progress, or of the last one
         self._cancelled = 0  # times that task had been cancelled before
         self._interrupted = False
@@ -135,7 +136,18 @@ class Runner:
         """Stop the model call and the tools of the run in progress; it returns with error kind "interrupted"."""
         if self._task is not None and not self._interrupted:
             self._interrupted = self._state.run.interrupted = True
-            self._task.cancel()
+            loop = self._task.get_loop()
+            loop.call_soon_threadsafe(self._task.cancel) if self._is_elsewhere() else self._task.cancel()
+
+    def check_here(self) -> None:
+        """Raise UsageError where a run is in progress in another thread."""
+        if self._is_elsewhere():
+            raise UsageError(f"agent {self._state.path} is running in another thread: make an agent for each")
+
+    def _is_elsewhere(self) -> bool:
+        with suppress(RuntimeError):  # in a thread without a loop
+            return self._task is not None and self._task.get_loop() is not asyncio.get_running_loop()
+        return self._task is not None
 
     def interrupt_ahead(self) -> None:
         """The same for a run that is about to begin: it ends before it does anything."""
@@ -160,8 +172,15 @@ class Runner:
         The result, and the error that says why there is none or only a part.
         """
         output = None if form is None else _output_of(form)
+        self.check_here()
         await self._let_go()
-        self._task, self._interrupted, self.closing = asyncio.current_task(), False, False
+        with self._claim:
+            if self._task is not None:
+                self.check_here()
+                path, how = self._state.path, "send() it the message, wait, or make another for another conversation"
+                raise UsageError(f"agent {path} is running: {how}")
+            self._task = asyncio.current_task()
+        self._interrupted = self.closing = False
         self._cancelled = self._task.cancelling() if self._task is not None else 0
         if self._ended is None or self._ended.is_set():
             self._ended = asyncio.Event()
@@ -247,8 +266,6 @@ class Runner:
             await asyncio.sleep(0)
         if self._task is not None and self._ended is not None and self._task.cancelling():
             await self._ended.wait()
-        if self._task is not None:
-            raise UsageError(f"agent {self._state.path} is running; send() it the message, or wait")
 
     def _announce(self) -> None:
         state = self._state

@@ -68,6 +68,10 @@ class Node(Conversation):
         """Whether it will read what is sent to it now."""
 
     @abstractmethod
+    def hold(self) -> None:
+        """Have what it says kept in its session, also after it was closed. Raises UsageError and SessionBusy."""
+
+    @abstractmethod
     async def answer(self, prompt: Prompt, deps: object) -> Result:
         """Answer one prompt, as `run` does."""
 

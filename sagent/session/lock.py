@@ -40,10 +40,11 @@ class Lock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise SessionBusy(
-                f"session {session.name} is in use by {_holder(self._fd)}. End that process or wait for it, "
-                f"or start a session of your own (without --continue and --session). [{session}]"
-            ) from error
+            holder = _holder(self._fd)
+            what = "End that process or wait for it, or start a session of your own (without --continue and --session)."
+            if f" {os.getpid()} (" in holder:
+                what = "That is this process: close the agent that has it, by `async with` or `await agent.aclose()`."
+            raise SessionBusy(f"session {session.name} is in use by {holder}. {what} [{session}]") from error
         if not _same_file(self._fd, self._path):  # deleted between our opening it and our taking it
             raise SessionNotFound(f"session {session.name} was just deleted")
         content = {

@@ -126,6 +126,7 @@ class FileLog(_Chain):
         self._unsynced_name = not self.file.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(self.file, flags, 0o600)
+        self._owner = os.getpid()
         self._ragged = False  # a failed append left bytes that could not be cut off yet
         self._index = Index()
         self._end: tuple[str, int] = ("", 0)  # head and size, changed together
@@ -168,6 +169,10 @@ class FileLog(_Chain):
         entry = seal(parent, content)
         if os.fstat(self._fd).st_nlink == 0:  # what goes there is gone with this process
             raise FileNotFoundError(errno.ENOENT, "it was deleted while it was in use", str(self.file))
+        if os.getpid() != self._owner:
+            raise PermissionError(
+                errno.EPERM, "this process was forked, and the one before it writes here", str(self.file)
+            )
         if self._ragged:
             self._cut()
         try:

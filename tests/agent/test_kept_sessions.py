@@ -1,6 +1,8 @@
 """A session that an agent keeps in a directory: begun, gone on with, held against others, with what a run is given."""
 
 import asyncio
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import SessionBusy, SessionNotFound, UsageError
+from sagent.patterns import Role, Team
 from sagent.peer import SpawnRequest
 from sagent.session.log import MemoryLog
 from sagent.session.verify import verify
@@ -117,3 +120,59 @@ async def test_a_session_is_opened_with_the_model_it_had(tmp_path: Path, monkeyp
     with pytest.raises(SessionNotFound):
         Agent.open(tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+def test_an_agent_that_was_closed_keeps_what_it_is_asked_then(tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel("one", "two"), session=tmp_path / "a")
+    assert [agent.run_sync(text).content for text in ("x", "y")] == ["one", "two"]  # each closes it
+    other = Agent(ScriptedModel("three"), session=tmp_path / "a")
+    assert [message.content for message in other.messages] == ["x", "one", "y", "two"]
+    with pytest.raises(SessionBusy, match="That is this process: close the agent that has it"):
+        agent.run_sync("while another has it")
+    assert other.run_sync("z").content == "three"
+    with pytest.raises(UsageError, match="has gone on without this agent: make another one"):
+        agent.run_sync("after another")
+    assert not verify(tmp_path / "a").problems
+
+
+def test_an_agent_that_was_closed_before_it_was_asked_anything_begins_anew(tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel("one"), session=tmp_path / "a")
+    asyncio.run(agent.aclose())
+    assert not (tmp_path / "a").exists()
+    agent.run_sync("x")
+    assert len(Agent(ScriptedModel(), session=tmp_path / "a").messages) == 2
+
+
+def test_a_team_keeps_each_of_its_tasks(tmp_path: Path) -> None:
+    lead = Agent(ScriptedModel("one", "two"), session=tmp_path / "a")
+    team = Team(lead, [Role("writer", "Write.")])
+    assert [team.run_sync(text).content for text in ("x", "y")] == ["one", "two"]
+    assert [message.content for message in Agent(ScriptedModel(), session=tmp_path / "a").messages][-2:] == ["y", "two"]
+
+
+FORKED = """
+import os, sys
+from sagent import Agent
+from sagent.testing import ScriptedModel
+
+agent = Agent(ScriptedModel("one", "two", "three"), session=sys.argv[1])
+import asyncio
+asyncio.run(agent.run("x"))
+if not (child := os.fork()):
+    agent.listen(lambda event: print(getattr(event, "text", ""), file=sys.stderr))
+    asyncio.run(agent.run("in the child"))
+    os._exit(0)
+os.waitpid(child, 0)
+asyncio.run(agent.run("y"))
+asyncio.run(agent.aclose())
+"""
+
+
+def test_a_process_that_was_forked_writes_nothing_into_the_session(tmp_path: Path) -> None:
+    argv = [sys.executable, "-W", "error", "-c", FORKED, str(tmp_path / "a")]
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=True)
+    assert "this process was forked, and the one before it writes here" in done.stderr
+    assert [message.content for message in Agent(ScriptedModel(), session=tmp_path / "a").messages] == [
+        "x", "one", "y", "two",
+    ]  # fmt: skip
+    assert not verify(tmp_path / "a").problems

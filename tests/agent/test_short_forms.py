@@ -4,13 +4,18 @@
 # pyright: reportArgumentType=false, reportReturnType=false
 
 import asyncio
+import copy
+import pickle
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from threading import Barrier, Semaphore, Thread
+from threading import Event as ThreadEvent
 
 import pytest
 
@@ -656,3 +661,57 @@ def test_a_pattern_says_what_its_members_are(pattern: Callable[..., object]) -> 
 def test_what_cannot_be_run_says_what_can() -> None:
     with pytest.raises(UsageError, match=r"takes an agent or a coroutine, as agent\.run"):
         run_sync(None)
+
+
+def test_an_agent_has_one_run_at_a_time_also_in_threads() -> None:
+    begun, asked = Barrier(4), list[str]()
+
+    @tool(effect="none")
+    async def linger() -> str:
+        """Be there while the others ask."""
+        for _ in range(3):
+            assert await asyncio.to_thread(refused.acquire, timeout=20)
+        return "lingered"
+
+    refused = Semaphore(0)
+    agent = Agent(ScriptedModel((call("1", "linger"),), "done"), tools=[linger])
+
+    def ask() -> None:
+        begun.wait()
+        try:
+            asked.append(agent.run_sync("x").content)
+        except UsageError as error:
+            asked.append(str(error))
+            refused.release()
+
+    threads = [Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(asked) == ["agent root is running in another thread: make an agent for each"] * 3 + ["done"]
+
+
+def test_a_run_is_interrupted_from_another_thread() -> None:
+    begun = ThreadEvent()
+
+    @tool(effect="none")
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await asyncio.sleep(60)
+
+    agent = Agent(ScriptedModel((call("1", "wait"),), "too late"), tools=[wait])
+    with ThreadPoolExecutor() as pool:
+        result = pool.submit(agent.run_sync, "x")
+        assert begun.wait(20)
+        agent.interrupt()
+        assert result.result(20).stop_reason == "interrupted"
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_agent_is_not_copied_and_a_result_is(make: Callable[[object], object]) -> None:
+    agent = Agent(ScriptedModel("one"))
+    make(agent.run_sync("x"))
+    with pytest.raises(TypeError, match=r"agent root cannot be copied or pickled.*restore"):
+        make(agent)
