@@ -3,11 +3,11 @@
 import asyncio
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from sagent.lib.json import as_object, as_str, json_parse, wire_bytes
+from sagent.lib.json import as_array, as_object, as_str, json_parse, wire_bytes
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 CANCELLED, AUTH_REQUIRED, NOT_FOUND = -32800, -32000, -32002  # as ACP's schema, ErrorCode
@@ -22,6 +22,21 @@ class RpcError(Exception):
     def __init__(self, code: int, message: str, data: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
         self.code, self.data = code, data
+
+
+def text_in(params: Params, name: str, where: str = "") -> str:
+    """What is needed, and no empty text. Raises RpcError."""
+    if not (found := as_str(params.get(name))):
+        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing, or is no string.")
+    return found
+
+
+def list_in(params: Params, name: str, where: str = "", *, required: bool = False) -> Sequence[object]:
+    """A list, empty where there may be none. Raises RpcError."""
+    found = params.get(name)
+    if (found is not None or required) and not isinstance(found, list):
+        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing, or is no list.")
+    return as_array(params.get(name))
 
 
 class Answer:

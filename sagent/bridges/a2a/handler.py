@@ -1,6 +1,7 @@
 """The methods of the protocol, each for the caller whose token came with the request."""
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
@@ -43,7 +44,7 @@ from starlette.requests import Request
 
 from sagent.bridges.a2a.contexts import Contexts
 from sagent.bridges.a2a.push import Receivers
-from sagent.bridges.a2a.task import ENDED, RunningTask, Update
+from sagent.bridges.a2a.task import ENDED, Update
 from sagent.bridges.serve.door import USER
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
@@ -109,8 +110,9 @@ class Handler(RequestHandler):
         if (task := contexts.running(name)) is None:  # sent again, and done by now
             yield (await contexts.show(name))[name]
             return
-        async for update in _followed(task):
-            yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
+        async with aclosing(task.follow()) as updates:
+            async for update in updates:
+                yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
 
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
@@ -126,8 +128,9 @@ class Handler(RequestHandler):
                 )
             yield shown
             return
-        async for update in _followed(task):
-            yield update
+        async with aclosing(task.follow()) as updates:
+            async for update in updates:
+                yield update
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
         validate_history_length(params)
@@ -209,15 +212,6 @@ class Handler(RequestHandler):
         kept = await caller.receivers.set(caller.contexts.session(task), task, config)
         caller.receivers.notify((await caller.contexts.show(task))[task])
         return kept
-
-
-async def _followed(task: RunningTask) -> AsyncGenerator[Update]:
-    updates = task.follow()
-    try:
-        async for update in updates:
-            yield update
-    finally:
-        await updates.aclose()
 
 
 def _wanted(statuses: Mapping[str, TaskStatus], params: ListTasksRequest) -> list[tuple[bool, int, str]]:

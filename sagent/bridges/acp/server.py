@@ -22,9 +22,11 @@ from sagent.bridges.jsonrpc import (
     Method,
     Params,
     RpcError,
+    list_in,
+    text_in,
 )
 from sagent.errors import SagentError, SessionNotFound
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, valid_text
+from sagent.lib.json import EMPTY, as_array, as_object, valid_text
 from sagent.version import __version__
 
 if TYPE_CHECKING:
@@ -201,7 +203,7 @@ class Server:
 
     async def _taken_up(self, params: Params, *, replay: bool) -> Answer:
         """Go on with an earlier session; one that is open here is shown again where its client wants that."""
-        name = _text(params, "sessionId")
+        name = text_in(params, "sessionId")
         await self._warm()
         place = self._place(params, name)
         session = self._sessions.get(name)
@@ -240,13 +242,13 @@ class Server:
         from sagent.bridges.acp.session import Place
 
         cwd = _directory("cwd", params.get("cwd"))
-        more = _list_of(params, "additionalDirectories", required=False)
+        more = list_in(params, "additionalDirectories")
         directories = tuple(_directory("additionalDirectories", each) for each in more)
-        servers = read_servers(_list_of(params, "mcpServers", required=session is None and self._client.version == 1))
+        servers = read_servers(list_in(params, "mcpServers", required=session is None and self._client.version == 1))
         return Place(cwd, directories, servers, session)
 
     def _session(self, params: Params) -> "Session":
-        name = _text(params, "sessionId")
+        name = text_in(params, "sessionId")
         if (found := self._sessions.get(name)) is None:
             raise _missing(name)
         return found
@@ -283,7 +285,7 @@ class Server:
         """Delete a session, one that is open after it is closed; one that is not there is deleted already."""
         from sagent.bridges.acp.session import failure
 
-        name = _text(params, "sessionId")
+        name = text_in(params, "sessionId")
         if (session := self._sessions.pop(name, None)) is not None:
             await session.aclose()
         try:
@@ -331,33 +333,19 @@ class Server:
 
     async def _set_mode(self, params: Params) -> Answer:
         session = self._session(params)
-        session.options.set_mode(_text(params, "modeId"))
+        session.options.set_mode(text_in(params, "modeId"))
         return Answer({}, session.show_options)
 
     async def _set_option(self, params: Params) -> Answer:
         session = self._session(params)
         before = session.policy.mode
-        session.options.set(_text(params, "configId"), params.get("value"))
+        session.options.set(text_in(params, "configId"), params.get("value"))
         after = session.show_mode if session.policy.mode != before else lambda: None
         return Answer(self._options(session), after)
 
 
 def _missing(session: str) -> RpcError:
     return RpcError(NOT_FOUND, f"There is no session {session!r}, or it is not open.", {"sessionId": session})
-
-
-def _text(params: Params, name: str) -> str:
-    found = as_str(params.get(name))
-    if not found:
-        raise RpcError(INVALID_PARAMS, f"{name} is missing, or is no string.")
-    return found
-
-
-def _list_of(params: Params, name: str, *, required: bool) -> Sequence[object]:
-    found = params.get(name)
-    if (found is not None or required) and not isinstance(found, list):
-        raise RpcError(INVALID_PARAMS, f"{name} is missing, or is no list.")
-    return as_array(params.get(name))
 
 
 def _absolute(name: str, value: object) -> str:

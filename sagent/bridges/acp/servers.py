@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError
+from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
 from sagent.config import McpServer
-from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.json import as_object, as_str
 
 
 def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:
@@ -12,7 +12,7 @@ def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:
     found: dict[str, McpServer] = {}
     for number, each in enumerate(map(as_object, given)):
         where = f"mcpServers[{number}]"
-        name = _needed(each, "name", where)
+        name = text_in(each, "name", f"{where}.")
         if name in found:
             raise RpcError(INVALID_PARAMS, f"{where}: there are two servers that are called {name!r}.")
         found[name] = _server(each, where)
@@ -22,32 +22,20 @@ def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:
 def _server(given: Mapping[str, object], where: str) -> McpServer:
     match given.get("type"):
         case None | "stdio":
-            args = [each for each in _listed(given, "args", where) if isinstance(each, str)]
-            if len(args) != len(_listed(given, "args", where)):
+            args = [each for each in list_in(given, "args", f"{where}.") if isinstance(each, str)]
+            if len(args) != len(list_in(given, "args", f"{where}.")):
                 raise RpcError(INVALID_PARAMS, f"{where}.args is a list of strings.")
             env = _pairs(given, "env", where)
-            return McpServer(command=_needed(given, "command", where), args=tuple(args), env=env)
+            return McpServer(command=text_in(given, "command", f"{where}."), args=tuple(args), env=env)
         case "http":
-            return McpServer(url=_needed(given, "url", where), headers=_pairs(given, "headers", where))
+            return McpServer(url=text_in(given, "url", f"{where}."), headers=_pairs(given, "headers", where))
         case other:
             raise RpcError(INVALID_PARAMS, f"{where} has the type {other!r}: sagent takes stdio and http.")
 
 
 def _pairs(given: Mapping[str, object], name: str, where: str) -> Mapping[str, str]:
     """A list of names and values."""
-    pairs = [(each.get("name"), each.get("value")) for each in map(as_object, _listed(given, name, where))]
+    pairs = [(each.get("name"), each.get("value")) for each in map(as_object, list_in(given, name, f"{where}."))]
     if not all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs):
         raise RpcError(INVALID_PARAMS, f'{where}.{name} is a list of {{"name": ..., "value": ...}}.')
     return {as_str(key): as_str(value) for key, value in pairs}
-
-
-def _listed(given: Mapping[str, object], name: str, where: str) -> Sequence[object]:
-    if (found := given.get(name)) is not None and not isinstance(found, list):
-        raise RpcError(INVALID_PARAMS, f"{where}.{name} is a list.")
-    return as_array(given.get(name))
-
-
-def _needed(given: Mapping[str, object], name: str, where: str) -> str:
-    if not (found := as_str(given.get(name))):
-        raise RpcError(INVALID_PARAMS, f"{where}.{name} is missing, or is no string.")
-    return found

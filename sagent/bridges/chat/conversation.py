@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -262,7 +262,8 @@ class ThreadSession:
                 said = None
             finally:
                 what = _outcome(pending)
-                await _quietly(self._surface.edit(self._thread, message, f"{shown}\n_{what}_"))
+                with suppress(ChatError):
+                    await self._surface.edit(self._thread, message, f"{shown}\n_{what}_")
         finally:
             self._pending.remove(pending)
         return said
@@ -280,11 +281,6 @@ async def _result(agent: Agent, text: str, parts: Sequence[Part]) -> Result:
     while result.error is None and agent.state.inbox.holds():
         result = await agent.go_on()
     return result
-
-
-async def _quietly(call: Awaitable[None]) -> None:
-    with suppress(ChatError):
-        await call
 
 
 def _outcome(pending: Pending) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from urllib.parse import urlsplit
 
@@ -107,7 +108,7 @@ def _field(name: str, said: Mapping[str, object], required: bool) -> Field:  # n
     field = Field(name, title, about, frozen, required, multiple, choices)
     default = json_freeze(said.get("default"))
     value, fault = field._judged(default)  # noqa: SLF001 -- its own
-    return field if default is None or fault else Field(name, title, about, frozen, required, multiple, choices, value)
+    return field if default is None or fault else replace(field, default=value)
 
 
 def _choices(said: Mapping[str, object]) -> dict[str, Json]:

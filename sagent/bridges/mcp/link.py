@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client import ClientRequestContext
     from mcp.client._transport import Transport
-    from mcp.client.auth import OAuthClientProvider
     from mcp.client.session import IncomingMessage
     from mcp.types import ElicitRequestParams, ElicitResult, ListRootsResult
 
@@ -35,12 +34,6 @@ _ENDING = 3.0  # seconds for a connection to end
 _LONGEST_PAUSE = 30.0  # seconds between two starts
 _MOST_WAITED = 4.0  # of them, by a call; with more to go it fails at once
 _RELISTEN = 60.0  # seconds at most until changes are listened for again
-
-
-def _machine_login(server: McpServer) -> "OAuthClientProvider":
-    from sagent.bridges.mcp.machine_login import machine_login
-
-    return machine_login(server)
 
 
 class NotYet(ConnectionError):
@@ -176,7 +169,11 @@ class Link:
             from sagent.bridges.mcp.bodies import http_client
 
             self._login, self._too_long = self._read_login(), False
-            auth = self._login if "issuer" not in server.oauth else _machine_login(server)
+            auth = self._login
+            if "issuer" in server.oauth:
+                from sagent.bridges.mcp.machine_login import machine_login
+
+                auth = machine_login(server)
             async with (
                 http_client(server, auth, self._on_answer, self._on_more) as http,
                 self._over(

@@ -1,7 +1,7 @@
 """The instruments: how long model calls, tools and runs take, and what is billed."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from opentelemetry.metrics import MeterProvider
 
@@ -12,23 +12,17 @@ from sagent.version import __version__
 Attributes: TypeAlias = Mapping[str, str]
 
 
-class _Histogram(NamedTuple):
-    unit: str
-    what: str
-    bounds: Sequence[float]
-
-
 _SECONDS = (0.05, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 _NUMBERS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-_HISTOGRAMS: Mapping[str, _Histogram] = {
-    names.INFERENCE_SECONDS: _Histogram("s", "duration of a model call", _SECONDS),
-    names.FIRST_CHUNK_SECONDS: _Histogram("s", "time until the first piece of a reply", _SECONDS),
-    names.AGENT_SECONDS: _Histogram("s", "duration of a run of an agent", _SECONDS),
-    names.TOOL_SECONDS: _Histogram("s", "duration of a tool call", _SECONDS),
-    names.AGENT_CALLS: _Histogram("{call}", "model calls of a run", _NUMBERS),
-    names.AGENT_TOOL_CALLS: _Histogram("{call}", "tool calls of a run", _NUMBERS),
-    names.CACHE_SHARE: _Histogram("1", "share of a call's input that came from a cache", _SHARES),
+_HISTOGRAMS: Mapping[str, tuple[str, str, Sequence[float]]] = {
+    names.INFERENCE_SECONDS: ("s", "duration of a model call", _SECONDS),
+    names.FIRST_CHUNK_SECONDS: ("s", "time until the first piece of a reply", _SECONDS),
+    names.AGENT_SECONDS: ("s", "duration of a run of an agent", _SECONDS),
+    names.TOOL_SECONDS: ("s", "duration of a tool call", _SECONDS),
+    names.AGENT_CALLS: ("{call}", "model calls of a run", _NUMBERS),
+    names.AGENT_TOOL_CALLS: ("{call}", "tool calls of a run", _NUMBERS),
+    names.CACHE_SHARE: ("1", "share of a call's input that came from a cache", _SHARES),
 }
 _COUNTERS: Mapping[str, tuple[str, str]] = {
     names.INPUT_COUNT: ("{token}", "input tokens, those from and to a cache included"),
@@ -47,8 +41,8 @@ class Instruments:
     def __init__(self, meters: MeterProvider) -> None:
         meter = meters.get_meter("sagent", __version__)
         self._histograms = {
-            name: meter.create_histogram(name, each.unit, each.what, explicit_bucket_boundaries_advisory=each.bounds)
-            for name, each in _HISTOGRAMS.items()
+            name: meter.create_histogram(name, unit, what, explicit_bucket_boundaries_advisory=bounds)
+            for name, (unit, what, bounds) in _HISTOGRAMS.items()
         }
         self._counters = {name: meter.create_counter(name, unit, what) for name, (unit, what) in _COUNTERS.items()}
 
