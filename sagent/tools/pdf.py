@@ -77,12 +77,12 @@ def parse_pages(pages: str, total: int) -> list[int]:
 
 def _show(document: Document, name: str, pages: str) -> ToolOutput:
     total = len(document)
-    numbers = parse_pages(pages, total) if pages else list(range(1, min(total, _MOST_TEXT_PAGES) + 1))
-    if pages and len(numbers) > _MOST_PICTURES:
-        raise ToolError(f"pages names {len(numbers)} pages; at most {_MOST_PICTURES} can be shown in one call.")
+    wanted = parse_pages(pages, total) if pages else list(range(1, total + 1))
+    if pages and len(wanted) > _MOST_PICTURES:
+        raise ToolError(f"pages names {len(wanted)} pages; at most {_MOST_PICTURES} can be shown in one call.")
     parts: list[Media] = []
-    size = last = 0
-    for number in numbers:
+    size = shown = 0
+    for number in wanted[:_MOST_TEXT_PAGES]:
         page = document[number - 1]
         text = page.get_textpage().get_text_bounded().replace("\r\n", "\n").strip()
         text = text or "(no text on this page; it may be a scan: give pages to see it)"
@@ -92,10 +92,10 @@ def _show(document: Document, name: str, pages: str) -> ToolOutput:
         parts.append(Text(f"--- page {number} of {total} ---\n{text[:_MOST_TEXT]}\n"))
         if pages:
             parts.append(Image("image/png", _picture(page)))
-        last = number
-    if last < (numbers[-1] if pages else total):
-        following = f"{last + 1}-{min(total, last + _MOST_PICTURES)}"
-        parts.append(Text(f'(The pages after {last} are left out. Give pages, as "{following}".)'))
+        shown += 1
+    if left := wanted[shown : shown + _MOST_PICTURES]:
+        following = ",".join(map(str, left)) if pages else f"{left[0]}-{left[-1]}"
+        parts.append(Text(f'(The pages from {left[0]} on are left out. Give pages, as "{following}".)'))
     elif not pages:
         parts.append(Text('(Give pages, as "1-3", to see them as pictures too.)'))
     return ToolOutput(tuple(parts), summary=f"{name}: {total} pages")

@@ -12,7 +12,7 @@ from sagent.errors import ToolError
 from sagent.messages import Image
 from sagent.tools import Edit, Read, Write
 from sagent.tools.media import media_type, show_image
-from sagent.tools.pdf import encode_png, parse_pages
+from sagent.tools.pdf import encode_png, parse_pages, show_pdf
 
 
 def text_of(output):
@@ -248,6 +248,15 @@ async def test_pdf_pages_come_as_text_and_when_asked_for_as_pictures(call, root)
     assert shown is not None
     assert shown.summary == "p: image/png, 1400x700"
     await asyncio.gather(*(call(Read(), file_path="d.pdf", pages="1-3") for _ in range(3)))
+
+
+def test_what_of_a_long_pdf_is_not_shown_is_named_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.tools.pdf._MOST_TEXT", 6)
+    for pages, following in (("", "2-3"), ("1-3", "2,3"), ("3,1,2", "1,2")):
+        shown = text_of(show_pdf(make_pdf("one", "four", "three"), "d.pdf", pages))
+        assert shown.count("--- page") == 1
+        assert f'left out. Give pages, as "{following}"' in shown
+    assert "left out" not in text_of(show_pdf(make_pdf("one"), "d.pdf", "1"))
 
 
 async def test_bad_pdfs_and_page_lists_are_told(call, root) -> None:

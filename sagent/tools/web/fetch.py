@@ -201,8 +201,11 @@ def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -
     lines += [f"title: {page.title}"] if page.title else []
     lines += [f"last modified: {when}"] if (when := response.headers.get("last-modified", "")) else []
     if (offset, end) != (0, total):
-        number, of = offset // PART + 1, -(-total // PART)
-        lines.append(f"part {number} of {of}: characters {offset}-{end} of {total}")
+        starts = [0]
+        while (following := _end_of_part(page.text, starts[-1])) < total:
+            starts.append(following)
+        number = sum(start <= offset for start in starts)
+        lines.append(f"part {number} of {len(starts)}: characters {offset}-{end} of {total}")
     notes = [f"(The text goes on: call again with offset {end}.)"] if end < total else []
     if not offset and end < total:
         notes.append(f"(The whole is in {run.blobs.put(page.text.encode('utf-8', 'replace'))}.)")

@@ -147,6 +147,7 @@ async def test_a_long_page_comes_in_parts_and_is_kept_whole(call, access, site) 
     while offset:
         seen.append(text_of(await call(WebFetch(access), url="http://example.org/long", offset=int(offset[1]))))
         offset = re.search(r"call again with offset (\d+)", seen[-1])
+    assert [re.findall(r"part \d of \d", part) for part in seen] == [[f"part {n} of 4"] for n in (1, 2, 3, 4)]
     found = [int(n) for part in seen for n in re.findall(r"^line (\d+) of", part, re.MULTILINE)]
     assert found == list(range(4_000))
     assert len(site.asked) == 1
