@@ -409,8 +409,10 @@ class InputActions:
             doing = "clears the input" if buffer.text else "goes back to an earlier request"
             self._status.hint(f"Esc again {doing}")
         elif buffer.text:
+            self._status.hint("")
             self._clear()
         else:
+            self._status.hint("")
             self._tasks.spawn(self._run_command("rewind"))
 
     def next_mode(self) -> None:

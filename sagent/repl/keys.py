@@ -89,7 +89,9 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         keys.add(*names.split(), filter=condition, eager=act in anytime)(_handler(act))
     _bind_input(keys, screen, actions, focused)
     _bind_picker(keys, actions, picking)
-    for names, act in (("escape", leave_search), ("c-c", leave_search), ("enter", take_found)):
+    # Ctrl-Q follows a Ctrl-S that was meant to stop the terminal
+    leaving = [(key, leave_search) for key in ("escape", "c-c", "c-q")]
+    for names, act in (*leaving, ("enter", take_found)):
         keys.add(names, filter=is_searching & ~picking, eager=True)(_handler(act))
     known = _by_name(screen, actions, focused)
     for action, _, key in (one.partition("=") for one in chosen):

@@ -31,12 +31,16 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.keys("Escape")
     console.until("Esc again clears the input")
     console.keys("Escape")
-    console.until("› ", gone="› /modle\n│")
+    console.until("› ", gone="Esc again")
     console.raw(b"one\x1b[13;2utwo\x1b[27;2;13~three\x1b[13u")  # Shift-Enter of two kinds, and Enter as kitty has it
     console.until("One.", "› one\n  two\n  three")
     console.raw(b"a draft\x1b[114;5utwo")  # Ctrl-R
     console.until("search: two", "› one\n  two\n  three", gone="a draft")
     console.keys("Escape")
+    console.until("› a draft", gone="search:")
+    console.keys("C-s")
+    console.until("search:")
+    console.keys("C-q")
     console.until("› a draft", gone="search:")
     console.keys("C-r", "one", "C-r", "Escape")  # also after the one before that
     console.until("› a draft", gone="search:")

@@ -302,7 +302,7 @@ class Questions:
     async def choose(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose by a key; None for nothing."""
         asked = partial(wrap, [("class:ask", title)], first=(("class:ask", "? "),))
-        picker = Picker(asked, options, keys=True)
+        picker = Picker(asked, options, keys=True, leaving="leaves it")
         async with self._floor:
             await self._put(picker)
         return picker.chosen.result()
