@@ -180,7 +180,7 @@ class Checkpoints:
         last, changed = self._last.get(root), watch.changed()
         look = partial(take_snapshot, root, last, skip, relist=relist, changed=changed, watched=watch.works)
         try:
-            found = await in_thread(lambda stop: look(stop=stop))
+            found = await in_thread(look)
         except BaseException:
             watch.missed()
             raise
@@ -201,8 +201,7 @@ class Checkpoints:
                     now = looked[root] = await self._look(root, _own_places(other.recorder), relist=False)
                 if now.why:
                     continue
-                differ = partial(compare, before, now, named, other.keep)
-                found = await in_thread(lambda stop, differ=differ: differ(stop))
+                found = await in_thread(partial(compare, before, now, named, other.keep))
                 other.trees[root] = _copy(now)
                 self._book(other, found)
 
@@ -234,8 +233,8 @@ class Checkpoints:
         for other in [each for each in self._marks if each.trees]:
             for before in other.trees.values():
                 inside = [path for path in filter(_below(before.root), paths) if before.was_there(path) is not None]
-                differ = partial(compare_files, before, inside, other.keep)
-                self._book(other, await in_thread(lambda stop, differ=differ: differ(stop)), every=True)
+                found = await in_thread(partial(compare_files, before, inside, other.keep))
+                self._book(other, found, every=True)
 
     def _book(self, mark: _Mark, found: Difference, *, every: bool = False) -> None:
         """Log what a call has changed so far, and that it goes on."""
@@ -283,8 +282,7 @@ class Checkpoints:
                 self._refused[root] = after.why
                 what = replace(what, omitted=(*what.omitted, Omission(os.fsdecode(root), after.why)))
                 continue
-            differ = partial(compare, before, after, others, mark.keep)
-            found = await in_thread(lambda stop, differ=differ: differ(stop))
+            found = await in_thread(partial(compare, before, after, others, mark.keep))
             self.report(mark, found.states, found.made, found.gone)
             what = _with_difference(what, found)
         if mark.recorder.is_detached():

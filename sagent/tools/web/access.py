@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -83,15 +83,13 @@ class WebAccess:
         if fresh and (found := self.cache.get(key, fresh=fresh)) is not None:
             return _kept(request.address, *found)
         pause = self.interval if interval is None else interval
-        own = (Entry(request.address.endpoint.host, request.address.endpoint.port),) if named else ()
-        send = partial(self.gateway.fetch, request, lambda: (*own, *self.entries(run, request.address)), seconds)
-        if request.address.endpoint.must_be_named:  # a server of one's own is asked as fast as one likes
-            response = await send()
-        else:
-            async with self.rate.turn(str(request.address.endpoint.host), pause, alone=alone):
-                response = await send()
+        endpoint = request.address.endpoint
+        own = (Entry(endpoint.host, endpoint.port),) if named else ()
+        turn = self.rate.turn(str(endpoint.host), pause, alone=alone)
+        async with nullcontext() if endpoint.must_be_named else turn:  # one's own is asked as fast as one likes
+            response = await self.gateway.fetch(request, lambda: (*own, *self.entries(run, request.address)), seconds)
         if response.status in _BUSY and response.headers.get("retry-after", "").isdecimal():
-            self.rate.back_off(str(request.address.endpoint.host), float(response.headers["retry-after"]))
+            self.rate.back_off(str(endpoint.host), float(response.headers["retry-after"]))
         if fresh and _may_be_kept(request, response):
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
             about: dict[str, object] = {
