@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.names import path_of
 from sagent.lib.text import why_unread
 from sagent.model import EFFORTS
 
@@ -64,7 +65,7 @@ def role_text(advisor: Advisor, base: Path) -> str:
     """The system prompt of its role file, paths starting at `base`; "" where it has none. Raises UsageError."""
     if not advisor.role:
         return ""
-    path = base / Path(advisor.role).expanduser()
+    path = base / path_of(advisor.role)
     try:
         return path.read_text("utf-8")
     except (OSError, ValueError) as error:

@@ -5,11 +5,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.render import binary_safe
 from sagent.errors import UsageError
+from sagent.lib.names import path_of
 from sagent.lib.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class ExperimentCommand(ABC):
 
         if self.directory is None:
             return Notes()
-        home = Path(self.directory).expanduser().resolve()
+        home = path_of(self.directory).resolve()
         for task in self.plan.tasks:
             if task.directory is not None and home.is_relative_to(task.directory):
                 raise UsageError(

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.render import report
 from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
+from sagent.lib.names import path_of
 from sagent.lib.text import Table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run_permissions(given: Mapping[str, object]) -> int:
     """Change the users and list them. Raises UsageError."""
     from sagent.mesh.security import Users
 
-    users, tenant = Users(Path(str(given["dir"])).expanduser().absolute()), str(given["tenant"])
+    users, tenant = Users(path_of(str(given["dir"])).absolute()), str(given["tenant"])
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", tenant):
         raise UsageError(f"{tenant!r} cannot be the name of a tenant: letters, digits, _ and -.")
     removed, added = [*map(str, as_array(given["remove"]))], _added(given)

@@ -116,7 +116,9 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
     try:
         return Path.cwd()
     except FileNotFoundError:
-        named = Path(str(flags.get("cwd") or environ.get("SAGENT_CWD") or "")).expanduser()
+        from sagent.lib.names import path_of
+
+        named = path_of(str(flags.get("cwd") or environ.get("SAGENT_CWD") or ""))
         if named.is_absolute():
             return named
         raise ConfigError(

@@ -19,6 +19,7 @@ from sagent.imports.servers import take_servers
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
+from sagent.lib.names import path_of
 from sagent.lib.regular import read_regular
 from sagent.sandbox.scratch import temporary
 
@@ -48,7 +49,7 @@ class Plugin:
 def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
     """A copy of a plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken as it
     is. What is added is what was shown, whatever becomes of the folder meanwhile. Raises UsageError."""
-    folder = Path(source).expanduser()
+    folder = path_of(source)
     with temporary() as place:
         if folder.is_dir() and not ref and not _REMOTE.fullmatch(source):
             copied = place / folder.resolve().name

@@ -10,6 +10,7 @@ from sagent.codec import Fetch
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.names import path_of
 from sagent.messages import Message, ToolCall, ToolResult
 from sagent.model import ToolSpec
 from sagent.sandbox.scratch import temporary
@@ -269,7 +270,7 @@ def locate(settings: Settings, name: str | None) -> Path:
     """What a name means; the last session of the directory where there is none. Raises UsageError."""
     if not name:
         return latest(settings.state_dir, settings.cwd, empty=True)
-    path = Path(name).expanduser()
+    path = path_of(name)
     path = path.parent if path.name == "root.jsonl" else path
     if path.is_dir() and (is_session(path) or unpacked(path)):
         return path.absolute()

@@ -12,6 +12,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_number, as_object, as_str, canonical_bytes, json_dump, sha256_hex
 from sagent.lib.money import as_usd
+from sagent.lib.names import path_of
 from sagent.lib.text import why_unread
 
 Arm: TypeAlias = str
@@ -206,7 +207,7 @@ def _task(file: Path, where: str, row: object) -> Task:
 
 
 def _directory(file: Path, where: str, given: object) -> Path:
-    path = (file.absolute().parent / Path(as_str(given)).expanduser()).resolve()
+    path = (file.absolute().parent / path_of(as_str(given))).resolve()
     if not as_str(given) or not path.is_dir():
         raise UsageError(f"{where}: there is no directory {path}.")
     if path.joinpath(".git").is_file():

@@ -4,9 +4,16 @@ A name may hold line breaks, control characters, what is not seen or looks like 
 Such a path is written as bash writes it, `$'a\\nb\\xff'`; all others stay as they are.
 """
 
+import os
 import re
+from pathlib import Path
 
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
+
+
+def path_of(text: str) -> Path:
+    """The path that a person names: `~` is their home, and of a user that there is not, it stays as it is written."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 -- Path's own raises RuntimeError then
 
 
 def quote_path(path: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sagent.errors import UsageError
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ async def run_headless_command(
     context.commands = all_commands(settings)
     if found[0].startswith("mcp__"):
         context.commands = {**context.commands, **await prompt_commands(opened)}
-    await run_command(context, *found)
+    try:
+        await run_command(context, *found)
+    except ValueError as error:  # of a name that can be none, as one with a zero byte
+        raise UsageError(f"/{found[0]}: {error}") from error
     return "\n\n".join(part for part in (*context.prompts, rest.strip()) if part)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sagent.context.instructions import NAMES, repository_root
 from sagent.lib.git import git_call
+from sagent.lib.names import path_of
 from sagent.lib.process import run
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
@@ -114,7 +115,7 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tu
         if name in others:
             continue
         try:
-            path = directory / Path(name).expanduser()
+            path = directory / path_of(name)
             if path.is_dir():
                 listing = "\n".join(sorted(f"{one.name}{'/' * one.is_dir()}" for one in path.iterdir())[:500])
                 parts.append(Text(f'\n<directory path="{name}">\n{listing}\n</directory>'))
@@ -122,7 +123,7 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tu
                 parts.append(_attached(path, name))
             else:
                 wrong.append(f"@{name} is not a file here; it was sent as text")
-        except (OSError, ValueError, RuntimeError) as error:  # the last of a home that nobody has
+        except (OSError, ValueError) as error:
             wrong.append(f"@{name} is not attached: {why_unread(error)}")
     return tuple(parts), wrong
 
@@ -146,9 +147,9 @@ def images_at(text: str, directory: Path) -> tuple[Image, ...]:
 def _image_at(name: str, directory: Path) -> Image | None:
     from urllib.parse import unquote
 
-    with suppress(OSError, ValueError, RuntimeError):
+    with suppress(OSError, ValueError):
         path = Path(unquote(name.removeprefix("file://")) if name.startswith("file://") else name)
-        path = directory / path.expanduser()
+        path = directory / path_of(str(path))
         found = _attached(path, name) if path.is_file() else None  # and no pipe, for which one would wait
         return found if isinstance(found, Image) else None
     return None

@@ -526,6 +526,32 @@ def test_input_that_somebody_has_made_non_blocking_is_waited_for(shell: Shell, f
     assert (child.returncode, out) == (0, b"Told.\n"), err
 
 
+@pytest.mark.parametrize("command", ["/export md a\0b", "/advisor rate good a b c", "/advisor a/b,role=~no-user/x"])
+def test_a_command_that_cannot_be_carried_out_is_wrong_usage(shell: Shell, command: str) -> None:
+    shell.serve([])
+    done = shell.run(stdin=command)
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert done.err.startswith("sagent: ")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("trace", "~no-user/x"),
+        ("verify", "~no-user/x"),
+        ("gate", "~no-user/x", "--min-pass", "1"),
+        ("sweep", "~no-user/x"),
+        ("team", "run", "--preset", "code_review", "--task", "~no-user/x"),
+        ("mcp", "add", "x", "http://x", "--config", "~no-user/c.yaml"),
+        ("plugin", "add", "~no-user/x"),
+    ],
+)
+def test_a_path_of_a_user_that_there_is_not_is_no_path(shell: Shell, argv: tuple[str, ...]) -> None:
+    done = shell.run(*argv, model="")
+    assert done.code in (1, 2)
+    assert "no-user" in done.err and "Traceback" not in done.err
+
+
 def test_a_signal_ends_a_wait_for_the_schema(shell: Shell) -> None:
     shell.serve([])
     fifo = shell.cwd / "schema.json"

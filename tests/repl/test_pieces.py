@@ -209,7 +209,7 @@ def test_what_is_dragged_here_is_the_images_and_any_other_text_stays_text(tmp_pa
     ):
         assert images_at(text, tmp_path) == (), text
     assert attach("@~nobody-has-this-name/a", tmp_path)[1] == [
-        "@~nobody-has-this-name/a is not attached: Could not determine home directory."
+        "@~nobody-has-this-name/a is not a file here; it was sent as text"
     ]
 
 

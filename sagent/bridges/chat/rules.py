@@ -11,6 +11,7 @@ from sagent.bridges.chat.surface import Person
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.names import path_of
 from sagent.lib.text import nearest
 
 ChatMode: TypeAlias = Literal["plan", "ask", "edit"]
@@ -75,7 +76,7 @@ def _place(given: Mapping[str, object], where: str, base: Path) -> PlaceRules:
     mode = as_str(given.get("mode"), "plan")
     if mode not in MODES:
         raise ConfigError(f"{where}: mode {mode!r}: one of {', '.join(MODES)}.")
-    cwd = (base / Path(as_str(given.get("cwd"), ".")).expanduser()).resolve()
+    cwd = (base / path_of(as_str(given.get("cwd"), "."))).resolve()
     if not cwd.is_dir():
         raise ConfigError(f"{where}: cwd: {cwd} is no directory.")
     users = given["users"]

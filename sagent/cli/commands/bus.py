@@ -16,6 +16,7 @@ from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
+from sagent.lib.names import path_of
 
 if TYPE_CHECKING:
     from sagent.mesh.server import Cluster, Server, ServerOptions
@@ -55,7 +56,7 @@ def _options(given: dict[str, object]) -> "ServerOptions":
     def file(name: str) -> Path | None:
         if given[name] is None:
             return None
-        path = Path(str(given[name])).expanduser().absolute()
+        path = path_of(str(given[name])).absolute()
         if not path.is_file():
             raise UsageError(f"--{name.replace('_', '-')} {path}: there is no such file.")
         return path
@@ -68,7 +69,7 @@ def _options(given: dict[str, object]) -> "ServerOptions":
     if not _is_local(host) and cert is None:
         raise UsageError(f"--host {host} is reached from elsewhere: give --tls-cert and --tls-key, or use a tunnel.")
     named = given["dir"]
-    folder = Path(str(named)).expanduser() if named else load_settings({"config": given["config"]}).state_dir / "bus"
+    folder = path_of(str(named)) if named else load_settings({"config": given["config"]}).state_dir / "bus"
     tls = Tls(cert, key, ca) if cert and key else None
     options = ServerOptions(folder.absolute(), host, port, tls, file("users"))
     return replace(options, cluster=_cluster(given, options))
@@ -91,7 +92,7 @@ def _cluster(given: dict[str, object], options: "ServerOptions") -> "Cluster | N
         raise UsageError("The servers of a cluster know the same users: give --users FILE, a copy on each.")
     if not _is_local(address.rpartition(":")[0].strip("[]")) and (options.tls is None or options.tls.ca is None):
         raise UsageError(f"--cluster {address} is reached from elsewhere: give --tls-cert, --tls-key and --tls-ca.")
-    return Cluster(address, peers, Path(str(given["cluster_key"])).expanduser().absolute())
+    return Cluster(address, peers, path_of(str(given["cluster_key"])).absolute())
 
 
 def _is_local(host: str) -> bool:

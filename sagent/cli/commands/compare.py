@@ -19,6 +19,7 @@ from sagent.cli.tables import report_secrets, without_secrets, write
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.json import json_dump
+from sagent.lib.names import path_of
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -126,7 +127,7 @@ def _write(diff: "SessionDiff", form: str, output: object) -> None:
             write(out, (without_secrets(part, redaction) for part in show(diff)))
     report_secrets(redaction)
     if out is text:
-        path = Path(str(output)).expanduser()
+        path = path_of(str(output))
         try:
             put(path, text.getvalue().encode("utf-8", "replace"))
         except OSError as error:

@@ -19,6 +19,7 @@ from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
+from sagent.lib.names import path_of
 from sagent.lib.text import nearest, why_unread
 from sagent.session.store import is_session
 
@@ -213,7 +214,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, what: str = 
 
 def _read(name: str) -> Measured:
     """What is there under a name. Raises UsageError for nothing, and for what cannot be read."""
-    path = Path(name).expanduser()
+    path = path_of(name)
     try:
         if path.is_dir() and not is_session(path):
             if (path / "result.json").is_file():

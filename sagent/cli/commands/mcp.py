@@ -19,6 +19,7 @@ from sagent.cli.signals import on_first_signal
 from sagent.cli.tables import write
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_array
+from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, one_line
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def _server(settings: "Settings", name: str) -> "McpServer":
 def _own_file(given: Mapping[str, object]) -> Path:
     """The person's settings file, where it can be changed. Raises UsageError."""
     if (named := given["config"]) is not None:
-        path = Path(str(named)).expanduser()
+        path = path_of(str(named))
     else:
         folder = load_settings({}).config_dir
         found = (folder / name for name in ("config.toml", "config.yaml", "config.yml"))

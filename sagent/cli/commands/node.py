@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.fetched import BUS
@@ -16,6 +15,7 @@ from sagent.cli.settings import load_settings
 from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
+from sagent.lib.names import path_of
 
 if TYPE_CHECKING:
     from sagent.agent import Agent, Asker
@@ -72,12 +72,8 @@ def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
     for text in (name, *texts):
         check_label(text)
     # outside of the state directory, which is private: agents are to work in what lies there
-    place = (
-        Path(str(own["dir"])).expanduser().absolute()
-        if own["dir"]
-        else settings.state_dir.with_name("sagent-nodes") / name
-    )
-    shared = tuple(Path(str(each)).expanduser().absolute() for each in as_array(own["shared"]))
+    place = path_of(str(own["dir"])).absolute() if own["dir"] else settings.state_dir.with_name("sagent-nodes") / name
+    shared = tuple(path_of(str(each)).absolute() for each in as_array(own["shared"]))
     return NodeOptions(name, slots, tuple(texts), place, shared)
 
 

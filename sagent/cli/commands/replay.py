@@ -14,6 +14,7 @@ from sagent.cli.render import binary_safe, renderer_for, report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
 from sagent.errors import UsageError
+from sagent.lib.names import path_of
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -119,7 +120,7 @@ def conditions_of(flags: Mapping[str, object], check: str = "") -> "Conditions":
         raise UsageError("--keep is for the copy that --live-tools makes: give that too.")
     return Conditions(
         live=flags.get("live_tools") is True,
-        keep=None if keep is None else Path(str(keep)).expanduser().absolute(),
+        keep=None if keep is None else path_of(str(keep)).absolute(),
         check=check,
     )
 

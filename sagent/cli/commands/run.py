@@ -4,10 +4,10 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from sagent.cli.flags import Parser, add_flags
 from sagent.errors import UsageError
+from sagent.lib.names import path_of
 
 
 def run_run(argv: Sequence[str]) -> int:
@@ -43,7 +43,7 @@ def _take_nearby(flags: dict[str, object]) -> list[str]:
 
     if "config" in flags or os.environ.get("SAGENT_CONFIG"):
         return []
-    folder = Path(str(flags.get("cwd") or os.environ.get("SAGENT_CWD") or ".")).expanduser().absolute()
+    folder = path_of(str(flags.get("cwd") or os.environ.get("SAGENT_CWD") or ".")).absolute()
     home = home_of(os.environ)
     if folder == directory("config", os.environ, home):
         return []

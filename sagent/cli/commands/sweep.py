@@ -15,6 +15,7 @@ from sagent.cli.flags import Parser
 from sagent.cli.tables import show, write
 from sagent.errors import ConfigError, SagentError, UsageError
 from sagent.lib.money import number
+from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, printable
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def run_sweep(argv: Sequence[str]) -> int:
     given = _parser().parse_args(argv)
     from sagent.lab.plan import read_spec
 
-    file = Path(given.spec).expanduser()
+    file = path_of(given.spec)
     spec = read_spec(file)
     if spec.max_total_usd is None and not given.no_budget:
         raise UsageError(
@@ -131,7 +132,7 @@ class _Sweep(ExperimentCommand):
     flag = "--output"
 
     def __init__(self, spec: "Spec", given: argparse.Namespace, again: Sequence[str]) -> None:
-        self._spec, self._file, self._form = spec, Path(given.spec).expanduser(), given.output_format
+        self._spec, self._file, self._form = spec, path_of(given.spec), given.output_format
         self._kept_in = Path(given.output or f"{self._file.stem}.sweep")
         self._batch: bool = given.batch
         super().__init__(_plan(spec, given.config), str(self._kept_in))

@@ -17,6 +17,7 @@ from sagent.errors import UsageError
 from sagent.events import Event, Failure, Finished
 from sagent.lib.json import json_dump
 from sagent.lib.money import number
+from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, printable
 from sagent.messages import Text
 from sagent.session.table import show_given, show_said, show_usage
@@ -131,7 +132,7 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
             raise UsageError("A team's task is text: an image or a PDF is given as a file to read.")
         return prompt.text + piped
     try:
-        text = Path(task).expanduser().read_bytes().decode("utf-8-sig")
+        text = path_of(task).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
             f"--task {task}: cannot be read: {error.strerror or error}. A task in words goes without --task, in quotes."
@@ -194,7 +195,7 @@ class _Output:
         err: TextIO,
     ) -> None:
         self._settings, self._file, self.renderer, self._out, self._err = settings, file, renderer, out, err
-        self._directory = None if directory is None else Path(directory).expanduser().absolute()
+        self._directory = None if directory is None else path_of(directory).absolute()
         self._quiet = settings.log_level == "error" or settings.output_format == "stream-json"
         talk = settings.log_level in ("info", "debug") and settings.output_format != "stream-json"
         self._transcript = Transcript(err, text=False) if talk else None

@@ -11,6 +11,7 @@ from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, write
 from sagent.errors import SessionNotFound, UsageError
+from sagent.lib.names import path_of
 from sagent.session.store import is_session, named_logs
 from sagent.session.view import session_of
 from sagent.transcript.entries import read_entries
@@ -44,7 +45,7 @@ def run_trace(argv: Sequence[str]) -> int:
 
 
 def _steps(name: str, cwd: str | None, bus: str | None) -> Iterator[Step]:
-    path = Path(name).expanduser()
+    path = path_of(name)
     try:
         if bus is None and name == "-":
             yield from read_events(sys.stdin.buffer)
@@ -63,7 +64,7 @@ def _steps(name: str, cwd: str | None, bus: str | None) -> Iterator[Step]:
 
 
 def _found(name: str, cwd: str | None) -> Path:
-    if name and is_session(path := Path(name).expanduser()):
+    if name and is_session(path := path_of(name)):
         return path.absolute()
     settings = load_settings({"cwd": cwd})
     try:

@@ -13,6 +13,7 @@ from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import show
 from sagent.errors import UsageError
+from sagent.lib.names import path_of
 from sagent.lib.text import Table, count
 from sagent.session.bundle import is_bundle, unpacked
 from sagent.session.verify import Each, Proof, verify
@@ -35,7 +36,7 @@ def run_verify(argv: Sequence[str]) -> int:
 
 def _check(given: argparse.Namespace, path: Path, where: Path | None) -> int:
     """Check what is at a path; `where` is what is said of it."""
-    signers = Path(given.signers).expanduser() if given.check_signature else None
+    signers = path_of(given.signers) if given.check_signature else None
     with _sharing(path) as each:
         try:
             proof = verify(path, given.head or "", signers=signers, each=each)
@@ -45,7 +46,7 @@ def _check(given: argparse.Namespace, path: Path, where: Path | None) -> int:
     if given.sign and not proof.problems:
         from sagent.session.verify import sign_record
 
-        signed = str(sign_record(path, proof, Path(given.sign).expanduser()))
+        signed = str(sign_record(path, proof, path_of(given.sign)))
     show(_as_json(where, proof, signed), _show(where, proof, signed), as_json=given.json)
     if given.sign and proof.problems:
         report("nothing was signed: only what verifies is.")
@@ -74,7 +75,7 @@ def _parser() -> Parser:
 
 def _path(name: str | None, cwd: str | None) -> Path:
     """What is meant: a path before an id. What is left of a session at a path is reported by whoever checks it."""
-    path = Path(name or "").expanduser()
+    path = path_of(name or "")
     if name and (path.is_dir() or (path.is_file() and (path.name == "root.jsonl" or is_bundle(path)))):
         return path.absolute()
     if name and path.is_file():

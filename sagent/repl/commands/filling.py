@@ -14,6 +14,7 @@ from typing import assert_never
 from sagent.agent import Agent
 from sagent.errors import ToolError, UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.names import path_of
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 from sagent.messages import Text, ToolCall
@@ -92,13 +93,13 @@ async def _called(tool: Tool, call: ToolCall, effect: Effect, agent: Agent) -> s
 async def _file(name: str, agent: Agent) -> str:
     """A file as it is put in; nothing for what is no file, which is somebody's name perhaps."""
     try:
-        path = Path(agent.state.workspace.cwd, Path(name).expanduser())
+        path = Path(agent.state.workspace.cwd, path_of(name))
         if not path.is_file():
             return ""
         call = ToolCall(f"command-{os.urandom(6).hex()}", "Read", json_freeze_object({"file_path": str(path)}))
         await _judged(call, agent, lambda _: Effect("read", (path,)), f"@{name}")
         data = read_regular(path, most=MOST_TEXT, cut=True)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"@{name} was not read: {why_unread(error)}") from error
     if b"\0" in data:
         raise UsageError(f"@{name} was not read: it is not text")

@@ -154,7 +154,7 @@ def _marked(label: str, *, current: bool) -> str:
     return f"{label} ✓" if current else label
 
 
-def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
+def _rate(context: CommandContext, word: str, name: str) -> None:
     """Record the person's rating of the last advice."""
     from sagent.advisor.extension import AdvisorExtension
 
@@ -172,7 +172,8 @@ async def advisor(context: CommandContext, text: str = "") -> None:
     """
     word, _, rest = text.partition(" ")
     if word == "rate":
-        _rate(context, *rest.split())
+        word, _, name = rest.strip().partition(" ")
+        _rate(context, word, name.strip())
         return
     chosen = text or await _pick_model(context, "Which advisor?", *_TOGGLES)
     if chosen:

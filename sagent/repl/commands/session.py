@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from sagent.errors import UsageError
 from sagent.lib.figures import count, money
 from sagent.lib.money import UNBILLED
-from sagent.lib.names import quote_path
+from sagent.lib.names import path_of, quote_path
 from sagent.lib.text import count as counted
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
@@ -261,7 +261,7 @@ async def export(
         raise UsageError("This session is not kept, so there is nothing to export.")
     form = form or "html"
     usual = f"{Path(session).name}.{'tar' if form == 'bundle' else form}"
-    path = context.settings.cwd / Path(file or usual).expanduser()
+    path = context.settings.cwd / path_of(file or usual)
     path = (path / usual if path.is_dir() else path).absolute()
     if file and path.exists() and not await _replaces(context, path):
         context.say("Nothing was exported.")

@@ -47,10 +47,11 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
 
 def read_text(directory: Path, path: str) -> str | None:
     """A file that `proposal` compares, below a directory or named in full; None where it cannot be read as a whole."""
+    from sagent.lib.names import path_of
     from sagent.tools.textfile import read_whole
 
     try:
-        return read_whole(directory / Path(path).expanduser(), MOST_SHOWN)
+        return read_whole(directory / path_of(path), MOST_SHOWN)
     except (OSError, ValueError, RuntimeError):
         return None
 
