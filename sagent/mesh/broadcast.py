@@ -74,7 +74,7 @@ def lease_of(headers: Mapping[str, str]) -> int | None:
 def read_lines(data: bytes) -> Iterator[Event | Figures | None]:
     """What a message says, None for the end of a run; what only a newer sagent says is left out."""
     for line in data.splitlines():
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             found = as_object(json.loads(line))
             kind = as_str(found.get("kind"))
             if kind in _KINDS:

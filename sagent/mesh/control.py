@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str, json_freeze_object, json_thaw, valid_text
+from sagent.lib.json import as_array, as_object, as_str, json_freeze_object, json_load, json_thaw, valid_text
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError, NobodyThere, TooLarge, Unavailable
 from sagent.mesh.jetstream import JetStream
@@ -123,7 +123,7 @@ class Asking:
     async def _answered(self, subject: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
         while True:
             try:
-                answer = as_object(json.loads(await self._once(subject, _encode(question))))
+                said = await self._once(subject, _encode(question))
             except NobodyThere:
                 return None
             except TooLarge:
@@ -133,8 +133,9 @@ class Asking:
                 continue
             except Unavailable:
                 continue  # nobody has decided yet, or the bus is away
-            if answer.get("id") == question["id"]:
-                return answer
+            with suppress(ValueError):  # else it is no answer
+                if (answer := as_object(json_load(said))).get("id") == question["id"]:
+                    return answer
 
     async def _once(self, subject: str, data: bytes) -> bytes:
         """An answer to a question that is put once. Raises Unavailable where it is to be put again."""
@@ -159,7 +160,7 @@ def _encode(question: Mapping[str, object]) -> bytes:
 
 def read_question(data: bytes) -> Question:
     """Raises ValueError."""
-    found = as_object(json.loads(data))
+    found = as_object(json_load(data))
     name, agent, tool, what, reason = (as_str(found.get(key)) for key in ("id", "agent", "tool", "what", "reason"))
     wants, over = tuple(map(str, as_array(found.get("wants")))), found.get("over") is True
     inquiry = _read_inquiry(found) if found.get("kind") == "inquiry" else None

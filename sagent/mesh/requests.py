@@ -37,7 +37,7 @@ class Requests:
         """Carry out a request. What is wrong with it is the answer."""
         try:
             return {"node": self._node, **await self._answer(as_object(json.loads(data)))}
-        except (SagentError, ValueError, KeyError) as error:
+        except (SagentError, ValueError, KeyError, RecursionError) as error:
             return {"error": str(error)}
 
     async def _answer(self, asked: Mapping[str, object]) -> Mapping[str, object]:
