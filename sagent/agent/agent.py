@@ -311,6 +311,9 @@ class Agent(Node, Generic[Deps_contra]):
         if self._unresumed:
             self._unresumed = False
             await self.resume()
+            from sagent.agent.resume import answer_lost_calls
+
+            answer_lost_calls(self.state)
         return await self._runs.take(message, form, deps, list(_by_name(tools_of(tools or ())).values()))
 
     def hold(self) -> None:

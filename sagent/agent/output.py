@@ -29,16 +29,18 @@ def output_of(form: object) -> Output:
         except TypeError as error:
             raise UsageError(f"output: that is no JSON Schema: {error}") from error
         return _in_object(schema, lambda value: _read_by_schema(schema, value))
-    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+    from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 
     try:
         adapter = TypeAdapter[object](cast("type[object]", form))
         if adapter.core_schema.get("type") == "call":
             raise TypeError("it is a function.")
         schema = json_freeze_object({**adapter.json_schema()})
-    except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as error:
+    except (PydanticUserError, PydanticUndefinedAnnotation, TypeError, AttributeError) as error:
+        unknown = isinstance(error, PydanticSchemaGenerationError | AttributeError)  # which speak of pydantic's inside
+        why = "pydantic has no schema for it." if unknown else str(error).splitlines()[0]
         raise UsageError(
-            f"output: {form!r:.100} cannot be asked for: {str(error).splitlines()[0]} It takes a pydantic model, a "
+            f"output: {form!r:.100} cannot be asked for: {why} It takes a pydantic model, a "
             "dataclass, a TypedDict, another type that pydantic knows, or a JSON Schema as a mapping."
         ) from error
     return _in_object(schema, lambda value: _read_by_type(adapter.validate_json, value))

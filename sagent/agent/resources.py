@@ -185,7 +185,7 @@ def _tool_of(given: object) -> Tool:
     if isinstance(given, type):
         try:
             return _tool_of(given())
-        except TypeError as error:
+        except Exception as error:
             raise UsageError(f"{given.__name__} is a class: give a tool made of it, {given.__name__}(...)") from error
     if hasattr(given, "parameters") and (name := getattr(given, "name", None)) is not None:
         if getattr(given, "is_method", False):

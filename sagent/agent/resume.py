@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sagent.agent import spawn
 from sagent.agent.resources import Resources
 from sagent.agent.tree import Node, allowance
+from sagent.engine.dispatch import close_calls
 from sagent.engine.inbox import Arrived
 from sagent.engine.limits import CHANGEABLE
 from sagent.engine.state import AgentState
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from sagent.peer import Moment
     from sagent.session.log import Log
 
+LOST = (
+    "The process ended while this call was open: it may have been carried out, in part or not at all. Look before you "
+    "repeat it."
+)
 Begin: TypeAlias = Callable[[spawn.AgentParts, Sequence[Message], SpawnRequest], Node]
 """Begins a child's life, with its conversation so far."""
 
@@ -56,6 +61,17 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
             state.journal.notify("warning", text := f"{path} is not there again: {error}")
             state.receive(user(text, sender="sagent"), "next")
     return entries
+
+
+def answer_lost_calls(state: AgentState) -> None:
+    """Give each call that was open when the process ended a result: every model is asked with answered calls only."""
+    history = state.context.history
+    known = {result.call_id: result for message in history[-1:] for result in message.results}
+    reply = next(iter(history[-2:] if known else history[-1:]), Message("user"))
+    if any(call.id not in known for call in reply.calls):
+        if known:
+            history.pop()
+        close_calls(state, reply, LOST, known)
 
 
 async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Mapping
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -103,9 +103,11 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         if inspect.iscoroutinefunction(function):
             result = await cast("Awaitable[object]", function(**values))
         else:
-            result = await asyncio.to_thread(function, **values)
+            result = await asyncio.to_thread(_called, function, values)
             if inspect.isawaitable(result):
                 result = cast("object", await result)
+            elif isinstance(result, AsyncIterable):
+                result = [each async for each in cast("AsyncIterable[object]", result)]
         return _output(result)
 
     def _values(self, arguments: JsonObject) -> dict[str, object]:
@@ -120,6 +122,15 @@ class FunctionTool(Generic[P, R, Deps_contra]):
             )
             raise ToolError(f"Invalid arguments for {self.name}: {wrong}. Call it again.") from None
         return {field.alias or key: getattr(model, key) for key, field in type(model).model_fields.items()}
+
+
+def _called(function: Callable[..., object], values: Mapping[str, object]) -> object:
+    """What a function returns, in a thread of its own; of one that yields, all that it yields."""
+    try:
+        result = function(**values)
+        return list(cast("Generator[object]", result)) if inspect.isgenerator(result) else result
+    except StopIteration as error:  # which can leave no coroutine: whoever waits for the thread would wait for ever
+        raise RuntimeError("the function raised StopIteration") from error
 
 
 class Maker(Protocol):
@@ -162,8 +173,9 @@ def tool(
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
     the docstring's lines `name: what it is`. A parameter annotated `RunContext`, or `RunContext[Deps]`, gets the call's
     context and is not in the schema; where it is the first one, type checkers hold `Deps` against the agent's. The
-    function returns text, a ToolOutput or a JSON value; what it raises is an error result. `effect` is what a policy
-    goes by; "execute", which may touch anything, by default. Raises TypeError for a function that cannot be a tool.
+    function returns text, a ToolOutput or a JSON value, or yields values; what it raises is an error result. `effect`
+    is what a policy goes by; "execute", which may touch anything, by default. Raises TypeError for a function that
+    cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R, object]:

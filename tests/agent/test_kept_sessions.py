@@ -176,3 +176,38 @@ def test_a_process_that_was_forked_writes_nothing_into_the_session(tmp_path: Pat
         "x", "one", "y", "two",
     ]  # fmt: skip
     assert not verify(tmp_path / "a").problems
+
+
+KILLED = """
+import os, sys
+from sagent import Agent, tool
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall
+from sagent.testing import ScriptedModel
+
+@tool(effect="none")
+def swift() -> str:
+    'Done at once.'
+    return "done"
+
+@tool
+def deadly() -> str:
+    'The end.'
+    os._exit(9)
+
+names = sys.argv[2:]
+calls = tuple(ToolCall(name, name, JsonObject()) for name in names)
+Agent(ScriptedModel(calls), tools=[swift, deadly], session=sys.argv[1]).run_sync("x")
+"""
+
+
+@pytest.mark.parametrize("names", [["deadly"], ["swift", "deadly"]])
+def test_calls_that_were_open_as_the_process_was_killed_have_a_result(names: list[str], tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a"), *names], check=False)
+    assert done.returncode == 9
+    agent = Agent(ScriptedModel("I go on."), session=tmp_path / "a")  # which takes no call without a result
+    assert agent.run_sync("y").content == "I go on."
+    assert [result.call_id for result in agent.messages[2].results] == names
+    assert agent.messages[2].results[-1].text.startswith("The process ended while this call was open")
+    assert Agent(ScriptedModel(), session=tmp_path / "a").messages == agent.messages
+    assert not verify(tmp_path / "a").problems

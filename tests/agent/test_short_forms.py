@@ -18,6 +18,7 @@ from threading import Barrier, Semaphore, Thread
 from threading import Event as ThreadEvent
 
 import pytest
+from pydantic import BaseModel
 
 import sagent
 from sagent import RunLimits, run_sync
@@ -60,6 +61,12 @@ class Kit:
     async def above(self, by: int) -> int:
         """So much above the base."""
         return self.base + by
+
+
+class Dish(BaseModel):
+    """What a program has, and no tool."""
+
+    name: str
 
 
 class Unfinished:
@@ -115,6 +122,7 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"tools": [Kit.plain]}, "plain is a method: give it from an object, as in kit.plain"),
         ({"tools": [partial(add, b=2)]}, "made of a partial: write a function with a docstring, which calls it"),
         ({"tools": [Kit]}, "Kit is a class: give a tool made of it"),
+        ({"tools": [Dish]}, "Dish is a class: give a tool made of it"),
         ({"tools": [Agent(ScriptedModel())]}, "an agent is no tool itself: give agent.as_tool"),
         ({"tools": "Read"}, "tools is str: give a list of tools"),
         ({"session": 3}, "session=3: give the path of its directory"),

@@ -132,7 +132,10 @@ async def test_whatever_pydantic_knows_and_plain_schemas(form: object, text: str
     assert type(result.data) is type(data)
 
 
-@pytest.mark.parametrize("form", [BERN, "City", 5, lambda: None, {"type": {1, 2}}, {1: 2}, type("Odd", (), {})])
+@pytest.mark.parametrize(
+    "form",
+    [BERN, "City", 5, lambda: None, {"type": {1, 2}}, {1: 2}, type("Odd", (), {}), dataclass(type("Told", (), {}))()],
+)
 async def test_what_cannot_be_asked_for(form: object) -> None:
     model = ScriptedModel("never")
     agent = Agent(model)

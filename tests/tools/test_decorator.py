@@ -1,10 +1,12 @@
 """A typed function with a docstring is a tool: its signature the schema, its return value the result."""
 
+import asyncio
 import dataclasses
 import datetime as dt
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Literal
 
 import pytest
@@ -170,3 +172,32 @@ def test_tools_load_only_what_is_used_and_stay_small() -> None:
     assert len(json_dump(described)) < 7000
     with pytest.raises(AttributeError, match="no attribute 'Nope'"):
         _ = tools.Nope
+
+
+async def test_what_a_function_yields_is_returned_as_a_list(call) -> None:
+    here = threading.get_ident()
+
+    @tool(effect="none")
+    def countdown(start: int) -> Iterator[bool]:
+        """Count down, elsewhere than where others wait."""
+        yield from (threading.get_ident() == here for _ in range(start))
+
+    @tool(effect="none")
+    async def count(end: int) -> AsyncIterator[int]:
+        """Count."""
+        for number in range(end):
+            yield number
+
+    assert text_of(await call(countdown, start=2)) == "[false,false]"
+    assert text_of(await call(count, end=3)) == "[0,1,2]"
+
+
+async def test_a_function_that_has_no_next_fails_and_is_not_waited_for(call) -> None:
+    @tool(effect="none")
+    def first(of: list[int]) -> int:
+        """The first."""
+        return next(iter(of))
+
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="the function raised StopIteration"):
+            await call(first, of=[])
