@@ -147,7 +147,7 @@ class _Page:
         self._path = quote_path(self._query.label + path)
         self._before: deque[tuple[int, str]] = deque(maxlen=self._query.context)
         self._after = 0
-        self._last = 0
+        self._last = -1  # what comes first in a file follows nothing
         self._hits_here = 0
         self._lines_of_hit = 0
 

@@ -132,6 +132,9 @@ async def test_grep_context_of_neighbours_is_not_repeated_and_gaps_are_marked(ca
     assert text_of(await call(Grep(), pattern="hit", context=1)).split("\n") == [
         "f-1-1", "f:2:2 hit", "f-3-3", "f:4:4 hit", "f-5-5", "--", "f-8-8", "f:9:9 hit", "f-10-10",
     ]  # fmt: skip
+    make(root, {"g": "1 hit\n", "h": "0\n1 hit\n"})
+    shown = text_of(await call(Grep(), pattern="1 hit", context=1)).split("\n")
+    assert shown == ["g:1:1 hit", "--", "h-1-0", "h:2:1 hit"]
 
 
 async def test_grep_output_is_bounded_and_pages_meet(call, root, engine) -> None:
