@@ -125,7 +125,10 @@ def option(pair: str) -> tuple[str, object]:
 
 
 def temperature(value: object, _: object = None) -> float:
-    return float(decimal(value, "give a number, at least 0"))
+    accepted = "give a number, at least 0"
+    if (degree := float(decimal(value, accepted))) == float("inf"):
+        raise RefusedError(accepted)
+    return degree
 
 
 def url(value: object, _: object = None) -> str:

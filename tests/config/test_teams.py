@@ -108,6 +108,7 @@ ROLE = '[[roles]]\nname = "a"\nprompt = "Look."\n'
         ("budget_usd = -2\n" + ROLE, 1, "budget_usd = -2 is not accepted: give USD as a number"),
         ("budget_usd = 1e400\n" + ROLE, 1, "give USD as a number, at least 0 and below 1e+18"),
         (ROLE + "budget_usd = true\n", 4, "roles[1].budget_usd = true is not accepted: give USD"),
+        (ROLE + "temperature = 1e400\n", 4, "roles[1].temperature = 1E+400 is not accepted: give a number"),
         (ROLE + 'effort = "hihg"\n', 4, "roles[1].effort = 'hihg' is not accepted: give one of"),
         (ROLE + "max_turns = 0\n", 4, "roles[1].max_turns = 0 is not accepted: give a whole number, at least 1."),
         (ROLE + "tools = 3\n", 4, "roles[1].tools = 3 is not accepted: give a list of texts."),
