@@ -13,7 +13,7 @@ from sagent.config.fields import ALIASES, FIELDS, RULES, Field
 from sagent.config.files import File, Line, read_file
 from sagent.config.settings import Settings
 from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
-from sagent.config.values import PathBase, Reader, RefusedError, texts, usd, whole
+from sagent.config.values import PathBase, Reader, RefusedError, path_of, texts, usd, whole
 from sagent.errors import ConfigError, UsageError
 from sagent.lab.trials import Task, place_tasks, read_tasks
 from sagent.lib.dataclass import dataclass
@@ -127,7 +127,7 @@ class _Reader:
             name = data["tasks"]
             if not isinstance(name, str):
                 raise self._wrong(("tasks",), "tasks is to name a file; write [[task]] for each task that stands here")
-            source = self._place.path(name)
+            source = cast("Path", self._read(("tasks",), path_of, name))
             return read_tasks(source), source.parent
         rows = [
             (f"{self._file.where('task', str(number))}: task {number + 1}", row)
@@ -154,8 +154,8 @@ class _Reader:
         if not isinstance(check, str) or not check.strip():
             missing = "session_check is missing: a command that exits with 0 in the directory where the work is done"
             raise self._wrong(("session_check" if "session_check" in data else "sessions",), missing)
-        paths = (self._place.path(name) for name in found)
-        return tuple(str(path) if is_session(path) else name for name, path in zip(found, paths, strict=True))
+        paths = {name: cast("Path", self._read(("sessions",), path_of, name)) for name in found}
+        return tuple(str(path) if is_session(path) else name for name, path in paths.items())
 
     # -- the grid ------------------------------------------------------------------------------------------------------
 

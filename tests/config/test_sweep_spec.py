@@ -119,6 +119,7 @@ def test_teams_and_their_hand_offs(tmp_path: Path) -> None:
         (f'max_total_usd = "much"\n{TASK}', "give USD as a number"),
         (f'tasks = "t.jsonl"\n{TASK}', "keep one of them"),
         ("tasks = 3\n", "tasks is to name a file"),
+        ('tasks = "a\\u0000"\n', "spec.toml:1: tasks = 'a\\x00' is not accepted: give a path"),
         ('tasks = "gone.jsonl"\n', "gone.jsonl: the tasks cannot be read"),
         ('sessions = ["a"]\n', "session_check is missing: a command that exits with 0"),
         ('sessions = ["a", "a"]\nsession_check = "true"\n', "each of them once"),
