@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sagent.tools.papers.ids import PaperId
     from sagent.tools.papers.pdftext import PdfText
     from sagent.tools.web.address import WebAddress
+    from sagent.tools.web.gateway import WebResponse
 
 PARTS = ("text", "figures", "references")
 _MOST = 40_000  # characters shown in one call
@@ -46,8 +47,9 @@ class PaperFetch(WebTool):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError where there is no PDF that is free to read."""
-        from sagent.tools.papers.library import PAPER_SERVICES, Library, base_url
+        from sagent.tools.papers.library import DAYS, PAPER_SERVICES, Library, base_url
         from sagent.tools.web.address import check_secrets, parse_address
+        from sagent.tools.web.gateway import WebRequest
 
         paper, address = _wanted(arguments)
         if paper is not None and paper.kind != "arxiv":
@@ -56,49 +58,38 @@ class PaperFetch(WebTool):
                 raise ToolError(f"No PDF of {paper} is known that is free to read.")
             text = f"{paper} is free to read at {pdf}\nCall PaperFetch with that url."
             return ToolOutput.of(text, summary="a free PDF is known")
-        interval, alone, named = None, False, False
+        arxiv, interval, alone, named = PAPER_SERVICES["arxiv"], None, False, False
         if paper is not None:
-            row = PAPER_SERVICES["arxiv"]
             address = parse_address(f"{base_url(self.access, 'arxiv')}/pdf/{paper.value}")
-            interval, alone, named = row.interval, row.alone, "base_url" in self.access.service("arxiv")
+            interval, alone, named = arxiv.interval, arxiv.alone, "base_url" in self.access.service("arxiv")
         assert address is not None
         check_secrets(str(address))
-        return await self._show(address, arguments, run, interval, alone=alone, named=named)
-
-    async def _show(
-        self,
-        address: "WebAddress",
-        arguments: JsonObject,
-        run: RunContext,
-        interval: float | None,
-        *,
-        alone: bool,
-        named: bool,
-    ) -> ToolOutput:
-        from sagent.tools.papers.library import DAYS
-        from sagent.tools.papers.pdftext import read_pdf
-        from sagent.tools.web.gateway import WebRequest
-        from sagent.tools.web.marking import mark
-
         request = WebRequest(address, headers={"accept": "application/pdf"})
         response = await self.access.fetch(request, run, interval=interval, alone=alone, fresh=DAYS, named=named)
-        if response.moved is not None:
-            text = f"{address} redirects to another host: {response.moved}\nCall PaperFetch with that url."
-            return ToolOutput.of(text, summary=f"redirects to {response.moved.host}")
-        if response.status != 200:
-            raise ToolError(f"{address} answered {response.status}.")
-        if not response.body.startswith(b"%PDF-"):
-            raise ToolError(f"{address} is {response.media_type or 'something else'}, and no PDF. Try WebFetch.")
-        if response.cut:
-            raise ToolError(f"{address} is larger than {len(response.body) // 1_000_000} MB. It was not read.")
-        read = await read_pdf(response.body, str(address))
-        whole = "\n\n".join(f"--- page {number} ---\n{text}" for number, text in enumerate(read.pages, 1))
-        kept = (run.blobs.put(response.body), run.blobs.put(whole.encode("utf-8", "replace")))
-        text = _shown(read, as_str(arguments.get("pages")), [as_str(each) for each in as_array(arguments.get("parts"))])
-        notes = f"(The PDF is in {kept[0]}, its whole text in {kept[1]}.)"
-        summary = f"{len(read.pages)} pages, {len(read.figures)} figures, {len(read.references)} references"
-        marked = mark(f"{address}: {summary}\n\n{text}", str(address.host))
-        return ToolOutput.of(f"{marked}\n{notes}", summary=summary)
+        return await _show(response, address, arguments, run)
+
+
+async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonObject, run: RunContext) -> ToolOutput:
+    from sagent.tools.papers.pdftext import read_pdf
+    from sagent.tools.web.marking import mark
+
+    if response.moved is not None:
+        text = f"{address} redirects to another host: {response.moved}\nCall PaperFetch with that url."
+        return ToolOutput.of(text, summary=f"redirects to {response.moved.host}")
+    if response.status != 200:
+        raise ToolError(f"{address} answered {response.status}.")
+    if not response.body.startswith(b"%PDF-"):
+        raise ToolError(f"{address} is {response.media_type or 'something else'}, and no PDF. Try WebFetch.")
+    if response.cut:
+        raise ToolError(f"{address} is larger than {len(response.body) // 1_000_000} MB. It was not read.")
+    read = await read_pdf(response.body, str(address))
+    whole = "\n\n".join(f"--- page {number} ---\n{text}" for number, text in enumerate(read.pages, 1))
+    kept = (run.blobs.put(response.body), run.blobs.put(whole.encode("utf-8", "replace")))
+    text = _shown(read, as_str(arguments.get("pages")), [as_str(each) for each in as_array(arguments.get("parts"))])
+    notes = f"(The PDF is in {kept[0]}, its whole text in {kept[1]}.)"
+    summary = f"{len(read.pages)} pages, {len(read.figures)} figures, {len(read.references)} references"
+    marked = mark(f"{address}: {summary}\n\n{text}", str(address.host))
+    return ToolOutput.of(f"{marked}\n{notes}", summary=summary)
 
 
 def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]":
