@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from sagent.session.savings import Savings
 
 LIMIT_REASONS = {
-    "max_turns": "the limit of {turns} turns is reached; raise max_turns (--max-turns)",
-    "max_tool_call_rounds": "the limit of {rounds} tool call rounds is reached; raise max_tool_call_rounds "
-    "(--max-tool-call-rounds)",
+    "max_turns": "the limit of {turns} is reached; raise max_turns (--max-turns)",
+    "max_tool_call_rounds": "the limit of {rounds} is reached; raise max_tool_call_rounds (--max-tool-call-rounds)",
     "max_tokens": "the reply ended at its output limit{limit}ask it to go on",
     "context_overflow": "the model's context window is full",
     "max_exchanges": "its agents or jobs went on without end and without you; raise max_exchanges (--max-exchanges)",
@@ -80,6 +79,15 @@ def _output_of(form: object) -> "Output":
     from sagent.agent.output import output_of
 
     return output_of(form)
+
+
+def _limit_words(state: AgentState, reason: str) -> str:
+    """Which limit ended the run, and what to do."""
+    from sagent.lib.text import count
+
+    limit = _output_limit(state) if reason == "max_tokens" else ""
+    turns, rounds = count(state.run.turns, "turn"), count(state.run.rounds, "tool call round")
+    return LIMIT_REASONS[reason].format(turns=turns, rounds=rounds, limit=limit)
 
 
 def _output_limit(state: AgentState) -> str:
@@ -225,9 +233,7 @@ class Runner:
 
                 reason, data, wrong = await take_structured_turn(state, output)
             if wrong is None and reason in LIMIT_REASONS:
-                limit = _output_limit(state) if reason == "max_tokens" else ""
-                words = LIMIT_REASONS[reason].format(turns=state.run.turns, rounds=state.run.rounds, limit=limit)
-                wrong = Failure(reason, words)
+                wrong = Failure(reason, _limit_words(state, reason))
         except (ModelError, BudgetExceeded) as error:
             reason = "budget" if isinstance(error, BudgetExceeded) else "error"
             return reason, None, Failure(error.kind, str(error)), error

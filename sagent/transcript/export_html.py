@@ -126,8 +126,8 @@ class _Page:
             notes.append("Secrets were not looked for.")
         elif self._redaction.count:
             notes.append(
-                f"{count(self._redaction.count, 'secret')} taken out of what is shown here, found by shape: there may "
-                "be others."
+                f"{count(self._redaction.count, 'secret')} taken out of what is shown here, recognized by form: "
+                "there may be others."
             )
         if self._cards.images and not self._redaction.keep:
             notes.append(f"Pictures were not searched for secrets: {count(self._cards.images, 'image')}.")

@@ -184,7 +184,7 @@ async def test_the_bounds_of_the_caller_hold_too() -> None:
             ScriptedModel(*[(ToolCall("t", "Touch"),)] * 5), tools=[Touch()], limits=RunLimits(max_turns=own)
         )
         result = await lead(expert, limits=RunLimits(max_turns=above)).run("go")
-        assert f"the limit of {most} turns" in result.content
+        assert f"the limit of {most} turn{'s' * (most > 1)} is" in result.content
 
 
 async def test_the_limits_of_the_tree_hold() -> None:

@@ -38,7 +38,7 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     assert (shell.cwd / "made.txt").exists()
     back = shell.run("sessions", "rewind", session, "2", "both", model="")
     assert back.code == 0, back.err
-    assert "back before: request 1" in back.out
+    assert "back to before: request 1" in back.out
     assert not (shell.cwd / "made.txt").exists()
     missing = shell.run("sessions", "rewind", session, "9", model="")
     assert missing.code == 2

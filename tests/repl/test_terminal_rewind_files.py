@@ -52,7 +52,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
     console.until("conversation and files", "files only", "cancel")
     console.until("created old.txt +1 -0", "deleted log.txt +0 -2", "deleted file1.txt", "left alone file2.txt")
     console.keys("Enter")
-    console.until("files back before: change 1", "1 left alone")
+    console.until("files back to before: change 1", "1 left alone")
     assert (console.cwd / "old.txt").read_text() == "old\n"
     assert not (console.cwd / "log.txt").exists()
     assert not (console.cwd / "file1.txt").exists()
@@ -70,7 +70,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
     console.type("/tree")
     console.until("1 ● change 1", "2 ●   change 2")
     console.type("/rewind 2 files")
-    console.until("files back before: change 2")
+    console.until("files back to before: change 2")
     assert (console.cwd / "log.txt").read_text() == "1\n"
     console.type("change 3")
     console.until("done with 3")
@@ -90,7 +90,7 @@ def test_escape_leaves_everything_as_it_is(console: Console) -> None:
     console.type("/tree")
     console.until("1 ● change 1")
     console.type("/rewind 1 conversation")
-    console.until("back before: change 1")
+    console.until("back to before: change 1")
     assert (console.cwd / "file1.txt").exists()
 
 
@@ -113,10 +113,10 @@ async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tm
         await do("/rewind 1 everything")
     assert "Files stay as they are: /rewind NUMBER both" in await do("/rewind 1")
     assert ((tmp_path / "new.txt").exists(), agent.messages) == (True, ())
-    assert "again after: write it" in await do("/rewind 1")
+    assert "forward to after: write it" in await do("/rewind 1")
     assert len(agent.messages) == 4
     told = await do("/rewind 1 both")
-    assert "back before: write it" in told
+    assert "back to before: write it" in told
     assert "1 deleted" in told
     assert ((tmp_path / "new.txt").exists(), agent.messages) == (False, ())
     assert "1 created" in await do("/rewind 1 both")

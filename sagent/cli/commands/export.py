@@ -102,9 +102,9 @@ def _report(done: Exported, out: str, redaction: Redaction) -> None:
         what = f"{count(redaction.count, 'secret')} taken out"
         of = f"{count(done.entries, 'entry', 'entries')} and {count(done.blobs, 'blob')}"
         where = f", of {of}: these no longer match their ids" if done.id else ""
-        lines.append(f"{what} ({redaction.kinds}), by shape{where}; look before you share it")
+        lines.append(f"{what}, recognized by form ({redaction.kinds}){where}; read the rest before you share it")
     else:
-        lines.append("no secrets were found, by shape; look before you share it")
+        lines.append("nothing in it looks like a secret; read it before you share it")
     if done.unsearched:
         lines.append(f"not searched, being no text: {count(done.unsearched, 'blob')}")
     report(*lines, *(f"warning: {problem}" for problem in done.problems[:10]))

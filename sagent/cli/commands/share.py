@@ -55,7 +55,9 @@ def _share(session: Path, folder: SharedFolder) -> None:
     files = (("index.html", (page,)), ("session.md", (text,)), ("session.cast", write_cast(timeline, again)))
     folder.add(timeline, session.name, files)
     said = (
-        f"{count(redaction.count, 'secret')} taken out ({redaction.kinds})" if redaction.count else "no secrets found"
+        f"{count(redaction.count, 'secret')} taken out, recognized by form ({redaction.kinds})"
+        if redaction.count
+        else "nothing in it looks like a secret"
     )
-    report(f"{folder.path / session.name}/index.html: {said}, by shape; look before you publish it")
+    report(f"{folder.path / session.name}/index.html: {said}; read it before you publish it")
     report(*(f"warning: {problem}" for problem in done.problems[:10]))

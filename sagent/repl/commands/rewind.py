@@ -62,7 +62,7 @@ class _Goal:
 
 def _goal_of(point: Point) -> _Goal:
     entry = point.before if point.current else point.tip
-    label = f"{'back before' if point.current else 'again after'}: {_line_of(point)}"
+    label = f"{'back to before' if point.current else 'forward to after'}: {_line_of(point)}"
     return _Goal(entry, entry, label, point.text if point.current else "")
 
 

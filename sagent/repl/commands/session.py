@@ -268,7 +268,7 @@ async def export(
         return
     done = await asyncio.to_thread(_write, Path(session), path, form)
     note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
-    context.say(f"Exported; {note}: look before you share it.")
+    context.say(f"Exported; {note}: read it before you share it.")
     context.write([((leading_to_file("class:link", str(path)), str(path)),)])
     for problem in done.problems[:10]:
         context.say(problem)
