@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
@@ -161,6 +162,18 @@ def has(name: str) -> bool:
 def pytest_collection() -> None:
     """What is imported stays: to look for garbage in it would be a fifth of what collecting the tests takes."""
     gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What tests leave among temporary files, as what the guard keeps for a person, goes with them. What pytest itself
+    keeps stays where it was."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # it has the controller's
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    place = tempfile.TemporaryDirectory(prefix="sagent-tests-", ignore_cleanup_errors=True)
+    Path(place.name).chmod(0o1777)  # as /tmp is: some programs run as another user
+    os.environ["TMPDIR"] = tempfile.tempdir = place.name
+    config.add_cleanup(place.cleanup)
 
 
 def pytest_collection_finish() -> None:

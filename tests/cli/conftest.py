@@ -16,7 +16,8 @@ def shell(tmp_path: Path, forks: Forks) -> Iterator[Shell]:
     """A fresh directory and an environment with nothing of the person's in it."""
     cwd = tmp_path / "work"
     cwd.mkdir()
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "PYTHONPATH": str(CHECKOUT)}
+    environment = {name: os.environ[name] for name in ("PATH", "TMPDIR")}
+    environment |= {"HOME": str(tmp_path / "home"), "PYTHONPATH": str(CHECKOUT)}
     with ExitStack() as stack:
         shell = Shell(cwd, environment, stack, forks)
         yield shell

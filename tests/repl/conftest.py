@@ -16,6 +16,7 @@ def console(tmp_path: Path) -> Iterator[Console]:
     home.mkdir()
     environment = {
         "PATH": os.environ["PATH"],
+        "TMPDIR": os.environ["TMPDIR"],
         "HOME": str(home),
         "PYTHONPATH": str(CHECKOUT),
         "SAGENT_MODEL": "anthropic/claude-sonnet-4-6",

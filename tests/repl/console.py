@@ -50,6 +50,7 @@ class Console:
             check=False,
             env={
                 "PATH": os.environ["PATH"],
+                "TMPDIR": os.environ["TMPDIR"],
                 "TERM": "xterm-256color",
                 "LANG": "C.UTF-8",
                 "HOME": self.environment["HOME"],

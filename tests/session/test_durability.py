@@ -176,7 +176,7 @@ class Runner:
         (home / "work").mkdir()
         (home / "work" / "notes.txt").write_text("notes\n" * 50)
         self._environment = {
-            "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(CHECKOUT),
+            "PATH": os.environ["PATH"], "TMPDIR": os.environ["TMPDIR"], "HOME": str(home), "PYTHONPATH": str(CHECKOUT),
             "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k",
             "OPENAI_BASE_URL": f"{advisor}/v1", "OPENAI_API_KEY": "k",
         }  # fmt: skip

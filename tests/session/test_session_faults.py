@@ -53,7 +53,7 @@ class Place:
         for directory in (self.work, self.state, self.kept):
             directory.mkdir()
         self.environment = {
-            "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(CHECKOUT),
+            "PATH": os.environ["PATH"], "TMPDIR": os.environ["TMPDIR"], "HOME": str(home), "PYTHONPATH": str(CHECKOUT),
             "SAGENT_STATE_DIR": str(self.state), "ANTHROPIC_API_KEY": "k", "KEPT": str(self.kept),
         }  # fmt: skip
         self._stack = stack
