@@ -299,14 +299,11 @@ def encode_frame(frame: Frame, parcel: str = "") -> bytes:
 def decode_frame(data: bytes) -> tuple[Frame, str]:
     """A frame, and the name of the parcel with its body. What cannot be read is a failure that says so."""
     members = as_object(json_load(data))
-    kind, place = (
-        _KINDS.get(as_str(members.get("kind"))),
-        (as_int(members.get("number"), 1), as_int(members.get("attempt"), 1)),
-    )
+    place = as_int(members.get("number"), 1), as_int(members.get("attempt"), 1)
     if as_int(members.get("version")) != names.VERSION:
         text = f"The answer is of version {members.get('version')}; this sagent knows {names.VERSION}."
         return Frame("failed", failure(text, WrongVersion.kind), *place), ""
-    if kind is not None:
+    if (kind := _KINDS.get(as_str(members.get("kind")))) is not None:
         return Frame(kind, json_freeze(members.get("body")), *place), as_str(members.get("parcel"))
     return Frame("failed", failure(f"An answer of the unknown kind {members.get('kind')!r}.", "failed"), *place), ""
 

@@ -23,7 +23,7 @@ from sagent.mesh.errors import Fenced, Full, NobodyThere, NoRoom, Refused, TooLa
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
-    from nats.js.api import ConsumerConfig, RawStreamMsg
+    from nats.js.api import ConsumerConfig
     from nats.js.client import JetStreamContext
 
 T = TypeVar("T")
@@ -258,19 +258,13 @@ class Connection:
             return last.sequence
         raise Fenced(f"Somebody else has written to {subject}.")
 
-    async def last(self, stream: str, subject: str) -> Message | None:
-        """The last message on a subject, as the leader of the stream has it."""
-        return await self._found(subject, lambda: self._context.get_last_msg(stream, subject))
-
-    async def newest(self, stream: str, subject: str) -> Message | None:
-        """The same, as some replica has it, by a request that a user may be allowed for single subjects."""
-        return await self._found(subject, lambda: self._context.get_last_msg(stream, subject, direct=True))
-
-    async def _found(self, subject: str, call: "Callable[[], Awaitable[RawStreamMsg]]") -> Message | None:
+    async def last(self, stream: str, subject: str, *, direct: bool = False) -> Message | None:
+        """The last message on a subject, as the leader of the stream has it; or `direct`, as some replica does, by a
+        request that a user may be allowed for single subjects."""
         from nats.js.errors import NotFoundError
 
         try:
-            found = await self.call(call, PATIENCE)
+            found = await self.call(lambda: self._context.get_last_msg(stream, subject, direct=direct), PATIENCE)
         except NotFoundError:
             return None
         headers = cast("dict[str, str]", found.headers or {})  # pyright: ignore[reportUnknownMemberType] -- a bare dict

@@ -32,7 +32,6 @@ ROLES: Mapping[Role, str] = {
     "agent": "receives and answers at its own addresses, and sends messages",
     "observer": "reads cards, logs and events",
 }
-_NAMED: Mapping[str, Role] = {role: role for role in ROLES}
 _LIST, _CONFIGURATION = "users.json", "users.conf"
 
 
@@ -209,7 +208,7 @@ def _encode(user: User) -> dict[str, object]:
 
 def _decode(value: object) -> User:
     found = as_object(value)
-    role = _NAMED.get(as_str(found.get("role")))
+    role: Role | None = next((each for each in ROLES if each == found.get("role")), None)
     texts = [as_str(found.get(name)) for name in ("tenant", "name", "key")]
     if role is None or not all(texts):
         raise ValueError(f"not a user: {value}")

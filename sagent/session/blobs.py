@@ -73,6 +73,13 @@ class BlobDirectory:
             raise SessionCorrupt(f"{path} was changed: its content does not match its name. Put the original back.")
         return data
 
+    def find(self, sha256: str) -> bytes | None:
+        """The same; None where it cannot be had."""
+        try:
+            return self.get(sha256)
+        except (SessionCorrupt, OSError):
+            return None
+
     def sync(self) -> None:
         """Have every blob on the disk. May run in another thread than `put`."""
         if self._temporary:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from sagent.errors import SagentError, SessionCorrupt
+from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.sandbox.scratch import temporary
@@ -20,7 +20,7 @@ from sagent.session.segment import Place
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import named_logs
 from sagent.session.verify import Proof, verify
-from sagent.transcript.export_html import Checked, Fetch, write_page
+from sagent.transcript.export_html import Checked, write_page
 from sagent.transcript.export_markdown import write_markdown
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.steps import Consulted, Remark
@@ -47,7 +47,7 @@ def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction
     timeline = read_timeline(session, named_logs(session))
     checked = _checked(proof)
     if kind == "html":
-        page = write_page(timeline, redaction, checked, _fetch(session))
+        page = write_page(timeline, redaction, checked, BlobDirectory(session / "blobs").find)
     else:
         page = write_markdown(timeline, redaction, checked).encode()
     return page, Exported(secrets=redaction.count, problems=tuple(dict.fromkeys((*proof.problems, *timeline.damaged))))
@@ -104,7 +104,9 @@ class _Bundle:
         secrets = self._redaction.count
         timeline = read_timeline(self._session, named_logs(self._session))
         apart = Redaction(self._redaction.keep)  # the same secrets again
-        self._files["report.html"] = write_page(timeline, apart, _checked(proof), _fetch(self._session))
+        self._files["report.html"] = write_page(
+            timeline, apart, _checked(proof), BlobDirectory(self._session / "blobs").find
+        )
         self._files["report.json"] = canonical_bytes(apart.value(report(timeline, proof, apart))) + b"\n"
         written = write_bundle(out, self._members(timeline, proof, settings, secrets), self._files)
         entries = sum(map(len, self._entries.values()))
@@ -258,15 +260,3 @@ def _entries(session: Path, file: Path) -> Iterator[tuple[str, str, Entry]]:
 
 def _place(file: Path) -> Place:
     return Place(file, 0, file.stat().st_size)
-
-
-def _fetch(session: Path) -> Fetch:
-    blobs = BlobDirectory(session / "blobs")
-
-    def fetch(name: str) -> bytes | None:
-        try:
-            return blobs.get(name)
-        except (SagentError, OSError):
-            return None
-
-    return fetch

@@ -132,10 +132,7 @@ class Hosted:
 
     def fetch(self, blob: str) -> bytes | None:
         """An image of the session, None where it is lost."""
-        try:
-            return BlobDirectory(self.path / "blobs").get(blob)
-        except (SagentError, OSError):
-            return None
+        return BlobDirectory(self.path / "blobs").find(blob)
 
     def touch(self) -> None:
         """Note that it is in use, and report how it stands, soon."""

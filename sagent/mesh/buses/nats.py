@@ -200,7 +200,7 @@ class NatsBus:
         """Whether a message may still be handled: it was not answered, and its sender has not given it up."""
         if deliveries > 1 and envelope.answers_to:
             subject = names.reply_subject(envelope.answers_to, name, envelope.id)
-            last = await self.jetstream.newest(names.REPLIES, subject)
+            last = await self.jetstream.last(names.REPLIES, subject, direct=True)
             if last is not None and decode_frame(last.data)[0].is_last:
                 return False  # whoever has answered was stopped before it could acknowledge
         if envelope.kept_until is None:
