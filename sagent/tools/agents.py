@@ -197,11 +197,11 @@ async def _spawn_kind(caller: Caller, order: SpawnRequest, kind: "AgentKind") ->
     caller's."""
     there: object = getattr(caller, "tools", ())
     names = [as_str(getattr(each, "name", "")) for each in as_array(there)]
-    wanted = None if kind.tools is None else {name.lower() for name in kind.tools}
-    kept = [name for name in names if (wanted is None or name.lower() in wanted) and name not in kind.without]
-    if order.tools is not None:
-        asked = {name.lower() for name in order.tools}
-        kept = [name for name in kept if name.lower() in asked]
+    allowed = {*map(str.lower, names)} - {*map(str.lower, kind.without)}
+    for named in (kind.tools, order.tools):
+        if named is not None:
+            allowed &= {*map(str.lower, named)}
+    kept = [name for name in names if name.lower() in allowed]
     turns = [most for most in (order.max_turns, kind.max_turns) if most is not None]
     request = replace(
         order,

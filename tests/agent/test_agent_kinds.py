@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sagent.agent import Agent, Resources
 from sagent.context.agents import AgentKind
 from sagent.errors import UsageError
@@ -35,7 +37,17 @@ async def test_it_has_its_prompt_and_those_of_its_tools_that_are_there(tmp_path:
     assert as_object(described.parameters["properties"])["agent"] == {"type": "string", "enum": ("review",)}
 
 
-async def test_what_is_left_out_is_left_out_and_nothing_is_added(tmp_path: Path) -> None:
+@pytest.mark.parametrize("without", [("Write", "Bash"), ("write", "BASH")])
+async def test_what_is_left_out_is_left_out_however_it_is_spelled(tmp_path: Path, without: tuple[str, ...]) -> None:
+    kind = AgentKind("safe", "No writing.", "", Path("x"), without=without)
+    model = ScriptedModel(spawn(agent="safe"), "fine", "done")
+    tools = [Read(), Write(), Bash(), AgentSpawn([kind])]
+    async with Agent(model, tools=tools, resources=Resources(workspace=Workspace(tmp_path))) as agent:
+        await agent.run("go")
+    assert [spec.name for spec in model.requests[1].tools] == ["Read", "AgentSpawn"]
+
+
+async def test_of_what_is_left_out_nothing_is_added(tmp_path: Path) -> None:
     kind = AgentKind("safe", "No writing.", "", Path("x"), without=("Write", "Bash"))
     model = ScriptedModel(spawn(agent="safe", tools=["Read", "Write"]), "fine", "done")
     tools = [Read(), Write(), Bash(), AgentSpawn([kind])]
