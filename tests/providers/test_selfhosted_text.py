@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sagent.lib.json import EMPTY, json_freeze_object, valid_text
 from sagent.messages import Part, Text, Thinking, ToolCall
 from sagent.model import TextPart, ThinkingPart, ToolSpec
+from sagent.providers.local import text
 from sagent.providers.local.text import CALLS, MARKS, THOUGHTS, MarkReader
 
 READ = ToolSpec(
@@ -157,6 +158,19 @@ def test_a_closing_mark_inside_a_string_closes_nothing() -> None:
     body = json.dumps({"name": "Read", "arguments": arguments})
     text = f"<tool_call>\n{body}\n</tool_call>"
     assert calls(text + text) == [("Read", arguments)] * 2
+
+
+def test_closing_marks_without_end_are_looked_at_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small model may go on with one of them until its limit."""
+    looked: list[str] = []
+    inside = text._inside_string
+    monkeypatch.setattr(text, "_inside_string", lambda so_far: (looked.append(so_far), inside(so_far))[1])
+    reader = MarkReader((ToolSpec("f", "", EMPTY),), "s")
+    reader.feed('<tool_call>{"a": "')
+    for _ in range(50):
+        reader.feed("</tool_call>")
+    reader.finish()
+    assert len(looked) <= 101
 
 
 def test_marks_of_calls_are_text_where_there_are_no_tools() -> None:

@@ -117,6 +117,7 @@ class MarkReader(AnswerReader):
         self._thoughts = closing  # the mark that ends the thinking we are in
         self._mark = ""  # the mark that began the call we are in
         self._called = False  # a call has begun
+        self._passed = 0  # of the buffer: no closing mark before it ends the call
         self._fresh = bool(closing)
         self._bare = bare and bool(self._tools)
 
@@ -195,18 +196,19 @@ class MarkReader(AnswerReader):
         A closing mark inside a JSON string is part of it, unless the answer ends or another call begins there: then the
         JSON is broken.
         """
-        at = self._buffer.find(closing)
+        at = self._buffer.find(closing, self._passed)
         while at >= 0 and _inside_string(self._buffer[:at]):
             after = self._buffer[at + len(closing) :].lstrip()
             if after.startswith(self._mark) or (final and not after):
                 return at
             if not final and self._mark.startswith(after):
                 return -1  # what follows is still to come
-            at = self._buffer.find(closing, at + 1)
+            self._passed = at + 1
+            at = self._buffer.find(closing, self._passed)
         return at
 
     def _take_call(self, body: str, out: list[Delta], *, whole: bool) -> None:
-        mark, self._mark, self._fresh = self._mark, "", True
+        mark, self._mark, self._fresh, self._passed = self._mark, "", True, 0
         found = list(calls_in(mark, body, self._tools, whole=whole))
         for call in found:
             self._call(*call)
