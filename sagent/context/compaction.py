@@ -122,7 +122,7 @@ def instruction(hints: str) -> str:
 
 def is_summary(text: str) -> bool:
     """Whether an answer is what was asked for: most headings are there, and something under them."""
-    found = {heading for heading in HEADINGS if re.search(rf"^\W*{heading}\b", text, re.MULTILINE | re.IGNORECASE)}
+    found = {heading for heading in HEADINGS if re.search(rf"^[^\w\n]*{heading}\b", text, re.MULTILINE | re.IGNORECASE)}
     return len(text.strip()) >= _LEAST and len(found) >= _NEEDED
 
 

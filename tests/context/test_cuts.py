@@ -129,6 +129,8 @@ def test_a_summary_by_code_names_the_requests_that_did_not_fit() -> None:
 def test_what_a_summary_must_be() -> None:
     assert is_summary(SUMMARY)
     assert is_summary(SUMMARY.replace("## ", "**").replace("\nsome", "**\nsome"))
+    assert is_summary(f"\n\n  - {SUMMARY}")
+    assert not is_summary("\n" * 100_000 + "no")  # as some models answer: it took minutes
     assert not is_summary("")
     assert not is_summary("I cannot do that.")
     assert not is_summary("## Goal\nfix it\n## Done\nnothing")

@@ -173,6 +173,17 @@ def test_closing_marks_without_end_are_looked_at_once_each(monkeypatch: pytest.M
     assert len(looked) <= 101
 
 
+@pytest.mark.parametrize("piece", ["<arg_key>", "<arg_key>a</arg_key><arg_value>"])
+def test_keys_without_end_are_read_once_each(piece: str) -> None:
+    """It took hours."""
+    reader = MarkReader((ToolSpec("f", "", EMPTY),), "s")
+    reader.feed(f"<tool_call>f{piece * 5_000}</tool_call>")
+    reader.finish()
+    (call,) = reader.parts()
+    assert isinstance(call, ToolCall)
+    assert call.malformed
+
+
 def test_marks_of_calls_are_text_where_there_are_no_tools() -> None:
     text = f"<tool_call>\n{JSON}\n</tool_call>"
     assert read([text], tools=())[1] == text

@@ -90,10 +90,19 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
 def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
     """GLM's calls: a name, then <arg_key> and <arg_value> in turn."""
     name, key, _ = text.partition("<arg_key>")
-    found = re.findall(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", text, re.DOTALL)
+    found = list(_pairs(text))
     if not re.fullmatch(r"[\w.-]+\s*", name) or not whole or (key and not found):
         return broken_call(text)
-    return name.strip(), _cast(((each[0].strip(), each[1]) for each in found), tools.get(name.strip(), EMPTY)), None
+    return name.strip(), _cast(found, tools.get(name.strip(), EMPTY)), None
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values in turn, up to one that has no end: each mark is looked for once, whatever a model repeats."""
+    while text:
+        key, _, text = text.partition("<arg_key>")[2].partition("</arg_key>")
+        value, closed, text = text.lstrip().removeprefix("<arg_value>").partition("</arg_value>")
+        if closed:
+            yield key.strip(), value
 
 
 def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:

@@ -338,7 +338,7 @@ def _shorten(text: str) -> str:
 
 def _plain(page: str) -> str:
     """The words of an HTML page: its title, and the beginning of its text."""
-    page = page[:65_536]
+    page = page[:20_000]  # what follows goes through it again for each tag that is not closed
     hidden, title = r"(?is)<(script|style|head)\b(?!er).*?</\1>", r"(?is)<title[^>]*>(.*?)</title>"
     page = re.sub(hidden, lambda found: " ".join(re.findall(title, found.group())), page)
     text = " ".join(re.sub(r"(?s)<[^>]*>", " ", page).split())
