@@ -239,7 +239,7 @@ async def _has_package(servers: Mapping[str, McpServer], notices: list[str]) -> 
         from sagent.lib.installed import install_command
 
         hint = install_command("mcp")
-        notices.append(f"MCP servers need a package that is not installed: {hint}. These are left out: {', '.join(servers)}.")
+        notices.append(f"MCP servers need a package that is not installed: {hint}. Left out: {', '.join(servers)}.")
         return False
     return True
 
