@@ -12,6 +12,7 @@ from sagent.policy import AllowAll, Turn
 from sagent.tool import RunContext, ToolOutput
 from sagent.tools.code.lsp.checked import checked
 from sagent.tools.code.lsp.policy import CodePolicy
+from sagent.tools.decorator import tool
 from sagent.tools.write import Write
 from tests.tools.code.conftest import Bench
 from tests.tools.conftest import Folder
@@ -169,6 +170,23 @@ async def test_a_change_that_was_made_is_not_said_to_be_interrupted(
     output = await call
     assert isinstance(output, ToolOutput)
     assert output.summary == "Wrote a.fake (2 lines, before 1)."
+
+
+@pytest.mark.parametrize("name", ["Bash", "Notebook"])
+async def test_what_ran_may_have_changed_any_file(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    @tool(name=name)
+    def run_code() -> str:
+        """Run code."""
+        return "ran"
+
+    looks: list[str] = []
+    monkeypatch.setattr(bench.access.checks, "command_ran", lambda: looks.append(name))
+    run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
+    [runs] = checked([run_code], bench.access)
+    await runs(json_freeze_object({}), run)
+    assert looks == [name]
 
 
 async def test_one_that_nobody_asks_is_ended_and_started_again_when_it_is_needed(

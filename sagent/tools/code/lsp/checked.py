@@ -12,7 +12,7 @@ from sagent.tools.paths import judged
 from sagent.tools.wrapped import WrappedTool
 
 _FILES = ("Edit", "Write")
-_COMMANDS = ("Bash",)
+_COMMANDS = ("Bash", "Notebook")
 
 
 class CheckedTool(WrappedTool):
