@@ -90,7 +90,7 @@ def sweep(
     there before commands that were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
-        for path in islice(filter(_going, _candidates(where or tempfile.gettempdir())), _MOST):
+        for path in islice(_candidates(where or tempfile.gettempdir()), _MOST):
             if (lock := _locked(path)) is not None:
                 left[path] = lock
         old = time.time() - _FRESH
@@ -110,7 +110,7 @@ def sweep(
 
 
 def _candidates(where: str | os.PathLike[str]) -> Iterator[Path]:
-    """Directories there that may have been left; files that have been for long are removed at once."""
+    """Directories of this user there that may have been left; files that have been for long are removed at once."""
     now = time.time()
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         for entry in entries:
@@ -118,11 +118,12 @@ def _candidates(where: str | os.PathLike[str]) -> Iterator[Path]:
                 continue
             with contextlib.suppress(OSError):
                 found = entry.stat(follow_symlinks=False)
-                if entry.is_dir(follow_symlinks=False):
-                    if found.st_mtime < (now - _FRESH if entry.name.startswith(_NEW) else now):  # else it gets its lock
-                        yield Path(entry.path)
-                elif stat.S_ISREG(found.st_mode) and found.st_mtime < now - _KEPT and found.st_uid == os.geteuid():
+                if found.st_uid != os.geteuid():
+                    continue
+                if stat.S_ISREG(found.st_mode) and found.st_mtime < now - _KEPT:
                     Path(entry.path).unlink()
+                elif stat.S_ISDIR(found.st_mode) and found.st_mtime < now - _FRESH * entry.name.startswith(_NEW):
+                    yield Path(entry.path)  # of a new one of late the maker is about to have the lock
 
 
 def _stays(path: Path) -> bool:

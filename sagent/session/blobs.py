@@ -162,4 +162,7 @@ def _is_whole(path: Path, size: int) -> bool:
 
 def _remove(scratch: "Scratch", owner: int) -> None:
     if os.getpid() == owner:  # a forked child must not remove what its parent still uses
-        scratch.remove()
+        import shutil
+
+        shutil.rmtree(scratch.path, ignore_errors=True)  # what is in it is ours
+        scratch.close()

@@ -123,9 +123,10 @@ def test_what_is_kept_for_the_person_costs_later_sessions_next_to_nothing(
 ) -> None:
     for number in range(20):
         (place / f"sagent-tmp-{number}/put-back/x.undone-0").mkdir(parents=True)
-        (place / f"sagent-tmp-{number}/put-back/copies").mkdir()
-        (place / f"sagent-tmp-{number}/tmp").mkdir()
-        age(place)
+        if number % 2:
+            (place / f"sagent-tmp-{number}/put-back/copies").mkdir()
+            (place / f"sagent-tmp-{number}/tmp").mkdir()
+    age(place)
     sweep()
     assert len(list(place.rglob("*"))) == 3 * 20
     looked_into: list[Path] = []
