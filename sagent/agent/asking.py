@@ -16,6 +16,8 @@ T = TypeVar("T")
 def to_message(prompt: Prompt) -> Message:
     """What a person or program asked, as a message. Raises UsageError for a mapping without a "prompt" string."""
     if isinstance(prompt, Message):
+        if prompt.role != "user":
+            raise UsageError("a prompt is a message of the user: restore() takes a conversation that there was")
         return prompt
     if isinstance(prompt, str):
         return user(prompt)

@@ -91,7 +91,8 @@ class Conversation(Caller):
         if not callable(listener) or iscoroutinefunction(listener):
             kind = "an async function" if callable(listener) else type(listener).__name__
             raise UsageError(f"a listener is {kind}: give a plain function, which is called with each event")
-        return self.state.journal.listen(listener)
+        ends = [self.state.journal.listen(listener)]
+        return lambda: ends.pop()() if ends else None
 
     def inform(self, message: Message) -> None:
         """Have it read a message that wants no answer, when there is a pause."""

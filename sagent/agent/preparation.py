@@ -100,6 +100,8 @@ class Preparation(Generic[Deps_contra]):
             specs = {tool.name: ToolSpec(tool.name, tool.description, tool.parameters) for tool in chosen}
             given = await _awaited(self.choose(run, tuple(specs.values())))
             wanted = tuple(_needed("prepare_tools", given, "a list of tools", lambda said: isinstance(said, Iterable)))
+            if other := [each for each in wanted if not isinstance(each, ToolSpec)]:  # pyright: ignore[reportUnnecessaryIsInstance] -- the program's
+                raise UsageError(f"prepare_tools gave {other[0]!r:.60}: return of the ToolSpecs that it is given")
             if strangers := [spec.name for spec in wanted if spec.name not in specs]:
                 raise UsageError(f"prepare_tools gave {strangers[0]!r}, and there are {', '.join(tools) or 'no tools'}")
             by_name = {spec.name: spec for spec in wanted}

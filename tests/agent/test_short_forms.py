@@ -28,11 +28,12 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.lib.json import JsonObject
-from sagent.messages import Text, ToolCall
+from sagent.messages import Text, ToolCall, assistant
 from sagent.patterns import handoff, loop_until, parallel, sequential, triage
 from sagent.peer import Action, SpawnRequest
 from sagent.policy import Allow, AllowAll, Ask, Policy, Verdict
 from sagent.policy.permissions import PermissionPolicy
+from sagent.providers import Anthropic
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import Effect, RunContext, Workspace
@@ -166,6 +167,13 @@ async def later(event: object) -> None:
         (lambda agent: agent.listen(None), "a listener is NoneType: give a plain function"),
         (lambda agent: agent.listen(later), "a listener is an async function: give a plain function"),
         (lambda agent: agent.send(3), "not int"),
+        (lambda agent: agent.run_sync(assistant("Hi.")), "a prompt is a message of the user"),
+        (
+            lambda _: Agent(ScriptedModel(), prepare_tools=lambda run, specs: ["Read"]).run_sync("x"),
+            "gave 'Read': return",
+        ),
+        (lambda _: Anthropic(api_key="k"), r"Anthropic is made with a key by Anthropic.from_key\("),
+        (lambda _: Anthropic("k"), r"Anthropic is made with a key by Anthropic.from_key\("),
         (lambda agent: agent.apply(3), "3 is no action: give one of sagent.peer"),
         (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a text or SpawnRequest"),
         (lambda agent: asyncio.run(agent.spawn(SpawnRequest("x", budget_usd=0.5))), "budget_usd=0.5: .* Decimal"),
@@ -195,6 +203,16 @@ def test_what_is_asked_of_an_agent_in_a_wrong_form_is_said_in_a_sentence(
 def test_what_a_pattern_cannot_be_made_of_is_said_in_a_sentence(make: Callable[[Agent], object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make(Agent(ScriptedModel("a")))
+
+
+def test_a_listener_is_ended_once_and_no_other_with_it() -> None:
+    heard: list[object] = []
+    agent = Agent(ScriptedModel("one"))
+    ends = [agent.listen(heard.append) for _ in range(2)]
+    ends[0]()
+    ends[0]()
+    agent.run_sync("x")
+    assert len(heard) == len({id(event) for event in heard}) > 0
 
 
 async def test_no_tools_are_a_run_s_own_where_a_program_passes_none_on() -> None:

@@ -37,7 +37,12 @@ class Endpoint:
     """Whether its own search for tools may be asked for: at its own address, or where a person's data say so; until it
     is refused."""
 
-    def __init__(
+    def __new__(cls, *given: object, **named: object) -> Self:
+        if not isinstance(named.get("row", *given[:1]), Row):
+            raise UsageError(f'{cls.__name__} is made with a key by {cls.__name__}.from_key("..."), or by from_env()')
+        return super().__new__(cls)
+
+    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- the other is for those who guess
         self, row: Row, access: Access, *, transport: Transport | Way | None = None, timeouts: Timeouts | None = None
     ) -> None:
         self.row = row
