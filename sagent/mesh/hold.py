@@ -290,10 +290,13 @@ class Hold:
     def _inbox(self) -> str:
         return names.inbox_subject(f"session.{self._session}")
 
+    def _taking(self) -> AbstractAsyncContextManager[Intake]:
+        name = f"session-{self._session}"
+        return self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_WAIT, most=1_000, idle=0)
+
     async def _feed(self, agent: Agent, mirror: Mirror) -> None:
         """Give the agent what comes: each message once, whoever had it before and whatever became of them."""
-        name = f"session-{self._session}"
-        async with self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_WAIT, most=1_000, idle=0) as intake:
+        async with self._taking() as intake:
             while True:
                 if (taken := await self._next(intake)) is None:
                     continue
@@ -352,8 +355,7 @@ class Hold:
     async def _give_up(self, result: Result) -> None:
         """Nobody can open the session: its messages are answered by that, and do not wait any longer."""
         self._broadcast.hear(Finished("root", result))
-        name = f"session-{self._session}"
-        async with self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_WAIT, most=1_000, idle=0) as intake:
+        async with self._taking() as intake:
             while await self._bus.last(names.INBOX, self._inbox) is not None:
                 if (taken := await intake.next()) is not None:
                     self._taken.add(taken.message.sequence)

@@ -21,11 +21,8 @@ def is_unfinished(agent: Agent) -> bool:
     """Whether an agent was in a turn when its node stopped, by its log."""
     last = next(agent.state.log.contents().latest("message", "result", "failed"), None)
     history = agent.state.context.history
-    return last is not None and last.kind != "failed" and bool(history) and _is_open(history[-1])
-
-
-def _is_open(message: Message) -> bool:
-    return message.role == "user" or bool(message.calls)
+    is_open = bool(history) and (history[-1].role == "user" or bool(history[-1].calls))
+    return is_open and last is not None and last.kind != "failed"
 
 
 async def answer_open_calls(agent: Agent, node: str, may_have_run: Callable[[str, str], bool]) -> None:

@@ -80,19 +80,16 @@ def repair(path: Path) -> tuple[Repair, ...]:
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")
     with closing(Lock(session)):
-        done = [each for ready in _ready(session) for each in _install(session, ready)]
+        shutil.rmtree(
+            session / f"{REPAIRED}{_DRAFT}", ignore_errors=True
+        )  # of a repair that was killed: it is not whole
+        done = [each for ready in sorted(session.glob(f"{REPAIRED}*")) for each in _install(session, ready)]
         ready = session / f"{REPAIRED}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
         if _rewrite(session, f".damaged-{ready.name.removeprefix(REPAIRED)}"):
             (session / f"{REPAIRED}{_DRAFT}").rename(ready)
             sync_path(session)  # from here on it is only ever finished
             done += _install(session, ready)
         return tuple(done)
-
-
-def _ready(session: Path) -> Iterator[Path]:
-    """What a repair that was killed had written. One that had not written all of it has done nothing."""
-    shutil.rmtree(session / f"{REPAIRED}{_DRAFT}", ignore_errors=True)
-    yield from sorted(session.glob(f"{REPAIRED}*"))
 
 
 def _install(session: Path, ready: Path) -> Iterator[Repair]:
