@@ -118,6 +118,12 @@ def test_what_is_wrong_is_raised(place: Path) -> None:
         sagent.load_config(max_turn=3)  # pyright: ignore[reportCallIssue]
     with pytest.raises(UsageError, match="The task is empty"):
         sagent.run_task(" ")
+    with pytest.raises(UsageError, match="a task is a text, not int"):
+        sagent.run_task(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match=r"config is dict: give load_config\(\.\.\.\)"):
+        sagent.run_task("hello", config={"model": "x"})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="on_event is int: give a function"):
+        sagent.run_task("hello", on_event=3)  # pyright: ignore[reportArgumentType]
 
     async def inside() -> None:
         sagent.run_task("hello")

@@ -151,7 +151,7 @@ class Agent(Node, Generic[Deps_contra]):
         from sagent.agent.kept import model_named
 
         return Agent(
-            model or model_named(session_at(session).expanduser()),
+            model or model_named(session_at(session)),
             system=system,
             tools=tools,
             policy=policy,

@@ -25,7 +25,7 @@ class KeptSession:
     session, and OSError."""
 
     def __init__(self, given: str | Path, cwd: Path) -> None:
-        self._path, self._cwd, self.closed = Path(given).expanduser().absolute(), cwd, False
+        self._path, self._cwd, self.closed = Path(given).absolute(), cwd, False
         self._open()
 
     def _open(self) -> None:

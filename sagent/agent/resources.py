@@ -1,10 +1,11 @@
 """What an agent is given: what outlives a turn or is shared, and what a program may hand over in a shorter form."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from inspect import isroutine
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias, TypeVar, cast, get_origin
@@ -136,9 +137,10 @@ def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
 
 def session_at(given: object) -> Path:
     """The path of a session's directory. Raises UsageError for what is none."""
-    if not isinstance(given, str | PathLike) or not given:
-        raise UsageError(f'session={given!r:.60}: give the path of its directory, as "chats/ann"')
-    return Path(cast("str", given))
+    if isinstance(given, str | PathLike) and given and "\0" not in (path := fspath(cast("str", given))):
+        with suppress(RuntimeError):  # of a home that nobody has
+            return Path(path).expanduser()
+    raise UsageError(f'session={given!r:.60}: give the path of its directory, as "chats/ann"')
 
 
 def check_whole(what: str, given: object, least: int = 0) -> None:

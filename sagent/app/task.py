@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Unpack
 
 from sagent.agent import Agent, Asker
-from sagent.agent.resources import GivenTool, tools_of
+from sagent.agent.resources import GivenTool, check_kind, tools_of
 from sagent.agent.runs import warn_of_own_ledger
 from sagent.app import assembly
 from sagent.config import Settings, load
@@ -70,6 +70,10 @@ async def open_agent(
 
     Raises UsageError for a model, a key or a tool that cannot be had, SessionBusy and SessionCorrupt for a session.
     """
+    check_kind("config", config, Settings, "load_config(...)")
+    for name, given in (("on_event", on_event), ("ask", ask)):
+        if given is not None and not callable(given):
+            raise UsageError(f"{name} is {type(given).__name__}: give a function")
     async with assembly.open_agent(config or load(), on_event or (lambda _: None), ask, more=tools_of(tools)) as agent:
         yield agent
 
@@ -92,6 +96,9 @@ def run_task(
 
 
 async def _run(task: str, config: Settings, on_event: Callable[[Event], None] | None) -> TaskResult:
+    check_kind("config", config, Settings, "load_config(...)")
+    if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a type checker
+        raise UsageError(f"a task is a text, not {type(task).__name__}")
     if not task.strip():
         raise UsageError("The task is empty: say what is to be done.")
     async with open_agent(config, on_event=on_event) as agent:

@@ -127,6 +127,8 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"tools": [Agent(ScriptedModel())]}, "an agent is no tool itself: give agent.as_tool"),
         ({"tools": "Read"}, "tools is str: give a list of tools"),
         ({"session": 3}, "session=3: give the path of its directory"),
+        ({"session": "~nobody-at-all/x"}, "session='~nobody-at-all/x': give the path of its directory"),
+        ({"session": "a\0b"}, "session='a.*b': give the path of its directory"),
         ({"session": ""}, "session='': give the path of its directory"),
         ({"session": "x", "resources": Resources(path="reviewer")}, "path='reviewer'.: leave it out"),
         ({"prepare_tools": 3}, "prepare_tools is int: give a function"),
