@@ -4,6 +4,7 @@ a project's."""
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -61,13 +62,9 @@ def _places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:
     yield Place(user_dir / kind, None)
     for folder in plugin_folders(user_dir):
         yield Place(folder / kind, folder, "plugin", folder.name)
-    try:
+    with suppress(RuntimeError):  # nobody knows where the home is
         home = Path("~").expanduser()
-    except RuntimeError:  # nobody knows it
-        home = None
-    for name in FOLDERS[1:] if home else ():
-        assert home is not None
-        yield Place(home / name / kind, None)
+        yield from (Place(home / name / kind, None) for name in FOLDERS[1:])
     root = repository_root(cwd) or cwd
     for at in (cwd, *cwd.parents):
         if not at.is_relative_to(root):

@@ -108,14 +108,10 @@ class LlamaServer:
 
     async def ended(self, seconds: float) -> bool:
         """Whether it ends within a time."""
-        until = time.monotonic() + seconds
-        pause = 0.02  # seconds between two looks, at first
-        while self.alive:
-            if time.monotonic() >= until:
-                return False
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, 0.25)
-        return True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._process.ended()
+        return not self.alive
 
     async def obituary(self) -> str:
         """How it ended and what it said last; it has ended."""
