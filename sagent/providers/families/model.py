@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 from sagent.cost.prices import CACHES, is_advisor, keeps_an_hour
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, wire_bytes
 from sagent.messages import Document, Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
@@ -21,7 +21,7 @@ from sagent.providers.limits import limits_like, limits_of
 from sagent.providers.rows import Abilities
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, schema_tokens
 from sagent.providers.wire.exchange import Call, Timeouts, exchange, fetch
-from sagent.providers.wire.reply import ReplyReader, count_of, frozen
+from sagent.providers.wire.reply import ReplyReader, count_of
 
 Counted: TypeAlias = tuple[str, Mapping[str, str], Sequence[bytes], str]
 """A URL, headers beyond the provider's, a body, and the member of the answer that is the count."""
@@ -153,7 +153,7 @@ class WireModel(ABC, Generic[E_co]):
             return request
         if search is None:
             own = (*as_array(request.options.get("tools")), self.search)
-            request = replace(request, options=json_freeze_object({**request.options, "tools": own}))
+            request = replace(request, options=json_freeze({**request.options, "tools": own}))
         return replace(request, tools=searched(request.tools))
 
     def _refuses_search(self, error: ModelError, request: Request) -> bool:
@@ -174,7 +174,7 @@ class WireModel(ABC, Generic[E_co]):
                     both[name] = tuple(dict.fromkeys((*as_array(body[name]), *as_array(options[name]))))
                 elif as_object(body[name]) and as_object(options[name]):
                     both[name] = {**as_object(body[name]), **as_object(options[name])}
-            self._joined = options, frozen(both)
+            self._joined = options, json_freeze(both)
         return self._joined[1]
 
     def _marks(self, request: Request) -> bool:
@@ -266,7 +266,7 @@ class WireModel(ABC, Generic[E_co]):
             outgoing.url,
             {**self._provider.headers(), **accepted, **outgoing.headers},
             body,
-            RequestDigest(body.sha256, body.size, self.id, frozen({**said, **outgoing.parameters})),
+            RequestDigest(body.sha256, body.size, self.id, json_freeze({**said, **outgoing.parameters})),
             reader,
             origin,
             self._provider.timeouts,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
-from sagent.providers.wire.reply import frozen, parse_arguments
+from sagent.providers.wire.reply import parse_arguments
 
 Call = tuple[str, JsonObject, str | None]
 """A name, its arguments, and the arguments as they came where they are no JSON object."""
@@ -122,7 +122,7 @@ def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
             arguments[key] = value
         else:
             arguments[key] = valid_text(text)
-    return frozen(arguments)
+    return json_freeze(arguments)
 
 
 def call_of(value: object, source: str) -> Call:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from sagent.errors import ModelError, UsageError
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, sha256_hex, wire_bytes
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_freeze, sha256_hex, wire_bytes
 from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.access import first_set
@@ -23,7 +23,6 @@ from sagent.providers.local.text import FAMILY
 from sagent.providers.local.weights import Source, Weights, limits_in
 from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, opened, sendable
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import frozen
 from sagent.usage import Charge
 
 NAME = "selfhosted"
@@ -171,7 +170,7 @@ class SelfHostedModel:
         members = _members(request, Origin(self.provider, self.id))
         conversation = self._provider.encodings.conversation(request)
         body = conversation.write({"model": self.id, **members}, 0)
-        digest = RequestDigest(body.sha256, body.size, self.id, frozen(members))
+        digest = RequestDigest(body.sha256, body.size, self.id, json_freeze(members))
         inbox: asyncio.Queue[Delta | Answer | ModelError] = asyncio.Queue()
         job = Job(
             body.data,

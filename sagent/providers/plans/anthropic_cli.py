@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Self
 
 from sagent.errors import UsageError
-from sagent.lib.json import EMPTY, JsonObject, as_str
+from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.deferral import undeferred
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, think
@@ -19,7 +19,6 @@ from sagent.providers.plans.claude_talk import Lost, Setup, Talk
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import frozen
 
 NAME = "anthropic-cli"
 
@@ -133,7 +132,7 @@ class AnthropicCLIModel:
         members = {"model": self.id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
         body = self._provider.encodings.conversation(request).write(members, _OVERHEAD)
         parameters = {name: value for name, value in members.items() if name != "model" and value is not None}
-        return RequestDigest(body.sha256, body.size, self.id, frozen(parameters)), body.max_input_tokens
+        return RequestDigest(body.sha256, body.size, self.id, json_freeze(parameters)), body.max_input_tokens
 
 
 class AnthropicCLI:

@@ -146,7 +146,7 @@ class ReplyReader(ABC):
         return message if self.deferral is None else self.deferral.meant(message)
 
     def _private(self, data: Mapping[str, object]) -> Private:
-        return Private(self._family, frozen(data))
+        return Private(self._family, json_freeze(data))
 
 
 def count_of(value: object) -> int:
@@ -168,11 +168,6 @@ def _can_be(usage: object) -> bool:
             if not _can_be(item) or (tokens and isinstance(item, str | int | float) and _count(item) < 0):
                 return False
     return True
-
-
-def frozen(fields: Mapping[str, object]) -> JsonObject:
-    """A parsed JSON object, frozen."""
-    return JsonObject({name: json_freeze(value) for name, value in fields.items()})
 
 
 def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:

@@ -6,13 +6,13 @@ from decimal import Decimal
 
 from sagent.events import Advice, AdviceStatus
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, valid_text
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, tier_named
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
 from sagent.usage import Charge, Usage
 
 _ZERO = Decimal(0)
@@ -62,7 +62,7 @@ class _Block:
         """The arguments, or what was sent in their place."""
         raw = "".join(self.json) or as_str(self.start.get("input"))
         if not raw.strip():
-            return frozen(as_object(self.start.get("input"))), None
+            return json_freeze(as_object(self.start.get("input"))), None
         return parse_arguments(raw)
 
     def data(self) -> Mapping[str, object] | None:

@@ -12,7 +12,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.wire.faults import Origin, error_in, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
 from sagent.usage import Charge, Usage
 
 _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
@@ -360,7 +360,7 @@ class ChatReplyReader(ReplyReader):
 
     def _call(self, pending: _Pending) -> ToolCall:
         raw = "".join(pending.arguments)
-        arguments, malformed = parse_arguments(raw) if raw.strip() else (frozen(EMPTY), None)
+        arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
         private = self._private({"extra_content": pending.extra}) if pending.extra else None
         return ToolCall(pending.id, pending.name, arguments, malformed, private)
 

@@ -5,12 +5,12 @@ from dataclasses import field, replace
 from typing import cast
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, valid_text
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
 from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
@@ -232,7 +232,7 @@ def _arguments(given: object) -> tuple[JsonObject, str | None]:
         return parse_arguments(given)
     if as_array(given):
         return EMPTY, _json(given)
-    return frozen(as_object(given)), None
+    return json_freeze(as_object(given)), None
 
 
 def _placed(arguments: object, piece: Mapping[str, object]) -> object:

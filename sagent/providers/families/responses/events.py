@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
+from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
 from sagent.usage import Charge
 
 LONGEST_ID = 64  # characters of an item's id or a call's: longer ones are refused
@@ -308,7 +308,7 @@ class ResponsesReplyReader(ReplyReader):
         raw, name = item.raw_arguments(), as_str(item.whole.get("name"))
         call_id = as_str(item.whole.get("call_id")) or as_str(item.whole.get("id"))
         if item.type == "custom_tool_call":
-            return ToolCall(call_id, name, frozen({"input": valid_text(raw)}))
+            return ToolCall(call_id, name, json_freeze({"input": valid_text(raw)}))
         arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
         private = {name: value for name in ("namespace", "caller") if (value := item.whole.get(name))}
         if kept_id := item_id(item.whole):
