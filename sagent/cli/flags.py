@@ -57,7 +57,7 @@ ELSEWHERE = {
     "exec": "sagent run",
     "server": "sagent serve",
     "web": "sagent serve",
-    "chat": "sagent alone",
+    "chat": "sagent, without a prompt",
     "session": "sagent sessions",
     "man": "sagent completion man",
     "init": "/init in a session",
@@ -65,6 +65,37 @@ ELSEWHERE = {
     "upgrade": "the program that installed sagent",
 }
 """What other programs have as commands, and what does it here."""
+
+FLAGS_ELSEWHERE = {
+    "--dangerously-skip-permissions": "--permission-mode full",
+    "--dangerously-bypass-approvals-and-sandbox": "--permission-mode full --sandbox off",
+    "--yolo": "--permission-mode full",
+    "--full-auto": "--permission-mode edit",
+    "--ask-for-approval": "--permission-mode ask",
+    "--allowedTools": "--allow",
+    "--allowed-tools": "--allow",
+    "--disallowedTools": "--deny",
+    "--disallowed-tools": "--deny",
+    "--system-prompt": "--system",
+    "--append-system-prompt": "--append-system",
+    "--thinking": "--effort",
+    "--reasoning-effort": "--effort",
+    "--json-schema": "--output-schema",
+    "--session-id": "--session",
+    "--fork-session": "--fork",
+    "--no-session": "--ephemeral",
+    "--no-session-persistence": "--ephemeral",
+    "--message": "-p",
+    "--verbose": "--log-level info",
+    "--debug": "--log-level debug",
+    "--quiet": "--log-level error",
+    "--cd": "--cwd",
+    "-C": "--cwd",
+    "-m": "--model",
+    "-q": "--log-level error",
+    "-v": "--log-level info",
+}
+"""The same for flags."""
 
 EPILOG = """commands:
 {commands}
@@ -137,7 +168,8 @@ class Parser(argparse.ArgumentParser):
 
             known = [flag for action in self.flags for flag in action.option_strings]
             wrong = message.partition(":")[2].split()[0].partition("=")[0]
-            near = difflib.get_close_matches(wrong, known, 3, 0.6)
+            same = FLAGS_ELSEWHERE.get(wrong, "")
+            near = [same] if same.partition(" ")[0] in known else difflib.get_close_matches(wrong, known, 3, 0.6)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
 

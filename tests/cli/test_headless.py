@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -811,6 +811,22 @@ def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, ne
     assert near in done.err
     assert f"sagent -- {words}" in done.err
     assert shell.run("--", *words.split()).out == "sent\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "near"),
+    [
+        (("--dangerously-skip-permissions",), "--permission-mode full"),
+        (("--allowedTools", "Read"), "--allow"),
+        (("-m", "opus"), "--model"),
+        (("--verbose",), "--log-level info"),
+        (("--modle", "opus"), "--model or --deny"),
+    ],
+)
+def test_a_flag_of_another_program_names_what_does_it_here(flags: Sequence[str], near: str, shell: Shell) -> None:
+    done = shell.run(*flags, "hello")
+    assert (done.code, done.out) == (2, "")
+    assert f"Did you mean {near}?" in done.err
 
 
 def test_other_names_of_commands_may_be_misspelled_too() -> None:
