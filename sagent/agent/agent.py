@@ -329,11 +329,15 @@ class Agent(Node, Generic[Deps_contra]):
         """Put a message into the inbox; the run in progress reads it, or the next one. Raises UsageError when there
         will be none.
 
-        What an agent of the tree sends is answered: the last words of the turn that reads it go back to the sender.
+        It may be sent from any thread. What an agent of the tree sends is answered: the last words of the turn that
+        reads it go back to the sender.
         """
         said = to_message(message)
         if not self.hears:
             raise UsageError(f"{self.path} has ended: nothing can be sent to it")
+        if (loop := self._runs.loop_elsewhere()) is not None:
+            loop.call_soon_threadsafe(self.send, said, moment)
+            return
         self.state.receive(said, moment, answer=said.sender != self.path and self.tree.get(said.sender) is not None)
 
     def withdraw(self, message: Message) -> bool:

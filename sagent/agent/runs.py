@@ -144,18 +144,20 @@ class Runner:
         """Stop the model call and the tools of the run in progress; it returns with error kind "interrupted"."""
         if self._task is not None and not self._interrupted:
             self._interrupted = self._state.run.interrupted = True
-            loop = self._task.get_loop()
-            loop.call_soon_threadsafe(self._task.cancel) if self._is_elsewhere() else self._task.cancel()
+            loop = self.loop_elsewhere()
+            loop.call_soon_threadsafe(self._task.cancel) if loop else self._task.cancel()
 
     def check_here(self) -> None:
         """Raise UsageError where a run is in progress in another thread."""
-        if self._is_elsewhere():
+        if self.loop_elsewhere():
             raise UsageError(f"agent {self._state.path} is running in another thread: make an agent for each")
 
-    def _is_elsewhere(self) -> bool:
+    def loop_elsewhere(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the run in progress, where that is not the one of this thread."""
+        loop = None if self._task is None else self._task.get_loop()
         with suppress(RuntimeError):  # in a thread without a loop
-            return self._task is not None and self._task.get_loop() is not asyncio.get_running_loop()
-        return self._task is not None
+            return None if loop is asyncio.get_running_loop() else loop
+        return loop
 
     def interrupt_ahead(self) -> None:
         """The same for a run that is about to begin: it ends before it does anything."""

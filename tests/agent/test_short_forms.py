@@ -27,6 +27,7 @@ from sagent.agent.asking import outcome
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.events import Received
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, assistant
 from sagent.patterns import handoff, loop_until, parallel, sequential, triage
@@ -735,6 +736,25 @@ def test_a_run_is_interrupted_from_another_thread() -> None:
         assert begun.wait(20)
         agent.interrupt()
         assert result.result(20).stop_reason == "interrupted"
+
+
+def test_a_message_from_another_thread_is_read_at_once() -> None:
+    begun, read = ThreadEvent(), ThreadEvent()
+
+    @tool(effect="none")
+    async def wait() -> str:
+        """Wait for whoever reads."""
+        begun.set()
+        return "read" if await asyncio.to_thread(read.wait, 20) else "not read"
+
+    agent = Agent(ScriptedModel((call("1", "wait"),), "I have read it", "and it is done"), tools=[wait])
+    agent.listen(lambda event: read.set() if isinstance(event, Received) and event.message.content == "y" else None)
+    with ThreadPoolExecutor() as pool:
+        result = pool.submit(agent.run_sync, "x")
+        assert begun.wait(20)
+        agent.send("y")
+        assert result.result(30).content == "and it is done"
+    assert "goes on in the background" in agent.messages[2].results[0].text
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
