@@ -61,7 +61,7 @@ class InputBuffer:
         return str(len(self._texts) + len(self._images) + 1)
 
     def keep_text(self, text: str) -> str:
-        number, lines = self._next(), text.count("\n") + 1
+        number, lines = self._next(), text.removesuffix("\n").count("\n") + 1
         self._texts[number] = text
         return f"[Pasted text #{number}, {lines} lines]" if lines > 1 else f"[Pasted text #{number}]"
 

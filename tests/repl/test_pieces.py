@@ -306,6 +306,7 @@ def test_pastes_and_images_stand_behind_place_holders() -> None:
     paste, image = draft.keep_text("one\ntwo"), draft.keep_image(Image("image/png", PNG))
     text = f"see {paste} and {image}"
     assert text == "see [Pasted text #1, 2 lines] and [Image #2]"
+    assert InputBuffer().keep_text("one\ntwo\n") == "[Pasted text #1, 2 lines]"
     assert draft.whole(text) == "see one\ntwo and [Image #2]"
     assert draft.images(text) == (Image("image/png", PNG),)
     assert draft.images("see [Image #1] [Image #9]") == ()

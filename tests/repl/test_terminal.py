@@ -266,7 +266,7 @@ def test_a_megabyte_is_pasted_as_a_place_holder_and_sent_whole(console: Console,
     (tmp_path / "paste").write_text(text)
     console.tmux("load-buffer", str(tmp_path / "paste"))
     console.tmux("paste-buffer", "-p")
-    console.until("[Pasted text #1, 60001 lines]")
+    console.until("[Pasted text #1, 60000 lines]")
     console.keys("Enter")
     console.until("Read.")
     assert "line 59999 of it" in last_text(server.requests[0])

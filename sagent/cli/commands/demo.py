@@ -1,4 +1,4 @@
-"""`sagent demo`: the main job on a small repository with a failing test, offline by default, for real with --model."""
+"""`sagent demo`: fix a failing test in a small repository, by default offline with a script as the model."""
 
 import os
 import shlex
