@@ -18,26 +18,18 @@ from sagent.messages import Message
 from sagent.peer import SpawnRequest
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.app.test_deferred_tools import FAMILIES, NATIVE, environment, names_sent
+from tests.bridges.odd import SERVER, tool
 from tests.waiting import until
 
-SERVER = """
-import sys
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
-server = MCPServer("shop")
-
-@server.tool(description="Takes up more work. " * int(sys.argv[1]))
-async def grow(ctx: Context, count: int = 1) -> str:
-    async def sell(what: str) -> str:
-        return f"sold {what}"
-    for number in range(count):
-        name = f"sell_{number}" if number else "sell"
-        server.add_tool(sell, name=name, description="Sells something. " + "It really does. " * int(sys.argv[2]))
-    await ctx.notify_tools_changed()
-    return "grown"
-
-server.run()
-"""
+CODE = {
+    "grow": """
+offer["tools"] += offer["more"][: params["arguments"].get("count", 1)]
+OFFER.write_text(json.dumps(offer))
+notify("notifications/tools/list_changed")
+text = "grown"
+""",
+    "sell": "text = 'sold ' + params['arguments']['what']",
+}
 SELL = "mcp__shop__sell"
 
 
@@ -55,10 +47,15 @@ class Shop:
         self, model: str, *, long: int = 0, added: int = 0, config: str = "", **flags: object
     ) -> AsyncGenerator[Agent]:
         (self.home / "work").mkdir(exist_ok=True)
-        (self.home / "shop.py").write_text(SERVER)
+        sold = {"properties": {"what": {"type": "string"}}, "required": ["what"]}
+        about = "Sells something. " + "It really does. " * added
+        more = [tool(f"sell_{number}" if number else "sell", about, **sold) for number in range(200)]
+        grow = tool("grow", "Takes up more work. " * long, properties={"count": {"type": "integer"}})
+        offer = {"tools": [grow], "more": more, "code": CODE, "page": 100}
+        (self.home / "shop.json").write_text(json.dumps(offer))
         file = self.home / ".config" / "sagent" / "config.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        argv = json.dumps([str(self.home / "shop.py"), str(long), str(added)])
+        argv = json.dumps([str(SERVER), str(self.home / "shop.json")])
         file.write_text(f'{config}\n[mcp.shop]\ncommand = "{sys.executable}"\nargs = {argv}\nneeds = ["all"]\n')
         async with self.server as server:
             where = environment(self._monkeypatch, self.home, server)

@@ -1,7 +1,7 @@
 """An MCP server, of the earlier protocol by default, that does what a test wants: what it offers is in a file.
 
 `python odd_server.py FILE`: FILE is JSON, {"tools": [...], "prompts": [...], "resources": [...]}. Each request that it
-is sent, and each answer, is a line of FILE.log. The tool `do` runs Python code.
+is sent, and each answer, is a line of FILE.log. The tool `do` runs Python code, another what FILE's "code" has for it.
 """
 
 import json
@@ -59,8 +59,9 @@ def result_of(method: str, params: dict, number: object) -> object:
             at = int(params.get("cursor", 0))
             every = offer[kind]
             extra = MODERN if offer.get("discover") == "modern" else {}
-            page = {kind: every[at : at + 2], **extra}
-            return page if at + 2 >= len(every) else {**page, "nextCursor": str(at + 2)}
+            end = at + offer.get("page", 2)
+            page = {kind: every[at:end], **extra}
+            return page if end >= len(every) else {**page, "nextCursor": str(end)}
         case "resources/read":
             return offer["read"][params["uri"]]
         case "prompts/get":
@@ -68,8 +69,8 @@ def result_of(method: str, params: dict, number: object) -> object:
             content = {"type": "text", "text": text}
             return {"messages": [{"role": "user", "content": content}]}
         case "tools/call":
-            names = {**globals(), "params": params, "number": number}
-            exec(params["arguments"].get("code", ""), names)
+            names = {**globals(), "params": params, "number": number, "offer": offer}
+            exec(offer.get("code", {}).get(params["name"]) or params["arguments"].get("code", ""), names)
             content = [{"type": "text", "text": str(names.get("text", "done"))}]
             return names.get("result") or {"content": content, **(MODERN if offer.get("discover") == "modern" else {})}
         case _:
