@@ -30,7 +30,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
-PACKAGES = ("app", "cli", "context", "lib", "providers.families", "sandbox", "tools")  # what most runs import
+PACKAGES = ("app", "cli", "context", "lab", "lib", "mesh", "providers.families", "review", "sandbox", "tools")
+OTHERS = (
+    "aiohttp",
+    "httpx2",
+    "nacl.signing",
+    "nats.js",
+    "pydantic",
+    "tree_sitter_bash",
+    "yaml",
+)  # many runs import
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
 
@@ -108,6 +117,8 @@ def requests(control: socket.socket) -> list[int]:
         for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
             if "demo_project" not in module.name:
                 importlib.import_module(module.name)
+    for name in OTHERS:
+        importlib.import_module(name)
     gc.freeze()  # a fork that looked for garbage in what is loaded would copy all of it, at its end at the latest
     assert threading.active_count() == 1, "a module that is imported has started a thread"
     while fds := socket.recv_fds(control, 1, 4)[1]:

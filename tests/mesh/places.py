@@ -9,11 +9,12 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.server import Server, ServerOptions, serving
 from sagent.testing.server import FakeProviderServer, Received, Script, Step
+from tests.forks import CHECKOUT, Forks
 
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 MODEL = "anthropic/claude-sonnet-4-6"
@@ -45,6 +46,7 @@ class Process:
 class Place:
     """Where a test happens."""
 
+    forks: ClassVar[Forks | None] = None  # a benchmark has none
     directory: Path
     url: str
     bus: JetStream
@@ -122,7 +124,12 @@ class Place:
         return await self.ask_plain("--bus", self.url, *argv, cwd=cwd)
 
     async def ask_plain(self, *argv: str, cwd: Path | None = None) -> tuple[int, str, str]:
-        """What the program says."""
+        """What the program says, as a fork where that may be."""
+        if self.forks is not None:
+            environment = {name: value for name, value in self.environment("me").items() if name != "LANG"}
+            environment["PYTHONPATH"], place = str(CHECKOUT), cwd or self.directory
+            done = await asyncio.to_thread(self.forks.run, *argv, cwd=place, environment=environment)
+            return done.returncode, done.stdout.decode(), done.stderr.decode()
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         asked = await self.start(*argv, name="me", cwd=cwd, stdin=null, stdout=pipe, stderr=pipe)
         async with asyncio.timeout(60):
