@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo demo-mesh test test-weights test-all attack check bench prices clients docs format clean
+.PHONY: demo demo-mesh test test-weights test-all attack check check-types check-tests check-rest bench prices clients docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -42,12 +42,20 @@ test-all: $(VENV)/.developed
 attack: $(VENV)/.developed
 	@$(BIN)/python -m tests.attack
 
+# pyright has one thread: its two runs are side by side.
 check: $(VENV)/.developed
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
+	@$(MAKE) --no-print-directory --jobs=2 check-types check-tests check-rest
+
+check-types: $(VENV)/.developed
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+check-tests: $(VENV)/.developed
 	@$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-tests.json
+
+check-rest: $(VENV)/.developed
 	@$(BIN)/python -m tests.snippets
 	@$(BIN)/python scripts/reading.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

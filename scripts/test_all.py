@@ -1,8 +1,9 @@
 """Run the suite on every other installed Python from 3.11 up, each in a virtual environment of its own.
 
 The oldest and the newest of all run all of it, and one of these every test at its whole depth. A version between them
-leaves out what computes (figures, roles, rules, pages) or asks the kernel or a terminal: that holds on an older and on
-a newer one. What a version's own library could break is run: processes, event loops, sockets, files, arguments.
+leaves out what computes (figures, roles, rules, pages, requests to providers and replies) or asks the kernel or a
+terminal: that holds on an older and on a newer one. What a version's own library could break is run: processes, event
+loops, sockets, files, arguments.
 """
 
 import os
@@ -14,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LEAST = (3, 11)
-LEFT_OUT = ("advisor", "cost", "lab", "patterns", "policy", "repl", "rewind", "sandbox", "transcript")
+LEFT_OUT = ("advisor", "cost", "lab", "patterns", "policy", "providers", "repl", "rewind", "sandbox", "transcript")
 Version = tuple[int, ...]
 
 
