@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -30,16 +30,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
-PACKAGES = ("app", "cli", "context", "lab", "lib", "mesh", "providers.families", "review", "sandbox", "tools")
-OTHERS = (
-    "aiohttp",
-    "httpx2",
-    "nacl.signing",
-    "nats.js",
-    "pydantic",
-    "tree_sitter_bash",
-    "yaml",
-)  # many runs import
+PACKAGES = ("app", "cli", "context", "lib", "mesh", "providers.families", "sandbox", "tools")  # what most runs import
+OTHERS = ("nacl.signing", "nats.js")  # of other projects, which take longest
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
 
@@ -74,14 +66,7 @@ class Forks:
                 words, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=PATIENCE, check=False
             )
         (input_, to_stdin), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
-        mine, theirs = socket.socketpair()
-        socket.send_fds(self._control, [b"."], [input_, stdout, stderr, theirs.fileno()])
-        for fd in (input_, stdout, stderr, theirs.detach()):
-            os.close(fd)
-        mine.sendall(json.dumps([file and str(file), argv, str(cwd), others]).encode())
-        mine.shutdown(socket.SHUT_WR)
-        child = int.from_bytes(mine.recv(8))
-        assert child, "the server of forks has ended"
+        child, mine = self.start(*argv, cwd=cwd, environment=others, streams=(input_, stdout, stderr), file=file)
         said = [_later(_read, fd) for fd in (out, err, mine.detach())]
         _later(_write, to_stdin, stdin)
         try:
@@ -90,6 +75,21 @@ class Forks:
             os.kill(child, signal.SIGKILL)
             raise subprocess.TimeoutExpired(words, PATIENCE) from None
         return subprocess.CompletedProcess(words, int(code), printed, complained)
+
+    def start(
+        self, *argv: str, cwd: Path, environment: Mapping[str, str], streams: Sequence[int], file: Path | None = None
+    ) -> tuple[int, socket.socket]:
+        """Start the program with these as its standard streams, which are closed here; its process id, and a socket
+        that has its exit code in the end."""
+        mine, theirs = socket.socketpair()
+        socket.send_fds(self._control, [b"."], [*streams, theirs.fileno()])
+        for fd in (*streams, theirs.detach()):
+            os.close(fd)
+        mine.sendall(json.dumps([file and str(file), argv, str(cwd), dict(environment)]).encode())
+        mine.shutdown(socket.SHUT_WR)
+        child = int.from_bytes(mine.recv(8))
+        assert child, "the server of forks has ended"
+        return child, mine
 
 
 def _later(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> Future[T]:

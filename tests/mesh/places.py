@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,33 @@ def by_results(turns: Sequence[Step]) -> Callable[[Received], Step]:
         return turns[min(sum(message["role"] == "assistant" for message in messages), len(turns) - 1)]
 
     return choose
+
+
+class Fork:
+    """What a process of asyncio is, for a fork that says what goes on."""
+
+    def __init__(self, pid: int, end: socket.socket) -> None:
+        self.pid, self.stderr = pid, asyncio.StreamReader()
+        self._end = asyncio.create_task(self._ended(end))
+
+    async def _ended(self, end: socket.socket) -> int:
+        with end:
+            end.setblocking(False)
+            return int(await asyncio.get_running_loop().sock_recv(end, 8))
+
+    @property
+    def returncode(self) -> int | None:
+        return self._end.result() if self._end.done() else None
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._end)
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 @dataclass
@@ -90,24 +118,34 @@ class Place:
         process = await asyncio.create_subprocess_exec(
             *within, *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **given
         )
-        started = Process(process, name)
+        self.stack.push_async_callback(_end, process)
+        return Process(process, name)
 
-        async def end() -> None:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGCONT)
-                    process.kill()
-                await process.wait()
+    async def fork(self, forks: Forks, *argv: str, name: str) -> Process:
+        """Start the program as a fork; what it says is read from `stderr`."""
+        (said, stderr), null = os.pipe(), os.open(os.devnull, os.O_RDWR)
+        pid, end = forks.start(
+            *argv, cwd=self.directory, environment=self.forked(name), streams=(null, os.dup(null), stderr)
+        )
+        fork, loop = Fork(pid, end), asyncio.get_running_loop()
+        reading = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(fork.stderr), os.fdopen(said, "rb"))
+        self.stack.callback(reading[0].close)
+        self.stack.push_async_callback(_end, fork)
+        return Process(fork, name)  # pyright: ignore[reportArgumentType] -- it has what tests ask of a node
 
-        self.stack.push_async_callback(end)
-        return started
+    def forked(self, name: str) -> dict[str, str]:
+        """The environment of a fork, which has nothing in it that is read when an interpreter starts."""
+        return {key: value for key, value in self.environment(name).items() if key not in ("LANG", "PYTHONPATH")}
 
     async def node(self, name: str, *argv: str, bus: str = "", within: Sequence[str] = ()) -> Process:
         """A node that takes work, by another way to the bus where one is given."""
         pipe = asyncio.subprocess.PIPE
         flags = ("--permission-mode", "full", "--sandbox", "off", "--model", MODEL)
         own = ("node", "--bus", bus or self.url, "--name", name, *flags, *argv)
-        node = await self.start(*own, name=name, within=within, stderr=pipe)
+        if self.forks is not None and not within:
+            node = await self.fork(self.forks, *own, name=name)
+        else:
+            node = await self.start(*own, name=name, within=within, stderr=pipe)
         assert node.process.stderr is not None
         lines: list[bytes] = []
         while b"takes work" not in (line := await node.process.stderr.readline()):
@@ -126,8 +164,8 @@ class Place:
     async def ask_plain(self, *argv: str, cwd: Path | None = None) -> tuple[int, str, str]:
         """What the program says, as a fork where that may be."""
         if self.forks is not None:
-            environment = {name: value for name, value in self.environment("me").items() if name != "LANG"}
-            environment["PYTHONPATH"], place = str(CHECKOUT), cwd or self.directory
+            environment = {**self.forked("me"), "PYTHONPATH": str(CHECKOUT)}
+            place = cwd or self.directory
             done = await asyncio.to_thread(self.forks.run, *argv, cwd=place, environment=environment)
             return done.returncode, done.stdout.decode(), done.stderr.decode()
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -135,6 +173,14 @@ class Place:
         async with asyncio.timeout(60):
             out, err = await asked.process.communicate()
         return asked.process.returncode or 0, out.decode(), err.decode()
+
+
+async def _end(process: asyncio.subprocess.Process | Fork) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        await process.wait()
 
 
 async def _drain(stream: asyncio.StreamReader, name: str) -> None:

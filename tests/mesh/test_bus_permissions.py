@@ -96,7 +96,7 @@ async def test_an_agent_shows_its_own_card_and_no_other(buses: dict[str, NatsBus
     await buses["reviewer"].put_card(card := Card("team.review"))
     with pytest.raises(Refused):
         await buses["other"].put_card(card)
-    assert await buses["other"].cards() == [card]
+    assert [each for each in await buses["other"].cards() if each.kind == "agent"] == [card]  # nodes may have been
     await buses["reviewer"].remove_card("team.review")
 
 
