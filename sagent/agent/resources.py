@@ -105,11 +105,12 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 
 def check_resources(given: Resources) -> None:
     """Raise UsageError for what an agent could not use: otherwise that shows only when it is needed."""
-    for name, each in ((field.name, cast("object", getattr(given, field.name))) for field in fields(given)):
-        kind, wanted = _KINDS.get(name, (object, ""))
-        if each is not None and name in _FUNCTIONS and not callable(each):
-            raise UsageError(f"Resources({name}={each!r:.60}): give a function")
-        if each is not None and not isinstance(each, kind):
+    for field in fields(given):
+        name, each = field.name, cast("object", getattr(given, field.name))
+        if each is None and field.default is None:
+            continue
+        kind, wanted = _KINDS.get(name, (object, "a function"))
+        if not isinstance(each, kind) or (name in _FUNCTIONS and not callable(each)):
             raise UsageError(f"Resources({name}={each!r:.60}): give {wanted}")
     if given.log is not None and not hasattr(given.log, "session_id"):
         raise UsageError(f"Resources(log={given.log!r:.60}): give a log, as MemoryLog()")

@@ -141,6 +141,8 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"resources": Resources(ask=3)}, "Resources.ask=3.: give a function"),
         ({"resources": Resources(fallbacks=3)}, "Resources.fallbacks=3.: give a list of models"),
         ({"resources": Resources(role=3)}, "Resources.role=3.: give a name"),
+        ({"resources": Resources(path=None)}, "Resources.path=None.: give a name"),
+        ({"resources": Resources(fallbacks=None)}, "Resources.fallbacks=None.: give a list of models"),
         ({"resources": Resources(path=3)}, "Resources.path=3.: give a name"),
         ({"resources": Resources(path="../x")}, "Resources.path='../x'.: give a name"),
         ({"resources": Resources(tree=3)}, "Resources.tree=3.: give a Tree"),
