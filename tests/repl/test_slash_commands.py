@@ -292,6 +292,8 @@ async def test_wrong_names_and_arguments_are_told(context: RecordingContext) -> 
         await context.do("/effort hihg")
     with pytest.raises(UsageError, match="/send needs text: /send <agent> <text>"):
         await context.do("/send root/a")
+    with pytest.raises(UsageError, match="/theme needs name, which is one of auto, dark, light, plain: /theme <name>"):
+        await context.do("/theme")
     with pytest.raises(UsageError, match="takes no 'now'"):
         await context.do("/quit now")
     with pytest.raises(UsageError, match="There is no agent"):

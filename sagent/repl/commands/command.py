@@ -184,7 +184,11 @@ class Command:
         for argument in self.arguments:
             word, rest = (rest, "") if argument.rest else _first(rest)
             if not word and argument.required:
-                raise UsageError(f"/{self.name} needs {argument.name}: {self.usage}")
+                rows = () if callable(self.complete) or argument is not self.arguments[0] else self.complete
+                known = ", ".join(argument.choices or (one for one, _ in rows))
+                raise UsageError(
+                    f"/{self.name} needs {argument.name}{known and f', which is one of {known}'}: {self.usage}"
+                )
             if word and argument.choices and word not in argument.choices:
                 near = get_close_matches(word, argument.choices, 1, 0.5)
                 accepted = f"{', '.join(argument.choices)}, not {word!r}.{f' Did you mean {near[0]}?' if near else ''}"
