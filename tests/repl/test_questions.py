@@ -184,6 +184,20 @@ async def test_an_answer_in_words_is_typed_where_it_is_asked_for_and_a_draft_com
         assert (desk.screen.line.label, desk.screen.buffer.text) == ("› ", "half a message")
 
 
+async def test_several_are_ticked_as_fast_as_keys_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        question = Question("root", "Which?", ("red", "green", "blue"), multiple=True)
+        asked = asyncio.create_task(desk.questions.answer(question))
+        while desk.questions.picker is None:
+            await asyncio.sleep(0)
+        await desk.wait()
+        desk.questions.type(" ")
+        desk.questions.move(2)
+        desk.questions.type(" ")
+        desk.questions.enter()
+        assert await asked == "red\nblue"
+
+
 @pytest.mark.parametrize(("width", "height"), [(79, 19), (39, 5)])
 async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(width: int, height: int) -> None:
     title = [(("", f"line {number}"),) for number in range(100)]

@@ -164,7 +164,10 @@ class Questions:
         """A letter while a question takes keys: it chooses when no other key follows at once, else it is the beginning
         of a text. Whoever was about to write something must not have allowed a call by its first letter."""
         letter, self._letter = self._letter, ""
-        if letter or (self._screen.buffer.text and self.picker is not None and self.picker.words):
+        picker, written = self.picker, self._screen.buffer.text
+        if text == " " and picker is not None and picker.ticked is not None and not letter and not written:
+            picker.type(text)  # at once: a tick is no answer yet
+        elif letter or (written and picker is not None and picker.words):
             self._write(letter.strip(_ESC) + text)
         else:
             self._wait(text)
