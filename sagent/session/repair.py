@@ -80,9 +80,7 @@ def repair(path: Path) -> tuple[Repair, ...]:
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")
     with closing(Lock(session)):
-        shutil.rmtree(
-            session / f"{REPAIRED}{_DRAFT}", ignore_errors=True
-        )  # of a repair that was killed: it is not whole
+        shutil.rmtree(session / f"{REPAIRED}{_DRAFT}", ignore_errors=True)  # of a repair that was killed: not whole
         done = [each for ready in sorted(session.glob(f"{REPAIRED}*")) for each in _install(session, ready)]
         ready = session / f"{REPAIRED}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
         if _rewrite(session, f".damaged-{ready.name.removeprefix(REPAIRED)}"):

@@ -127,7 +127,7 @@ class Session:
         self.close()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A session at a glance. Times are UTC, ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose
     price is unknown, so that `usd` is a minimum; `problem` says what is wrong with it, "" if nothing is. `compacted`
@@ -144,26 +144,6 @@ class Summary:
     size: int = 0
     problem: str = ""
     compacted: bool = False
-
-    def read(self, telling: list[Entry]) -> Iterator[Entry]:
-        """Take in every entry of every log, and pass it on; of a damaged one those before the damage, and none of those
-        after it. The few that are `telling` say where it was and what it is called."""
-        in_root, asked = True, False
-        try:
-            self.size = sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
-            for file in named_logs(self.path):
-                for entry in read_log(file):
-                    self.entries += 1
-                    self.compacted |= entry.kind == "compacted"
-                    self.last = max(self.last, entry.at)
-                    first = entry.kind == "message" and not asked and bool(named([entry]))
-                    if in_root and (first or entry.kind in ("opened", "label")):
-                        telling.append(entry)
-                        asked = asked or first
-                    yield entry
-                in_root = False  # the root's log alone says what a session is called
-        except (SessionCorrupt, OSError) as error:
-            self.problem = str(error)
 
 
 def _check_repaired(path: Path) -> None:
@@ -247,10 +227,51 @@ def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
 
 def summarize(path: Path) -> Summary:
     """Read all of a session. Needs no lock; of a damaged one it names the problem."""
-    found, telling = Summary(path.name, path), list[Entry]()
-    cost = spend(found.read(telling)).cost()
-    found.cwd, found.title, found.usd, found.unpriced = origin(telling).cwd, title(telling), cost.total, cost.unpriced
-    return found
+    seen = _Seen(path)
+    cost = spend(seen.entries()).cost()
+    return Summary(
+        id=path.name,
+        path=path,
+        cwd=origin(seen.telling).cwd,
+        title=title(seen.telling),
+        last=seen.last,
+        entries=seen.count,
+        usd=cost.total,
+        unpriced=cost.unpriced,
+        size=seen.size,
+        problem=seen.problem,
+        compacted=seen.compacted,
+    )
+
+
+class _Seen:
+    """What is noted of a session's entries while they go by: few of them say where it was and what it is called."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.count = self.size = 0
+        self.last = self.problem = ""
+        self.compacted = False
+        self.telling: list[Entry] = []
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry of every log; of a damaged one those before the damage, and none of those after it."""
+        in_root, asked = True, False
+        try:
+            self.size = sum(file.stat().st_size for file in self._path.rglob("*") if file.is_file())
+            for file in named_logs(self._path):
+                for entry in read_log(file):
+                    self.count += 1
+                    self.compacted |= entry.kind == "compacted"
+                    self.last = max(self.last, entry.at)
+                    first = entry.kind == "message" and not asked and bool(named([entry]))
+                    if in_root and (first or entry.kind in ("opened", "label")):
+                        self.telling.append(entry)
+                        asked = asked or first
+                    yield entry
+                in_root = False  # the root's log alone says what a session is called
+        except (SessionCorrupt, OSError) as error:
+            self.problem = str(error)
 
 
 def log_files(session: Path) -> list[Path]:
