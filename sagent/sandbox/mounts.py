@@ -184,13 +184,14 @@ def _fits(entry: str, own: Path) -> bool:
 def _shown(place: str) -> Iterator[str]:
     """What can be read in a box of the host's temporary files: the newest, without sockets and what leads to them."""
     sockets, entries = set(_holding(place, listening(()))), list[tuple[int, str]]()
+    ours = f"{place}/{PREFIX}"  # many may be kept, and dated ahead: they take no other's place
     with contextlib.suppress(OSError):
         for entry in os.scandir(place):
             with contextlib.suppress(OSError):
-                if entry.path not in sockets and not entry.is_symlink() and os.access(entry.path, os.R_OK):
+                shown = entry.path not in sockets and not entry.is_symlink() and not entry.path.startswith(ours)
+                if shown and os.access(entry.path, os.R_OK):
                     entries.append((-entry.stat().st_mtime_ns, entry.path))
-    ours = f"{place}/{PREFIX}"
-    newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(ours)]
+    newest = [path for _, path in sorted(entries)[:_MOST_SHOWN]]
     yield from (*newest, *(path for path in _needed([place]) if not is_below(path, newest)))
 
 

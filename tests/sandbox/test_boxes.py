@@ -264,6 +264,17 @@ async def test_where_files_come_and_go_it_is_tried_again(boxed: Boxed, failing: 
     assert len(failing) == 2  # which is for good, and said at once
 
 
+async def test_what_sessions_have_kept_for_later_hides_no_file_that_is_new(boxed: Boxed) -> None:
+    """They keep it under a date to come, and it is not shown."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(25):
+            kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="sagent-tmp-", dir="/tmp"))
+            os.utime(kept, (4e9, 4e9))
+        new = stack.enter_context(tempfile.TemporaryDirectory(prefix="sagent-test-", dir="/tmp"))
+        assert await boxed.run(f"ls -d {new}") == new
+        assert "No such file" in await boxed.run(f"ls -d {kept}")
+
+
 async def test_what_a_command_made_in_its_tmp_does_not_keep_boxes_from_being_made(boxed: Boxed) -> None:
     """The host then has something of another kind at that name, which is new and so shown in boxes."""
     with tempfile.TemporaryDirectory(prefix="sagent-test-", dir="/tmp") as place:
