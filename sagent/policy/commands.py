@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sagent.lib.text import cut
 from sagent.policy import Ask, Deny
-from sagent.policy.harmless import is_plain_repository, only_looks
+from sagent.policy.harmless import acts, is_plain_repository, only_looks
 from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
@@ -158,10 +158,8 @@ class CommandJudge:
         if self._rule_allows(part.words) or (strange is None and self._rule_allows(words)):
             return None
         if strange is not None:
-            return self._paths.obstacle(
-                f"Setting {strange.raw.partition('=')[0]} may change what programs do: `{_shown(part.words)}`.",
-                f"Bash({_raw(part.words)})",
-            )
+            reason = f"Setting {strange.raw.partition('=')[0]} may change what programs do: `{_shown(part.words)}`."
+            return self._lifted(reason, _exactly(part.words))
         if not words or part.is_read or (words[0].raw == "cd" and self._place.stays_inside(words, self._paths)):
             return None
         if only_looks(words) and not self._script.computes_input:
@@ -169,11 +167,12 @@ class CommandJudge:
         return self._hinder(f"Running `{_shown(part.words)}` needs permission.", words)
 
     def _hinder(self, reason: str, words: tuple[Word, ...]) -> Obstacle:
-        """The obstacle that a command is. No rule is named that would be read as one for more than this."""
-        rule = _suggested(words)
-        if any(word.kind == "glob" for word in words) and not rule.endswith(":*)"):
-            return Obstacle(reason, "Allowed with --permission-mode full.")
-        return self._paths.obstacle(reason, rule)
+        """The obstacle that a command is."""
+        return self._lifted(reason, _suggested(words))
+
+    def _lifted(self, reason: str, rule: str) -> Obstacle:
+        """An obstacle with the rule that lifts it, "" where there is none."""
+        return self._paths.obstacle(reason, rule) if rule else Obstacle(reason, "Allowed with --permission-mode full.")
 
     def unsandboxed_rules(self) -> list[str]:
         """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain,
@@ -329,9 +328,16 @@ def _suggested(words: tuple[Word, ...]) -> str:
     """The rule a person would most likely want: program and subcommand, or exactly this command where that is risky."""
     first = words[0].text
     if first in INTERPRETERS or first in SHELLS or first in WRAPPERS or first in _WRITERS:
-        return f"Bash({_raw(words)})"
-    second = words[1].text if len(words) > 1 and words[1].kind == "literal" else ""
-    return f"Bash({first} {second}:*)" if re.fullmatch(r"[a-z][a-z0-9:_-]*", second) else f"Bash({_raw(words)})"
+        return _exactly(words)
+    named = len(words) > 1 and all(word.kind == "literal" and word.raw == word.text for word in words[:2])
+    second = words[1].text if named and not acts(first, [word.text for word in words[2:]]) else ""
+    return f"Bash({first} {second}:*)" if re.fullmatch(r"[a-z][a-z0-9:_-]*", second) else _exactly(words)
+
+
+def _exactly(words: tuple[Word, ...]) -> str:
+    """The rule for this command and no other; "" where a word another time stands for something else, or would be read
+    as the beginning of more."""
+    return f"Bash({_raw(words)})" if all(word.kind == "literal" for word in words) else ""
 
 
 def _raw(words: Sequence[Word]) -> str:

@@ -290,10 +290,29 @@ def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
         "java -jar x": "'Bash(java -jar x)'",
         "make": "'Bash(make)'",
         "git push origin": "'Bash(git push:*)'",
+        "git log --output=f": "'Bash(git log --output=f)'",  # which Bash(git log:*) would not allow
+        "'git push' origin": "'git push' origin",  # another program than git
     }.items():
         asked = judge(tree, command)
         assert isinstance(asked, Ask)
-        assert rule in asked.remedy
+        if rule.startswith("'Bash"):
+            assert rule in asked.remedy
+        else:
+            assert rules_for(asked) == [f"Bash({rule})"]
+            assert judge(tree, command, allow=tuple(rules_for(asked))) == Allow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rm x:*", "rm *:*", "X=1 rm *", "X=1 rm x:*", "X=a:*", "npm run:*", "docker run -it x:*", "a* push"),
+        *("rm $x", "$X push", "X=$y make", "for x in a b; do rm $x; done", "rm ${x:-a}", "git $x push"),
+    ],
+)
+def test_no_rule_is_offered_for_words_that_another_time_are_others(tree, command: str):
+    asked = judge(tree, command)
+    assert isinstance(asked, Ask)
+    assert rules_for(asked) == []
 
 
 @given(
