@@ -35,6 +35,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening", *, choosi
             loop.add_signal_handler(number, repl.end, 128 + number)
         if hasattr(signal, "SIGTSTP"):
             loop.add_signal_handler(signal.SIGTSTP, repl.input.suspend)
+            loop.add_signal_handler(signal.SIGCONT, repl.input.questions.begin_anew)
         with contextlib.suppress(asyncio.CancelledError):
             await repl.run(early)
         return repl.code

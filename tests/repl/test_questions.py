@@ -122,6 +122,19 @@ async def test_a_question_takes_keys_when_it_was_seen_for_a_while_and_nobody_typ
         assert await asked is None
 
 
+async def test_a_question_that_the_terminal_has_not_taken_takes_no_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.screen.output._unsent = b"what came before it"
+        await desk.ask()
+        await desk.wait(9.0)
+        assert desk.questions.taking is None
+        desk.screen.output._unsent = b""
+        await desk.wait()
+        assert desk.questions.taking is not None
+
+
 async def test_tab_takes_a_question_up_and_what_else_is_typed_goes_to_the_draft(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

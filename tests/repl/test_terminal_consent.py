@@ -1,11 +1,15 @@
 """Whoever types consents to nothing by it: drafts, pastes, notes and answers, in a real terminal."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
 from console import Console, last_text
 from samples import PNG
 
+from sagent.repl.terminal.questions import QUIET
 from sagent.testing.server import Call, ErrorEvent, Received, Turn
 
 pytestmark = pytest.mark.needs("tmux")
@@ -155,6 +159,29 @@ def test_words_that_a_failed_run_has_not_read_are_in_the_input_again(console: Co
     console.until("› and mind the tests", gone="sent, not read yet")
     console.keys("Enter")
     console.until("Fine.")
+
+
+@pytest.mark.parametrize("taking", [True, False])
+def test_what_is_typed_while_the_process_stands_still_answers_nothing(console: Console, *, taking: bool) -> None:
+    console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Done.")])
+    console.start("--sandbox", "off")
+    program = int(console.tmux("display-message", "-p", "#{pane_pid}"))
+    children = [int(one) for one in Path(f"/proc/{program}/task/{program}/children").read_text().split()]
+    console.type("go")
+    console.until("y Yes, once" if taking else "? The model wants to call Bash")
+    for child in children:
+        os.kill(child, signal.SIGSTOP)
+    time.sleep(2 * QUIET)
+    console.keys("y")
+    for child in children:
+        os.kill(child, signal.SIGCONT)
+    console.until("› y", "Tab: answer this", gone="Yes, once")
+    assert not (console.cwd / "a.txt").exists()
+    console.keys("BSpace")
+    console.until("y Yes, once")
+    console.keys("y")
+    console.until("Done.")
+    assert (console.cwd / "a.txt").exists()
 
 
 def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typed(console: Console) -> None:

@@ -136,7 +136,7 @@ class Questions:
         """Have the question take keys, if nobody has typed for a while and nothing is in the input."""
         picker, text = self.picker, self._screen.buffer.text
         if picker is not None and picker.held:
-            away = self._screen.elsewhere or self._line is not None
+            away = self._screen.unseen or self._line is not None
             if not text and not away and self._presence.unrest(self._shown_at) <= 0:
                 self.take_up()
             else:
@@ -159,6 +159,11 @@ class Questions:
             self._screen.buffer.insert_text(letter)
         if self.picker is not None and self.picker.keys and not self.picker.words:
             self.picker.held = _DRAFT
+
+    def begin_anew(self) -> None:
+        """The process stood still: a key of meanwhile was pressed without an answer to see, and chooses nothing."""
+        self._shown_at = self._presence.clock()
+        self.hold()
 
     def type(self, text: str) -> None:
         """A letter while a question takes keys: it chooses when no other key follows at once, else it is the beginning
@@ -370,9 +375,9 @@ class Questions:
         """Have a question take keys as soon as nobody types."""
         away = False
         while not picker.chosen.done():
-            held, before, away = picker.held, away, self._screen.elsewhere
+            held, before, away = picker.held, away, self._screen.unseen
             if before and not away:
-                self._shown_at = self._presence.clock()  # until now something else was to be seen
+                self._shown_at = self._presence.clock()  # until now it was not to be seen
             self.look()
             if picker.held != held:
                 self._screen.redraw()

@@ -158,6 +158,11 @@ class Screen:
         return self.searching or self.app._running_in_terminal  # noqa: SLF001 -- it has no other name
 
     @property
+    def unseen(self) -> bool:
+        """Whether what is drawn now may not be looked at: something else is, or the terminal has not taken it."""
+        return self.elsewhere or not self.resizing.fits()
+
+    @property
     def vi(self) -> str:
         """The mode of vi keys: "insert", "navigation" and so on; "" without them."""
         mode: str = self.app.vi_state.input_mode.value.removeprefix("vi-")
