@@ -329,8 +329,9 @@ def _suggested(words: tuple[Word, ...]) -> str:
     first = words[0].text
     if first in INTERPRETERS or first in SHELLS or first in WRAPPERS or first in _WRITERS:
         return _exactly(words)
-    named = len(words) > 1 and all(word.kind == "literal" and word.raw == word.text for word in words[:2])
-    second = words[1].text if named and not acts(first, [word.text for word in words[2:]]) else ""
+    named = all(word.kind == "literal" and word.raw == word.text for word in words[:2])
+    acting = acts(first, [word.text for word in words[2:]])
+    second = words[1].text if len(words) > 1 and named and not acting else ""
     return f"Bash({first} {second}:*)" if re.fullmatch(r"[a-z][a-z0-9:_-]*", second) else _exactly(words)
 
 

@@ -146,6 +146,8 @@ class InputActions:
     def submit(self, moment: Literal["now", "idle"]) -> None:
         """Send what was typed: to be read now, or when the turn would end."""
         buffer = self._screen.buffer
+        if self.questions.withdrawn:
+            return
         if not self.questions.take_line(self.pasted.whole(buffer.text)) and self.take(buffer.text, moment):
             buffer.reset()
             self._screen.app.vi_state.reset()  # a new line is typed, not navigated

@@ -18,7 +18,9 @@ from sagent.agent import Agent, Resources
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.policy import Ask, Policy
-from sagent.repl.input import InputBuffer
+from sagent.repl.commands.command import CommandContext
+from sagent.repl.input import InputActions, InputBuffer
+from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusCommand, StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.approval import approval_options
@@ -46,7 +48,7 @@ class Desk:
 
     def __init__(self, screen: Screen, cwd: Path) -> None:
         self.now, self.screen, self.allowed = 100.0, screen, list[tuple[list[str], bool]]()
-        presence = Presence(screen, lambda: "off", lambda: self.now)
+        self.presence = presence = Presence(screen, lambda: "off", lambda: self.now)
         self.questions = Questions(
             screen,
             presence,
@@ -195,6 +197,80 @@ async def test_an_answer_in_words_is_typed_where_it_is_asked_for_and_a_draft_com
         desk.questions.enter()
         assert await asked == "blue"
         assert (desk.screen.line.label, desk.screen.buffer.text) == ("› ", "half a message")
+
+
+@pytest.mark.parametrize("leave", ["Esc", "withdrawn", "answered"])
+async def test_words_for_a_question_that_is_left_or_withdrawn_are_in_the_input(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leave: str
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.write("half a message")
+        asked = await desk.ask()
+        desk.questions.take_up()
+        desk.questions.type("n")
+        await desk.until_lining()
+        desk.write("because")
+        match leave:
+            case "Esc":
+                desk.questions.take_line(None)
+            case "withdrawn":
+                asked.cancel()
+            case _:
+                desk.questions.take_line("so")
+                desk.write("because")  # in one piece with the line's end
+        said = (await asyncio.gather(asked, return_exceptions=True))[0]
+        assert leave == "withdrawn" or said == "The person said no" + (": so" if leave == "answered" else ".")
+        assert desk.screen.buffer.text == "half a message\nbecause"
+        desk.screen.replace_text("half a message")
+        answering = asyncio.create_task(desk.questions.answer(Question("root", "Which?", ("red",))))
+        while desk.questions.picker is None:
+            await asyncio.sleep(0)
+        desk.questions.take_up()
+        desk.write("blue")
+        if leave == "Esc":
+            desk.questions.picker.take()
+        else:
+            answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+        assert desk.screen.buffer.text == "half a message\nblue"
+        key = asyncio.create_task(desk.questions.line("Key: ", secret=True))
+        await desk.until_lining()
+        desk.write("s3cret")
+        desk.questions.take_line(None)
+        await key
+        assert "s3cret" not in desk.screen.buffer.text
+
+
+async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def opening(*_: object) -> None:
+        raise AssertionError
+
+    async with seated(monkeypatch, tmp_path) as desk:
+        painter, tasks = Painter(desk.screen.surface, desk.screen.redraw), Tasks(lambda *_: None)
+        status = StatusDisplay(desk.screen, painter, desk.questions, list)
+        session = SessionLoop(opening, painter, status, desk.presence, tasks)  # type: ignore[arg-type] -- never opened
+        actions = InputActions(
+            desk.screen, desk.questions, CommandContext(), session=session, painter=painter, status=status, tasks=tasks
+        )
+        desk.write("half a message")
+        for keys in ((), ("n",)):
+            asked = await desk.ask()
+            desk.questions.take_up()
+            for key in keys:
+                desk.questions.type(key)
+                await desk.until_lining()
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            actions.submit("now")
+            assert desk.screen.buffer.text == "half a message"
+        await desk.wait()
+        asked = await desk.ask()
+        asked.cancel()  # it took no keys yet
+        await asyncio.gather(asked, return_exceptions=True)
+        actions.submit("now")
+        assert [wait.text for wait in session.outbox.queued] == ["half a message"]
 
 
 async def test_several_are_ticked_as_fast_as_keys_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ class Questions:
         self.about: Line = ()  # what the line that is asked for is about
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._shown_at = self._moved_at = 0.0
+        self._withdrawn_at = -QUIET  # when a question that took keys went away by itself
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
         self._draft = ""  # what stood in the input when a question took it for words
         self._waits: object = None  # the last letter that may choose
@@ -119,6 +120,11 @@ class Questions:
     def seen(self) -> bool:
         """Whether a question is there, and has been for a while."""
         return self.picker is not None and self._presence.clock() - self._shown_at >= QUIET
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether a question that took keys went away by itself a moment ago: an Enter is still meant for it."""
+        return self._presence.clock() - self._withdrawn_at < QUIET
 
     @property
     def wording(self) -> bool:
@@ -250,7 +256,8 @@ class Questions:
         """Take the line that was asked for, None where the person leaves it; False where none was."""
         if self._line is None:
             return False
-        self._screen.buffer.reset()
+        if text is not None:
+            self._screen.buffer.reset()
         if not self._line.done():
             self._line.set_result(text)
         return True
@@ -317,7 +324,7 @@ class Questions:
 
     async def line(self, label: str, *, secret: bool = False, text: str = "", about: Line = ()) -> str | None:
         """Have the person type a line, or change a `text`, below what it is `about`; None when they leave it, or
-        another one is being typed."""
+        another one is being typed. Their words that are no answer then are in the input."""
         while (picker := self.taking) is not None:
             await asyncio.wait([picker.chosen])
             await asyncio.sleep(0)
@@ -333,9 +340,11 @@ class Questions:
         try:
             return await self._line
         finally:
+            if self._line.cancelled():
+                self._withdrawn_at = self._presence.clock()
             self._line, self.about = None, ()
             screen.line.label, screen.line.secret = screen.line.home, False
-            screen.replace_text(kept)
+            screen.replace_text(_joined(kept, "" if secret or text else buffer.text))
             screen.redraw()
 
     async def _open(self, picker: "Picker[T]") -> None:
@@ -348,6 +357,8 @@ class Questions:
             await asyncio.wait([picker.chosen])
         finally:
             watching.cancel()
+            if not picker.held and not picker.chosen.done():
+                self._withdrawn_at = self._presence.clock()
             picker.take()
             self.picker = None
             self._screen.redraw()
@@ -368,7 +379,7 @@ class Questions:
         finally:
             if picker.words and not picker.held:
                 self._screen.line.label = self._screen.line.home
-                self._screen.replace_text(self._draft or self._screen.buffer.text)
+                self._screen.replace_text(_joined(self._draft, self._screen.buffer.text))
         return self._words
 
     async def _watch(self, picker: "Picker[T]") -> None:
@@ -448,3 +459,7 @@ class Questions:
         if words or not chosen or picker.ticked is None:
             return words or chosen or None
         return "\n".join(question.options[number] for number in sorted(picker.ticked))
+
+
+def _joined(draft: str, words: str) -> str:
+    return "\n".join(filter(None, (draft, words)))
