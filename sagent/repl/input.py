@@ -503,4 +503,4 @@ class InputActions:
         loop.remove_signal_handler(signal.SIGTSTP)
         stop()
         loop.add_signal_handler(signal.SIGTSTP, self.suspend)
-        self._screen.app.key_processor.after_key_press.fire()  # whoever brought it back has typed that
+        self.questions.begin_anew()

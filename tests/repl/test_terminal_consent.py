@@ -169,12 +169,16 @@ def test_what_is_typed_while_the_process_stands_still_answers_nothing(console: C
     children = [int(one) for one in Path(f"/proc/{program}/task/{program}/children").read_text().split()]
     console.type("go")
     console.until("y Yes, once" if taking else "? The model wants to call Bash")
-    for child in children:
-        os.kill(child, signal.SIGSTOP)
-    time.sleep(2 * QUIET)
-    console.keys("y")
-    for child in children:
-        os.kill(child, signal.SIGCONT)
+    for keys in ("", "y"):
+        for child in children:
+            os.kill(child, signal.SIGSTOP)
+        time.sleep(2 * QUIET)
+        console.tmux("send-keys", "-l", keys)
+        for child in children:
+            os.kill(child, signal.SIGCONT)
+        if not keys:
+            console.until("when you have stopped typing", gone="Yes, once")
+            console.until("y Yes, once")
     console.until("› y", "Tab: answer this", gone="Yes, once")
     assert not (console.cwd / "a.txt").exists()
     console.keys("BSpace")

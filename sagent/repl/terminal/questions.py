@@ -168,8 +168,8 @@ class Questions:
 
     def begin_anew(self) -> None:
         """The process stood still: a key of meanwhile was pressed without an answer to see, and chooses nothing."""
-        self._shown_at = self._presence.clock()
         self.hold()
+        self._screen.app.key_processor.after_key_press.fire()  # whoever brought it back has typed that
 
     def type(self, text: str) -> None:
         """A letter while a question takes keys: it chooses when no other key follows at once, else it is the beginning
