@@ -169,7 +169,7 @@ async def test_nobody_comes_in_without_a_token_and_the_card_names_nothing_of_thi
         card = await http.get("/.well-known/agent-card.json")
         assert card.status_code == 200 and "max-age" in card.headers["cache-control"] and card.headers["etag"]
         assert str(place) not in card.text and "claude" not in card.text
-        assert card.json()["securityRequirements"]
+        assert card.json()["securityRequirements"] and "image/webp" in card.json()["defaultInputModes"]
         for path in ("/jsonrpc", "/rest/message:send", "/rest/v1/message:send"):
             assert (await http.post(path, json={})).status_code == 401
         assert (await http.get("/rest/tasks")).status_code == 401

@@ -460,6 +460,7 @@ async def test_nonsense_is_refused_and_the_server_goes_on(place: Path, provider:
         assert (await client.post(f"/{name}/actions", {"type": "mode"})).status_code == 400
         assert (await client.post(f"/{name}/actions", {"type": "switch", "model": "no/body"})).status_code == 400
         assert (await client.get(f"/{name}/diff", path="/etc/passwd")).status_code == 400
+        assert "diff?path=FILE" in (await client.get(f"/{name}/diff")).json()["detail"]
 
 
 async def test_a_session_whose_directory_leads_elsewhere_now_is_not_opened_again(place: Path, provider: list) -> None:

@@ -187,6 +187,7 @@ def test_a_team_answers_and_its_answer_is_kept(shell: Shell) -> None:
 def test_what_is_wrong_with_the_flags_is_said_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for flags, word in (
         (["--push-to", "http://x"], "--push-to"),
+        (["--push-to", "localhost"], "HOST:PORT"),
         (["--url", "agent.example.org"], "--url"),
         (["--user", "a b"], "--user"),
         (["--port", "x"], "--port"),

@@ -288,7 +288,7 @@ def test_what_is_a_command(line: str, found: tuple[str, str] | None) -> None:
 async def test_wrong_names_and_arguments_are_told(context: RecordingContext) -> None:
     with pytest.raises(UsageError, match="Did you mean /model"):
         await context.do("/modle x")
-    with pytest.raises(UsageError, match=r"one of .*high.* not 'hihg'. Did you mean high"):
+    with pytest.raises(UsageError, match=r"'hihg' is not accepted; accepted are .*high.*\. Did you mean high"):
         await context.do("/effort hihg")
     with pytest.raises(UsageError, match="/send needs text: /send <agent> <text>"):
         await context.do("/send root/a")
@@ -568,7 +568,7 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(
     await context.do("/export bundle")
     found = {path.suffix for path in tmp_path.iterdir() if path.name.startswith(session.path.name)}
     assert found == {".html", ".jsonl", ".tar"}
-    with pytest.raises(UsageError, match=r"one of html, md, jsonl, bundle, not 'pdf'"):
+    with pytest.raises(UsageError, match=r"'pdf' is not accepted; accepted are html, md, jsonl, bundle"):
         await context.do("/export pdf")
     await agent.aclose()
     session.close()

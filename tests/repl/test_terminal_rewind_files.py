@@ -109,7 +109,7 @@ async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tm
         assert await run_headless_command(line, settings, opened, written.append) == ""
         return "".join(written)
 
-    with pytest.raises(UsageError, match="is one of both, conversation, files"):
+    with pytest.raises(UsageError, match="accepted are both, conversation, files"):
         await do("/rewind 1 everything")
     assert "Files stay as they are: /rewind NUMBER both" in await do("/rewind 1")
     assert ((tmp_path / "new.txt").exists(), agent.messages) == (True, ())

@@ -357,6 +357,7 @@ async def _files(request: Request) -> Response:
 
 
 async def _diff(request: Request) -> Response:
-    path = request.query_params.get("path", "")
     agent = _hosted(request).require_live().agent
+    if not (path := request.query_params.get("path", "")):
+        raise UsageError("Name the file: diff?path=FILE, as GET .../files lists it.")
     return _json(await rewinding.diff(agent, path, html=flag_of(request, "html")))

@@ -94,9 +94,11 @@ def _check_push(addresses: Sequence[str]) -> None:
 
     for text in addresses:
         try:
-            Entry.parse(text)
+            port = Entry.parse(text).port
         except ValueError as error:
             raise UsageError(f"--push-to {text}: {error}.") from error
+        if port is None:  # without one an entry leads to public addresses only, and these need no flag
+            raise UsageError(f"--push-to {text}: give the port too: HOST:PORT.")
 
 
 async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socket.socket, served: _Served) -> int:

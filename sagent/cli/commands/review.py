@@ -131,7 +131,7 @@ def _progress() -> Callable[[Event], None]:
 
 def _failed(result: Result) -> int:
     why = "" if result.error is None else result.error.message.rstrip(".")
-    report(f"it was not done: {why}. It has cost {float(result.run_usd):.4f} USD.")
+    report(f"the review failed: {why}. It has cost {float(result.run_usd):.4f} USD.")
     return exit_code(result)
 
 

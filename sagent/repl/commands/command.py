@@ -191,8 +191,8 @@ class Command:
                 )
             if word and argument.choices and word not in argument.choices:
                 near = get_close_matches(word, argument.choices, 1, 0.5)
-                accepted = f"{', '.join(argument.choices)}, not {word!r}.{f' Did you mean {near[0]}?' if near else ''}"
-                raise UsageError(f"/{self.name}: {argument.name} is one of {accepted}")
+                accepted = f"{', '.join(argument.choices)}.{f' Did you mean {near[0]}?' if near else ''}"
+                raise UsageError(f"/{self.name}: {word!r} is not accepted; accepted are {accepted}")
             if word:
                 found[argument.name] = word
         if rest:
