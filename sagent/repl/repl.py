@@ -238,9 +238,9 @@ class Repl(CommandContext):
         self._session.send(user(text), text, when_idle=False)
 
     def _made(self) -> "Sequence[ToolCall]":
-        """The calls of this session so far."""
-        agent = self._session.running
-        return [call for message in (agent.messages if agent else ()) for call in message.calls]
+        """The calls of this session so far: of every agent that lives, the root's also while it waits."""
+        agents = self.opened.agent.tree.living if self._session.ready else ()
+        return [call for agent in agents for message in agent.messages for call in message.calls]
 
     def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
         """Take rules that the person allows; into the settings too, where it is for always."""

@@ -90,6 +90,23 @@ def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console
     console.until("root  idle")
 
 
+def test_what_a_rule_would_have_allowed_is_looked_for_among_the_calls_of_all_agents(console: Console) -> None:
+    def step(request: Received) -> Turn:
+        first = str(request.json["messages"])
+        if "begin here" in first:
+            spawn = Call("AgentSpawn", {"name": "worker", "prompt": "make it"}, id="a")
+            return Turn(text="It works.") if "tool_result" in first else Turn(calls=(spawn,))
+        name = "b" if "tool_result" in first else "c"
+        return Turn(calls=(Call("Bash", {"command": f"git x {name}"}, id=name),))
+
+    console.serve(step)
+    console.start("--sandbox", "off", width=100)
+    console.type("begin here")
+    console.until("? root/worker wants to call Bash", "$ git x c", "y Yes, once")
+    console.keys("y")
+    console.until("$ git x b", "Bash(git x:*) · also matches git x c of")
+
+
 def test_a_child_at_work_is_an_indented_line_with_its_figures(console: Console) -> None:
     def step(request: Received) -> Turn:
         first = str(request.json["messages"])
