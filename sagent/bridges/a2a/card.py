@@ -18,8 +18,8 @@ from sagent.lib.dataclass import dataclass
 from sagent.version import __version__
 
 JSONRPC_PATH, REST_PATH = "/jsonrpc", "/rest"
-_INPUT = ("text/plain", "text/markdown", "application/json", "application/pdf")
-_INPUT += ("image/png", "image/jpeg", "image/gif", "image/webp")
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_INPUT = ("text/plain", "text/markdown", "application/json", "application/pdf", *_IMAGES)
 _OUTPUT = ("text/markdown", "text/x-diff", "text/plain")
 _BEARER = "bearer"
 
