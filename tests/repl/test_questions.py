@@ -124,6 +124,21 @@ async def test_a_question_takes_keys_when_it_was_seen_for_a_while_and_nobody_typ
         assert await asked is None
 
 
+async def test_a_question_takes_no_keys_while_the_size_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        await desk.ask()
+        await desk.wait()
+        assert desk.questions.taking is not None
+        desk.screen.app._on_resize()
+        assert desk.questions.taking is None
+        await desk.wait(9.0)
+        assert desk.questions.taking is None
+        while not desk.screen.resizing.fits():
+            await asyncio.sleep(0.02)
+        await desk.wait()
+        assert desk.questions.taking is not None
+
+
 async def test_a_question_that_the_terminal_has_not_taken_takes_no_keys(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

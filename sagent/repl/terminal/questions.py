@@ -101,6 +101,7 @@ class Questions:
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
         self._draft = ""  # what stood in the input when a question took it for words
         self._waits: object = None  # the last letter that may choose
+        screen.resizing.on_resizing = self.hold  # until it is there again as it is
         self._floor = asyncio.Lock()  # one question at a time
         self.asking: list[str] = []  # agents whose calls are to be approved
 

@@ -22,6 +22,7 @@ class Resizing:
 
     def __init__(self, app: ScreenApplication, output: SteadyOutput) -> None:
         self._app, self._output = app, output
+        self.on_resizing: Callable[[], None] = lambda: None
         self.on_resized: Callable[[], None] = lambda: None
         self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
         self._holding = False
@@ -72,6 +73,7 @@ class Resizing:
         loop = asyncio.get_running_loop()
         if self._settling is None:
             self._patient_until = loop.time() + MOST_UNSETTLED
+            self.on_resizing()
         else:
             self._settling.cancel()
         settled = loop.time() + SETTLED
