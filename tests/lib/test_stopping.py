@@ -26,6 +26,12 @@ while True:
 """
 
 
+def states(job: int) -> list[str]:
+    """Of each process of a job of the shell."""
+    listed = subprocess.run(["ps", "-eo", "pgid=,state="], capture_output=True, text=True, check=True).stdout
+    return [row.split()[1][0] for row in listed.splitlines() if row.split()[0] == str(job)]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say who is in a job")
 def test_one_that_starts_others_meanwhile_is_stopped_at_once() -> None:
     """One that is stopped before it is its own would hold up the thread that starts it, and so all of the program."""
@@ -44,7 +50,7 @@ def test_whoever_runs_it_in_the_same_job_stops_too() -> None:
     script = f"{shlex.join([sys.executable, '-c', code])}; echo after"
     child = subprocess.Popen(["bash", "-c", script], process_group=0, stdout=subprocess.PIPE)
     try:
-        wait_until(lambda: os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED)[0], "stopped")
+        wait_until(lambda: states(child.pid) == ["T", "T"], "both are stopped")
         os.killpg(child.pid, signal.SIGCONT)
         assert child.communicate(timeout=30)[0] == b"on\nafter\n"
     finally:

@@ -285,7 +285,14 @@ async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(
         asked.cancel()  # it took no keys yet
         await asyncio.gather(asked, return_exceptions=True)
         actions.submit("now")
-        assert [wait.text for wait in session.outbox.queued] == ["half a message"]
+        desk.screen.replace_text("")
+        asked = await desk.ask()
+        await desk.wait()
+        asked.cancel()  # it took keys, and nothing was typed for it
+        await asyncio.gather(asked, return_exceptions=True)
+        desk.write("another")
+        actions.submit("now")
+        assert [wait.text for wait in session.outbox.queued] == ["half a message", "another"]
 
 
 async def test_several_are_ticked_as_fast_as_keys_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Questions:
         self.about: Line = ()  # what the line that is asked for is about
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._shown_at = self._moved_at = 0.0
-        self._withdrawn_at = -QUIET  # when a question that took keys went away by itself
+        self._withdrawn_at = -QUIET  # when a question went away by itself for which something was typed
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
         self._draft = ""  # what stood in the input when a question took it for words
         self._waits: object = None  # the last letter that may choose
@@ -124,7 +124,8 @@ class Questions:
 
     @property
     def withdrawn(self) -> bool:
-        """Whether a question that took keys went away by itself a moment ago: an Enter is still meant for it."""
+        """Whether a question for which words were typed, or above a draft, took keys and went away by itself a moment
+        ago: an Enter is still meant for it."""
         return self._presence.clock() - self._withdrawn_at < QUIET
 
     @property
@@ -341,7 +342,7 @@ class Questions:
         try:
             return await self._line
         finally:
-            if self._line.cancelled():
+            if self._line.cancelled() and (kept or buffer.text):
                 self._withdrawn_at = self._presence.clock()
             self._line, self.about = None, ()
             screen.line.label, screen.line.secret = screen.line.home, False
@@ -358,7 +359,8 @@ class Questions:
             await asyncio.wait([picker.chosen])
         finally:
             watching.cancel()
-            if not picker.held and not picker.chosen.done():
+            typed = self._screen.buffer.text or (self._draft if picker.words else "")
+            if typed and not picker.held and not picker.chosen.done():
                 self._withdrawn_at = self._presence.clock()
             picker.take()
             self.picker = None
