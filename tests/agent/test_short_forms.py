@@ -177,8 +177,8 @@ async def later(event: object) -> None:
             lambda _: Agent(ScriptedModel(), prepare_tools=lambda run, specs: ["Read"]).run_sync("x"),
             "gave 'Read': return",
         ),
-        (lambda _: Anthropic(api_key="k"), r"Anthropic is made with a key by Anthropic.from_key\("),
-        (lambda _: Anthropic("k"), r"Anthropic is made with a key by Anthropic.from_key\("),
+        (lambda _: Anthropic(api_key="k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]
+        (lambda _: Anthropic("k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]
         (lambda agent: agent.apply(3), "3 is no action: give one of sagent.peer"),
         (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a text or SpawnRequest"),
         (lambda agent: asyncio.run(agent.spawn(SpawnRequest("x", budget_usd=0.5))), "budget_usd=0.5: .* Decimal"),

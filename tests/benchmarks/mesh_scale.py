@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sagent.mesh import names
 from sagent.mesh.jetstream import JetStream
-from sagent.mesh.records import Records, Said, decode_record
+from sagent.mesh.records import Records, Said, SessionRecord, decode
 from sagent.mesh.remote import Mesh, RemotePeer
 from sagent.messages import user
 from sagent.testing.server import Turn
@@ -44,7 +44,7 @@ async def resting(bus: JetStream) -> AsyncGenerator[set[str]]:
     async def follow() -> None:
         async with bus.bucket(names.SESSIONS).watching() as changes:
             async for entry in changes:
-                if entry is not None and entry.value and decode_record(entry.value).state == "idle":
+                if entry is not None and entry.value and decode(SessionRecord, entry.value).state == "idle":
                     found.add(entry.key)
 
     task = asyncio.create_task(follow())

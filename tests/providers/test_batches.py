@@ -380,7 +380,7 @@ async def test_an_answer_nested_too_deeply_leaves_nobody_waiting(monkeypatch: py
         return answer_with(200, {}, b"[" * 100_000) if len(asked) == 1 else await usual(url, *rest)
 
     monkeypatch.setattr(memory, deep, answer)
-    async with collected(through=memory) as batches, asyncio.timeout(20):  # type: ignore[arg-type]
+    async with collected(through=memory) as batches, asyncio.timeout(20):
         provider = provider_named("anthropic", key="k" * 8, transport=batches, timeouts=batches.timeouts)
         model = provider.model(MODELS["anthropic"])
         if deep == "get":  # it is asked again
