@@ -1,7 +1,7 @@
 """What the providers of every family are: a row of data, an access, and the connections that their models share."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 from sagent.errors import UsageError
@@ -37,13 +37,15 @@ class Endpoint:
     """Whether its own search for tools may be asked for: at its own address, or where a person's data say so; until it
     is refused."""
 
-    def __new__(cls, *given: object, **named: object) -> Self:
-        own = cls.__init__ is not Endpoint.__init__  # a plan is made with its login
-        if not own and not isinstance(named.get("row", *given[:1]), Row):
-            raise UsageError(f'{cls.__name__} is made with a key by {cls.__name__}.from_key("..."), or by from_env()')
-        return super().__new__(cls)
+    if not TYPE_CHECKING:  # for those who guess; a checker knows how it is made
 
-    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- the other is for those who guess
+        def __new__(cls, *given: object, **named: object) -> Self:
+            own, name = cls.__init__ is not Endpoint.__init__, cls.__name__  # a plan is made with its login
+            if not own and not isinstance(named.get("row", *given[:1]), Row):
+                raise UsageError(f'{name} is made with a key by {name}.from_key("..."), or by from_env()')
+            return super().__new__(cls)
+
+    def __init__(
         self, row: Row, access: Access, *, transport: Transport | Way | None = None, timeouts: Timeouts | None = None
     ) -> None:
         self.row = row

@@ -36,7 +36,7 @@ class LlamaCpp(ChatProvider):
 
     row_name = "llamacpp"
 
-    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- see Endpoint
+    def __init__(
         self,
         row: Row,
         access: Access,

@@ -62,7 +62,7 @@ class OpenAISubscriptionModel(ResponsesModel):
 class OpenAISubscription(ResponsesProvider):
     """The person's ChatGPT plan, by the login that `codex login` stored. Nothing is billed to a key."""
 
-    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- see Endpoint
+    def __init__(
         self,
         login: LoginFile,
         *,
