@@ -24,3 +24,12 @@ def test_its_layers_are_those_that_the_linter_holds() -> None:
     unseen = {"__main__", "version"}  # one line of code; a constant
     layers = [[name.strip(" ()").removeprefix("sagent.") for name in layer.split("|")] for layer in held]
     assert rows == [seen for layer in layers if (seen := [name for name in layer if name not in unseen])]
+
+
+def test_no_import_is_hidden_from_the_linter() -> None:
+    """Imports by name are of other packages, of a package's own members, or of a subcommand that is typed."""
+    hidden = re.compile(r"import_module\(\s*f?\"sagent")
+    found = {
+        str(file.relative_to(ROOT)) for file in ROOT.glob("sagent/**/*.py") if hidden.search(file.read_text("utf-8"))
+    }
+    assert found == {"sagent/cli/main.py"}

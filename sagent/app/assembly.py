@@ -1,12 +1,11 @@
 """Putting an agent together: session, prompt, tools, policy, ledger, model; and taking it apart again."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import date
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,23 +39,6 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
-_OFFERED: Mapping[str, Callable[[AgentBuilder], object]] = {
-    "trace": lambda builder: builder.settings.trace,
-    "telemetry": lambda builder: builder.settings.telemetry,
-    "memory": lambda builder: builder.settings.memory and not builder.settings.ephemeral,
-    "advisors": lambda builder: builder.settings.advisors or builder.past.advisors,
-    "plan": lambda builder: builder.past.proposes or builder.plans,
-    "servers": lambda builder: builder.settings.mcp,
-    "remotes": lambda builder: builder.settings.a2a,
-    "search": lambda builder: builder.settings.mcp or any(map(is_deferrable, builder.tools)),
-}
-"""When an agent has which part that adds to its tools, its prompt or what follows it, in their order."""
-_AROUND: Mapping[str, Callable[[AgentBuilder], object]] = {
-    "hooks": lambda builder: builder.settings.hooks,
-    "pins": lambda builder: builder.settings.mcp,
-    "code": lambda builder: builder.checks_code or any(tool.name == "Code" for tool in builder.offered),
-}
-"""The same of what is put around all tools and the policy, the innermost first."""
 
 
 @asynccontextmanager
@@ -90,9 +72,9 @@ async def open_agent(
         builder.tools = [*choose_tools(settings, sandbox, answer), *more]
         await _open_session(builder, keeper, batches)
         aside.add(builder)
-        await _add(builder, _OFFERED)
+        await _offer(builder)
         builder.tools = builder.offered = [*adapt(builder.tools)]
-        await _add(builder, _AROUND)
+        await _surround(builder)
         if keeper is not None:
             builder.wrap(keeper.tools)
         agent = _make_agent(builder)
@@ -116,12 +98,57 @@ async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "
     builder.expose()
 
 
-async def _add(builder: AgentBuilder, parts: Mapping[str, Callable[[AgentBuilder], object]]) -> None:
-    """Add those parts of `sagent.app.parts` that an agent has; each one's module is loaded with it."""
-    for name, is_wanted in parts.items():
-        if is_wanted(builder):
-            add: Callable[[AgentBuilder], Awaitable[None]] = import_module(f"sagent.app.parts.{name}").add
-            await add(builder)
+async def _offer(builder: AgentBuilder) -> None:
+    """Add what an agent may have to its tools, its prompt or what follows it; each part's module is loaded with it."""
+    settings, past = builder.settings, builder.past
+    if settings.trace is not None:
+        from sagent.app.parts import trace
+
+        await trace.add(builder)
+    if settings.telemetry:
+        from sagent.app.parts import telemetry
+
+        await telemetry.add(builder)
+    if settings.memory and not settings.ephemeral:
+        from sagent.app.parts import memory
+
+        await memory.add(builder)
+    if settings.advisors or past.advisors:
+        from sagent.app.parts import advisors
+
+        await advisors.add(builder)
+    if past.proposes or builder.plans:
+        from sagent.app.parts import plan
+
+        await plan.add(builder)
+    if settings.mcp:
+        from sagent.app.parts import servers
+
+        await servers.add(builder)
+    if settings.a2a:
+        from sagent.app.parts import remotes
+
+        await remotes.add(builder)
+    if settings.mcp or any(map(is_deferrable, builder.tools)):
+        from sagent.app.parts import search
+
+        await search.add(builder)
+
+
+async def _surround(builder: AgentBuilder) -> None:
+    """Put around all tools and the policy what may be there, the innermost first."""
+    if builder.settings.hooks:
+        from sagent.app.parts import hooks
+
+        await hooks.add(builder)
+    if builder.settings.mcp:
+        from sagent.app.parts import pins
+
+        await pins.add(builder)
+    if builder.checks_code or any(tool.name == "Code" for tool in builder.offered):
+        from sagent.app.parts import code
+
+        await code.add(builder)
 
 
 def _make_agent(builder: AgentBuilder) -> Agent:

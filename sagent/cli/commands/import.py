@@ -39,8 +39,8 @@ def run_import(argv: Sequence[str]) -> int:
     hooks = frozenset(map(str, trusted.hooks))  # with those that wait for the person's trust
     plan = Plan(project, Path("~").expanduser(), settings.config_dir, frozenset(settings.mcp), hooks)
     plan.look()
-    take = {"claude": take_claude, "codex": take_codex, "opencode": take_opencode, "gemini": take_gemini}
-    take.get(given.program, take_vscode)(plan)
+    takes = (take_claude, take_codex, take_opencode, take_gemini, take_vscode)
+    dict(zip(PROGRAMS, takes, strict=True))[given.program](plan)
     out = binary_safe(sys.stdout)
     if not plan.items:
         write(out, [f"Nothing is set up for {given.program} in {project} or in your home."])

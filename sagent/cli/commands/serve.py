@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sagent.cli.fetched import BUS
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.listening import Door, add_door, announced, listening, require, take_door
 from sagent.cli.opening import opening_of, state_of
@@ -36,7 +37,7 @@ def run_serve(argv: Sequence[str]) -> int:
     parser.add_config()
     add_agent_flags(parser)
     given = vars(parser.parse_args(argv))
-    bus = str(given.pop("bus", os.environ.get("SAGENT_BUS", "")))
+    bus = str(given.pop("bus", os.environ.get(BUS, "")))
     door = take_door(given, TOKEN)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
     require("sagent serve", "serve", "starlette", "uvicorn")
