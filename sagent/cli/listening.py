@@ -27,7 +27,7 @@ Words: TypeAlias = Callable[[str, Mapping[str, str], Path], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Listener:
     """Where a server is reached, the token of each user, or one for "", and in which form that is said."""
 
     host: str
@@ -36,7 +36,7 @@ class Door:
     form: str
 
 
-def add_door(parser: "Parser", user: str) -> None:
+def add_listener(parser: "Parser", user: str) -> None:
     """Its flags; `user` says what a user is there."""
     parser.add_argument("--host", metavar="HOST", help=f"the address to listen at (default {LOOPBACK})")
     parser.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
@@ -45,7 +45,7 @@ def add_door(parser: "Parser", user: str) -> None:
     parser.add_argument("--output-format", metavar="F", help=form)
 
 
-def take_door(given: dict[str, object], variable: str) -> Door:
+def take_listener(given: dict[str, object], variable: str) -> Listener:
     """What was given of these flags, taken out; tokens are in the environment, or new. Raises UsageError."""
     port, form = str(given.pop("port", "0")), str(given.pop("output_format", "text"))
     if not port.isdecimal() or not 0 <= int(port) < 65536:
@@ -53,7 +53,7 @@ def take_door(given: dict[str, object], variable: str) -> Door:
     if form not in ("text", "json"):
         raise UsageError(f"--output-format {form}: text or json.")
     tokens = read_tokens(variable, [*map(str, as_array(given.pop("user", ())))])
-    return Door(str(given.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
+    return Listener(str(given.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
 
 
 def require(what: str, extra: str, *packages: str) -> None:
@@ -99,21 +99,21 @@ def url_of(bound: socket.socket, host: str) -> str:
 
 
 @contextmanager
-def announced(folder: Path, door: Door, bound: socket.socket, words: Words) -> Generator[None]:
+def announced(folder: Path, listener: Listener, bound: socket.socket, words: Words) -> Generator[None]:
     """Say where it listens and with which tokens; also in a file of `folder`, for this user's other processes."""
     from ipaddress import ip_address
 
     from sagent.lib.atomic import put
     from sagent.session.log import make_directory
 
-    tokens, url, file = door.tokens, url_of(bound, door.host), folder / f"{bound.getsockname()[1]}.json"
+    tokens, url, file = listener.tokens, url_of(bound, listener.host), folder / f"{bound.getsockname()[1]}.json"
     opens: Mapping[str, object] = {"token": tokens[""]} if "" in tokens else {"tokens": dict(tokens)}
     shown = {"url": url, "pid": os.getpid(), **opens}
     make_directory(folder)
     _sweep(folder)
     put(file, json.dumps(shown).encode() + b"\n")
     try:
-        if door.form == "json":
+        if listener.form == "json":
             write(sys.stdout, [json.dumps({**shown, "file": str(file)})])
         else:
             write(binary_safe(sys.stdout), words(url, tokens, file))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.listening import Door, add_door, announced, listening, require, take_door, url_of
+from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener, url_of
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
@@ -34,7 +34,7 @@ TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
 class _Served:
     """What the flags say of the server."""
 
-    door: Door
+    listener: Listener
     url: str  # by which others reach it, "" where that is where it listens
     card: Mapping[str, str]
     push_to: Sequence[str]
@@ -47,7 +47,7 @@ def run_a2a(argv: Sequence[str]) -> int:
     serving = operations.add_parser(
         "serve", help="take tasks over JSON-RPC and REST", argument_default=argparse.SUPPRESS
     )
-    add_door(serving, f"a caller with tasks of their own (repeatable); the token is {TOKEN}_NAME, or a new one")
+    add_listener(serving, f"a caller with tasks of their own (repeatable); the token is {TOKEN}_NAME, or a new one")
     serving.add_argument("--url", metavar="URL", help="the address in the card, where a proxy is in front")
     team = "a team answers: a preset, or its file (see sagent team list)"
     serving.add_argument("--team", metavar="NAME|FILE", help=team)
@@ -66,7 +66,7 @@ def run_a2a(argv: Sequence[str]) -> int:
 def _run(given: dict[str, object]) -> int:
     """Serve until SIGINT or SIGTERM; tasks that run then are interrupted, and their sessions can be gone on with."""
     served = _Served(
-        take_door(given, TOKEN),
+        take_listener(given, TOKEN),
         url=str(given.pop("url", "")).rstrip("/"),
         card={name: str(given.pop(name)) for name in ("name", "description") if name in given},
         team=_read_team(str(given.pop("team"))) if "team" in given else None,
@@ -77,7 +77,7 @@ def _run(given: dict[str, object]) -> int:
     _check_push(served.push_to)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
     require("sagent a2a", "a2a", "a2a", "starlette", "uvicorn", "sse_starlette")
-    with listening(served.door.host, served.door.port) as bound:
+    with listening(served.listener.host, served.listener.port) as bound:
         return asyncio.run(_serve(given, settings, bound, served))
 
 
@@ -108,7 +108,7 @@ async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socke
 
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # what is wrong with a request is in its answer
     prepare, answer, described = _worker(served, settings)
-    door, tokens = served.door, served.door.tokens
+    listener, tokens = served.listener, served.listener.tokens
     callers = {
         token: make_caller(
             opening_of(flags, name, prepare, users=tokens.values()),
@@ -119,9 +119,9 @@ async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socke
         )
         for name, token in tokens.items()
     }
-    url = served.url or url_of(bound, door.host)
-    app = make_app(make_card(described, url), callers, urlsplit(url).hostname or door.host)
-    with announced(settings.state_dir / "a2a-serve", door, bound, _words):
+    url = served.url or url_of(bound, listener.host)
+    app = make_app(make_card(described, url), callers, urlsplit(url).hostname or listener.host)
+    with announced(settings.state_dir / "a2a-serve", listener, bound, _words):
         return await serve(app, bound, list(callers.values()))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.fetched import BUS
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.listening import Door, add_door, announced, listening, require, take_door
+from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
 
@@ -29,7 +29,7 @@ TOKEN = "SAGENT_SERVE_TOKEN"  # noqa: S105 -- the name of a variable
 def run_serve(argv: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM; sessions that run then are interrupted, and can be resumed."""
     parser = Parser("serve", "Sessions over HTTP, for programs and in the browser.", argument_default=argparse.SUPPRESS)
-    add_door(parser, "several people, each with a token and with sessions of their own (repeatable)")
+    add_listener(parser, "several people, each with a token and with sessions of their own (repeatable)")
     bus = "the bus that /v1/bus leads to (or SAGENT_BUS); without one it is a bus of this server, for each user its own"
     parser.add_argument("--bus", metavar="URL", help=bus)
     parser.add_argument("--cwd", metavar="DIR", help="where sessions work; they stay in this directory")
@@ -38,14 +38,16 @@ def run_serve(argv: Sequence[str]) -> int:
     add_agent_flags(parser)
     given = vars(parser.parse_args(argv))
     bus = str(given.pop("bus", os.environ.get(BUS, "")))
-    door = take_door(given, TOKEN)
+    listener = take_listener(given, TOKEN)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
     require("sagent serve", "serve", "starlette", "uvicorn")
-    with listening(door.host, door.port) as bound:
-        return asyncio.run(_serve(given, settings, door, bound, bus))
+    with listening(listener.host, listener.port) as bound:
+        return asyncio.run(_serve(given, settings, listener, bound, bus))
 
 
-async def _serve(flags: Mapping[str, object], settings: "Settings", door: Door, bound: socket.socket, bus: str) -> int:
+async def _serve(
+    flags: Mapping[str, object], settings: "Settings", listener: Listener, bound: socket.socket, bus: str
+) -> int:
     from sagent.bridges.serve.app import make_app
     from sagent.bridges.serve.running import serve
     from sagent.bridges.serve.sessions import Place, Sessions
@@ -55,16 +57,16 @@ async def _serve(flags: Mapping[str, object], settings: "Settings", door: Door, 
     roots = tuple(path.resolve() for path in (settings.cwd, *settings.add_dirs))
     users = {
         token: Sessions(
-            opening_of(flags, name, users=door.tokens.values()),
+            opening_of(flags, name, users=listener.tokens.values()),
             Place(roots, state_of(settings, name)),
             None if name else keep,  # one of several does not change the settings of all
         )
-        for name, token in door.tokens.items()
+        for name, token in listener.tokens.items()
     }
     port = bound.getsockname()[1]
     async with _bus_of(bus) as more:
-        with announced(settings.state_dir / "serve", door, bound, _words):
-            return await serve(make_app(users, door.host, f"sagent-{port}", more), bound, list(users.values()))
+        with announced(settings.state_dir / "serve", listener, bound, _words):
+            return await serve(make_app(users, listener.host, f"sagent-{port}", more), bound, list(users.values()))
 
 
 def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
