@@ -76,7 +76,7 @@ class Repl(CommandContext):
             read=lambda path: session.read(path),  # noqa: PLW0108 -- there is none yet
             kept=lambda: session.elsewhere is None,
             allow=self._allow,
-            made=self._made,
+            matched=self._matched,
             write=self.write,
         )
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
@@ -237,10 +237,10 @@ class Repl(CommandContext):
     def send_filled(self, text: str) -> None:
         self._session.send(user(text), text, when_idle=False)
 
-    def _made(self) -> "Sequence[ToolCall]":
-        """The calls of this session so far: of every agent that lives, the root's also while it waits."""
-        agents = self.opened.agent.tree.living if self._session.ready else ()
-        return [call for agent in agents for message in agent.messages for call in message.calls]
+    def _matched(self, rules: Sequence[str], call: "ToolCall") -> str:
+        from sagent.repl.terminal.precedents import rules_text
+
+        return rules_text(rules, call, self.opened.agent, self._session.cwd)
 
     def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
         """Take rules that the person allows; into the settings too, where it is for always."""

@@ -28,7 +28,7 @@ from sagent.repl.project import add_note, attach, branch_of, images_at, list_fil
 from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
-from sagent.repl.terminal.approval import also_allowed, approval_options, rules_text
+from sagent.repl.terminal.approval import approval_options
 from sagent.repl.terminal.clipboard import osc52
 from sagent.repl.terminal.completion import InputCompleter, nearest, used_commands
 from sagent.repl.terminal.history import ProjectHistory
@@ -412,20 +412,6 @@ def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
 )
 def test_letters_that_look_like_others_are_told_apart(text: str, shown: str) -> None:
     assert spelled(text) == shown
-
-
-def test_what_else_a_rule_would_have_allowed_is_told() -> None:
-    made = [ToolCall("c", "Bash", JsonObject({"command": f"git push {name}"})) for name in "abcdb"]
-    made += [ToolCall("c", "Bash", JsonObject({"command": "ls"})), ToolCall("c", "Write", JsonObject({}))]
-    others = also_allowed(["Bash(git push:*)"], made[0], made)
-    assert others == ["git push b", "git push c", "git push d"]
-    assert rules_text(["Bash(git push:*)"], [*others, "x"]).endswith(
-        "Bash(git push:*) · also matches git push b, git push c, git push d and 1 more of this session's calls"
-    )
-    long = [*made[:1], *(ToolCall("c", "Bash", JsonObject({"command": "ls"})) for _ in range(1_000))]
-    seen = also_allowed(["Bash(git:*)"], made[1], long)
-    assert "matches no other of this session's last 1,000 calls" in rules_text(["Bash(git:*)"], seen, 1_001)
-    assert "no other" in rules_text(["Bash(make)"], also_allowed(["Bash(make)"], made[0], made))
 
 
 def test_nothing_of_a_call_is_hidden_behind_its_diff_its_command_or_a_long_name() -> None:

@@ -55,7 +55,7 @@ class Desk:
             read=partial(read_text, cwd),
             kept=lambda: True,
             allow=lambda rules, always: self.allowed.append((list(rules), always)),
-            made=lambda: [ToolCall("c0", "Bash", JsonObject({"command": "make clean"}))],
+            matched=lambda rules, call: f"{', '.join(rules)} · also matches make clean of this session's calls",
             write=lambda lines: None,
         )
 

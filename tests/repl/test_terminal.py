@@ -507,12 +507,12 @@ def test_a_new_session_begins_from_within_and_what_is_always_allowed_is_so_there
     console.until("a Yes, always")
     time.sleep(0.6)  # a question takes keys when it has been there for a moment
     console.keys("a")
-    console.until("Done one.")
+    console.until("Done one.", gone="Esc interrupts")
     console.type("/new")
     screen = console.until("This is a new session. To go back: /resume ")
     first = screen.partition("To go back: /resume ")[2].split()[0]
     console.type("second words")
-    console.until("Done two.")
+    console.until("Done two.", gone="Esc interrupts")
     assert "first words" not in str(server.requests[-1].json["messages"])
     console.type(f"/resume {first}")
     console.until("Session resumed.")

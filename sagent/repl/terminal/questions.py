@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
 from sagent.policy.rules import rules_for
-from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, rules_text
+from sagent.repl.terminal.approval import Answer, approval_options
 from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Shown, Stop
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap
@@ -74,8 +74,8 @@ class Questions:
     there for a while, no key was pressed meanwhile and the input is empty, or when Tab asks for it.
 
     `read` gives the text of a file that a call would change, and `kept` says whether rules can be allowed for ever;
-    `allow` gets the rules that the person allows, and whether for ever; `made` gives the calls of the session, and
-    `write` shows lines above.
+    `allow` gets the rules that the person allows, and whether for ever; `matched` says of rules that would allow a call
+    what else they match, and `write` shows lines above.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Questions:
         read: Callable[[str], str | None],
         kept: Callable[[], bool],
         allow: Callable[[Sequence[str], bool], None],
-        made: Callable[[], Sequence[ToolCall]],
+        matched: Callable[[Sequence[str], ToolCall], str],
         write: Callable[[Sequence[Line]], None],
     ) -> None:
         self._screen, self._presence = screen, presence
-        self._made = made
+        self._matched = matched
         self._read, self._kept, self._allow, self._write_above = read, kept, allow, write
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
@@ -418,8 +418,8 @@ class Questions:
         from sagent.repl.view.calls import essence, render_approval
 
         rules, waiting = rules_for(ask), len(self.asking) - 1
-        options, made = approval_options(rules, kept=self._kept()), self._made()
-        others = await asyncio.to_thread(also_allowed, rules, call, made)
+        options = approval_options(rules, kept=self._kept())
+        matched = await asyncio.to_thread(self._matched, rules, call) if rules else ""
         read = cache(self._read)  # what is shown does not change while it is read
 
         @cache
@@ -427,7 +427,7 @@ class Questions:
             return render_approval(call, ask, read, width, waiting)
 
         keys = "s and a allow" if self._kept() else "s allows"
-        allows = (("class:dim", f"  {keys}: "), ("class:tool", rules_text(rules, others, len(made))))
+        allows = (("class:dim", f"  {keys}: "), ("class:tool", matched))
         foot: Line = allows if rules else ()
         picker: Picker[Answer] = Picker(title, options, foot=foot, keys=True, leaving="says no")
         await self._put(picker)

@@ -1,0 +1,120 @@
+"""What rules would have allowed so far: the calls that a session's agents made, and which of them a rule names."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from heapq import nlargest
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sagent.codec import decode_message
+from sagent.errors import SessionCorrupt
+from sagent.lib.json import as_array, as_str
+from sagent.lib.text import spelled
+from sagent.messages import ToolCall
+from sagent.policy.needs import rules_out_host
+from sagent.policy.rules import COMMAND_RULES, EDITS, PATH_TOOLS, Rule
+from sagent.policy.shell import split
+from sagent.repl.view.calls import essence
+from sagent.session.contents import MessageEntry
+from sagent.session.log import MemoryLog, read_contents
+from sagent.session.store import named_logs
+
+if TYPE_CHECKING:
+    from sagent.repl.root import RootAgent
+    from sagent.session.view import LogView
+
+MOST_LOOKED_AT = 1_000  # of a session's calls, the last ones
+MOST_OTHERS = 3  # calls that are named
+
+
+def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directory: Path) -> str:
+    """Rules that would allow a call, and which others of the session's calls they match. Reads files: for a thread."""
+    names = ", ".join(map(spelled, rules))
+    try:
+        made = calls_made(agent)
+    except (OSError, SessionCorrupt):
+        return f"{names} · what else they match cannot be told: the session's log could not be read"
+    others = also_allowed(rules, call, made, directory)
+    more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
+    matched = f"also matches {', '.join(others[:MOST_OTHERS])}{more}" if others else "matches no other"
+    last = f"last {MOST_LOOKED_AT:,} " if len(made) > MOST_LOOKED_AT else ""
+    return f"{names} · {matched} of this session's {last}calls"
+
+
+def calls_made(agent: "RootAgent") -> list[ToolCall]:
+    """The calls of a session so far, as its logs have them: of agents that have ended too, and what a compaction or a
+    rewind took out of the conversation. Not all, but one more than are looked at where there are more. Raises OSError
+    and SessionCorrupt."""
+    made = chain.from_iterable(islice(_latest(view), MOST_LOOKED_AT + 1) for view in _logs(agent))
+    last = nlargest(MOST_LOOKED_AT + 1, made, key=lambda one: one[0])
+    return [call for _, call in reversed(last)]
+
+
+def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall], directory: Path) -> list[str]:
+    """What else of a session's last calls, in words and each once, rules would have allowed or had a part in
+    allowing. Relative paths in calls are below the `directory`."""
+    parsed = [Rule.parse(rule) for rule in rules]
+    same = (call.name, call.arguments)
+    others = (one for one in calls[-MOST_LOOKED_AT:] if (one.name, one.arguments) != same)
+    return list(
+        dict.fromkeys(_told(one) for one in others if any(_names(rule, one, call, directory) for rule in parsed))
+    )
+
+
+def _logs(agent: "RootAgent") -> "Iterator[LogView]":
+    log = agent.log
+    yield log.contents()
+    if log.path:
+        yield from map(read_contents, named_logs(Path(log.path))[1:])  # the first is the root's
+    elif isinstance(log, MemoryLog):
+        yield from (log.child(path).contents() for path in agent.ledger.totals().by_agent if path != log.agent)
+
+
+def _latest(view: "LogView") -> Iterator[tuple[str, ToolCall]]:
+    """The calls of a log and when they were made, the last one first."""
+    for entry in view.latest("message"):
+        if isinstance(content := entry.content, MessageEntry):
+            yield from ((entry.at, call) for call in reversed(decode_message(content.message.encoded, None).calls))
+
+
+def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
+    """Whether a rule would have had a part in allowing an earlier call, as far as its arguments say."""
+    if rule.tool in COMMAND_RULES:
+        command = as_str(one.arguments.get("command"))
+        return bool(command) and (
+            not rule.pattern or any(part.words and rule.allows_command(part.words) for part in split(command).parts)
+        )
+    if rule.tool == "Network":
+        hosts = [*_needs(one, "network"), *filter(None, (_host(one),))]
+        # A tool that is given no address, as one that searches, reaches the same host each time.
+        return any(rules_out_host(rule, host) for host in hosts) if hosts else one.name == asked.name != "Bash"
+    if rule.tool not in ("Read", *EDITS):
+        return rule.tool == one.name and not rule.pattern
+    paths = [*_needs(one, "write"), *(_needs(one, "read") if rule.tool == "Read" else ())]
+    if one.name in PATH_TOOLS and (one.name in EDITS) == (rule.tool in EDITS):
+        paths.append(as_str(one.arguments.get("file_path")) or as_str(one.arguments.get("path")) or ".")
+    absolute = (os.path.normpath(directory / os.path.expanduser(path)) for path in paths)  # noqa: PTH111 -- a text path
+    return any(rule.matches_path(path, (), "", anywhere=True) for path in absolute)
+
+
+def _told(call: ToolCall) -> str:
+    """A call in a few words: a command by itself, another one with its tool."""
+    words = essence(call, 60)
+    return words if call.name == "Bash" and words else f"{spelled(call.name)} {words}".rstrip()
+
+
+def _needs(call: ToolCall, kind: str) -> list[str]:
+    """What a command asked for beyond its sandbox, of one kind."""
+    given = call.arguments.get("needs")
+    texts = [given] if isinstance(given, str) else as_array(given)
+    return [target for text in map(as_str, texts) if (target := text.strip().removeprefix(f"{kind}:")) != text.strip()]
+
+
+def _host(call: ToolCall) -> str:
+    """The host of the page that a call names; "" for none."""
+    with suppress(ValueError):
+        return urlsplit(as_str(call.arguments.get("url"))).netloc.rpartition("@")[2].lower()
+    return ""

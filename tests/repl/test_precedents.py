@@ -1,0 +1,115 @@
+"""What else a rule would have allowed so far, which a person reads before they allow it for longer than once."""
+
+from pathlib import Path
+
+import pytest
+
+from sagent.agent import Agent, Resources
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.messages import ToolCall
+from sagent.repl.terminal.precedents import MOST_LOOKED_AT, also_allowed, rules_text
+from sagent.session.folds import points
+from sagent.session.log import Log, MemoryLog
+from sagent.session.store import Session
+from sagent.testing import ScriptedModel
+from sagent.tool import RunContext
+from sagent.tools.bash import Bash
+
+
+def call(name: str, **arguments: object) -> ToolCall:
+    return ToolCall("c", name, json_freeze_object(arguments))
+
+
+def bash(command: str, call_id: str = "c", **more: object) -> ToolCall:
+    return ToolCall(call_id, "Bash", json_freeze_object({"command": command, **more}))
+
+
+class Silent:
+    """Stands for Bash where there are many calls."""
+
+    name, description, parameters = "Bash", "", json_freeze_object({"type": "object"})
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> str:
+        return ""
+
+
+async def agent_with_calls(log: Log) -> Agent:
+    """One that called, as did another below it that has ended, and whose conversation holds the last call alone."""
+    expert = Agent(ScriptedModel((bash("true below"),), "it is so"), tools=[Bash()])
+    asked = ToolCall("e", "expert", json_freeze_object({"prompt": "why?"}))
+    model = ScriptedModel((bash("true early"),), (asked,), "done", (bash("true late"),), "done again")
+    tools = [Bash(), expert.as_tool("expert", "Knows.")]
+    agent = Agent(model, tools=tools, resources=Resources(log=log))
+    await agent.run("first")
+    agent.rewind(points(log.entries())[0].entry)
+    await agent.run("second")
+    return agent
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_calls_of_agents_that_ended_and_those_before_a_rewind_count(tmp_path: Path, kept: bool) -> None:
+    with Session.create(tmp_path, tmp_path) as session:
+        agent = await agent_with_calls(session.log() if kept else MemoryLog())
+        assert [one.arguments.get("command") for message in agent.messages for one in message.calls] == ["true late"]
+        text = rules_text(["Bash(true:*)"], bash("true now"), agent, tmp_path)
+        assert text == "Bash(true:*) · also matches true early, true below, true late of this session's calls"
+        await agent.aclose()
+
+
+async def test_a_log_that_cannot_be_read_is_said_in_place_of_what_rules_match(tmp_path: Path) -> None:
+    with Session.create(tmp_path, tmp_path) as session:
+        agent = await agent_with_calls(session.log())
+        file = session.path / "root.jsonl"
+        file.write_bytes(file.read_bytes().replace(b"true early", b"true_early"))
+        text = rules_text(["Bash(true:*)"], bash("true now"), agent, tmp_path)
+        assert text == "Bash(true:*) · what else they match cannot be told: the session's log could not be read"
+
+
+async def test_only_the_last_calls_are_looked_at_which_is_said(tmp_path: Path) -> None:
+    calls = tuple(bash(f"true {number}", f"c{number}") for number in range(MOST_LOOKED_AT))
+    agent = Agent(ScriptedModel((bash("false 0"),), calls, "done"), tools=[Silent()])
+    await agent.run("go")
+    text = rules_text(["Bash(false:*)"], bash("false now"), agent, tmp_path)
+    assert text == "Bash(false:*) · matches no other of this session's last 1,000 calls"
+
+
+NEEDS = {"needs": ["network:example.org", "read:/else/data"]}
+EARLIER = [
+    bash("git push b"),
+    bash("git push c"),
+    bash("git push b"),
+    bash("curl x", **NEEDS),
+    call("Write", file_path="/here/src/a.py", content="x"),
+    call("Read", file_path="src/a.py"),
+    call("Grep", pattern="secret", path="/else/data"),
+    call("Glob", pattern="*.py"),
+    call("List", path="/here/src"),
+    call("WebFetch", url="https://example.org/page"),
+    call("WebSearch", query="sagent"),
+    call("mcp__hub__list"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "asked", "others"),
+    [
+        ("Bash(git push:*)", bash("git push b"), ["git push c"]),
+        ("Bash(make)", bash("make"), []),
+        ("Bash", bash("make"), ["git push b", "git push c", "curl x"]),
+        ("Edit(/here/src/**)", call("Edit", file_path="/here/src/b.py"), ["Write /here/src/a.py"]),
+        ("Read(/here/**)", call("Read", file_path="/here/b"), ["Read src/a.py", "Glob *.py", "List /here/src"]),
+        ("Read(/else/**)", call("Read", file_path="/else/b"), ["curl x", "Grep secret"]),
+        (
+            "Network(example.org)",
+            call("WebFetch", url="https://example.org/"),
+            ["curl x", "WebFetch https://example.org/page"],
+        ),
+        ("Network(*.example.org)", bash("curl y", needs=["network:www.example.org"]), []),
+        ("Network(hub.example)", call("WebSearch", query="else"), ["WebSearch sagent"]),
+        ("mcp__hub__list", call("mcp__hub__list", page=2), ["mcp__hub__list"]),
+    ],
+)
+def test_a_rule_names_the_earlier_calls_that_it_would_have_had_a_part_in(
+    rule: str, asked: ToolCall, others: list[str]
+) -> None:
+    assert also_allowed([rule], asked, EARLIER, Path("/here")) == others
