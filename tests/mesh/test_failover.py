@@ -276,16 +276,17 @@ async def test_what_is_interrupted_before_a_node_takes_it_is_never_done(tmp_path
 
         end = await asked_then_interrupted(here, waits)
         assert await end() == 130
+        (interrupted,) = await Mesh(here.bus).sessions()
         await here.node("n1", "--slots", "1")
         code, out, err = await here.ask("--json", "hello")
         assert (code, json.loads(out)["result"]) == (0, "Done."), err
-        inbox = names.inbox_subject(f"session.{(await Mesh(here.bus).sessions())[0].id}")
+        inbox = names.inbox_subject(f"session.{interrupted.id}")
         async with asyncio.timeout(20):
             while await here.bus.last(names.INBOX, inbox) is not None:
                 await asyncio.sleep(0.05)
             while await here.bus.last(names.WORK, names.work_subject()) is not None:
                 await asyncio.sleep(0.05)
-        result = (await Mesh(here.bus).sessions())[0].result
+        (result,) = [each.result for each in await Mesh(here.bus).sessions() if each.id == interrupted.id]
         assert (result and result.error and result.error.kind) == "interrupted"
         assert ["not wanted" in request.body.decode() for request in here.server.requests] == [False]
 
