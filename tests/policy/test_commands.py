@@ -1,7 +1,6 @@
 """Command lines: what is allowed runs nothing else, and what is denied never runs, held against a real bash."""
 
 import shutil
-import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +14,7 @@ from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules, is_inside, lies_in, rules_for
 from sagent.tool import Effect, Workspace
 from tests.depth import deep
+from tests.policy.real_bash import run_bash
 
 
 @pytest.fixture
@@ -529,15 +529,7 @@ def test_no_script_that_is_allowed_runs_anything_else_in_a_real_bash(atoms, aren
         return
     trace = arena / "trace"
     trace.unlink(missing_ok=True)
-    subprocess.run(
-        ["/bin/bash", "-c", script],
-        cwd=arena / "tree",
-        env={"PATH": str(arena / "bin")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=20,
-    )
+    run_bash(script, arena / "tree", {"PATH": str(arena / "bin")})
     made = list((arena / "tree").iterdir())
     for path in made:
         path.unlink()

@@ -1,6 +1,5 @@
 """What is said of a script without a doubt is what a real bash does with it: every argument, every file opened."""
 
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from sagent.policy.shell import Part, Word, split
 from tests.depth import deep
+from tests.policy.real_bash import run_bash
 
 # Bash calls this for every program, as none can be found: what it was told, in a line of its own.
 RECORDER = r"""
@@ -182,7 +182,7 @@ def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> No
         "PATH": str(tmp_path / "none"), "BASH_ENV": str(tmp_path / "recorder"),
         "TRACE": str(trace), "HOME": "/nowhere", "x": "p q",
     }  # fmt: skip
-    run_in(place, script, environment)
+    run_bash(script, place, environment)  # which finds no program, and what bash does by itself stays in its place
     parts = said.parts
     for line in trace.read_text().splitlines() if trace.exists() else ():
         ran = [argument.replace("\2", "\n") for argument in line.split("\1")[1:]]
@@ -191,14 +191,6 @@ def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> No
     targets = [each.target for part in parts for each in part.redirects if each.writes]
     if all(target.kind == "literal" for target in targets):
         assert made <= {target.text for target in targets}
-
-
-def run_in(place: Path, script: str, environment: dict[str, str]) -> None:
-    # Nothing can be started, as no program can be found, and what bash does by itself stays in its place.
-    subprocess.run(
-        ["/bin/bash", "-c", script], cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-        check=False, timeout=20,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
