@@ -9,7 +9,7 @@ from sagent.lib.dataclass import dataclass
 
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 _TURNING = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-_UNSEEN = r"\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_UNSEEN = r"\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _MISLEADING = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}]|(?<=[\x00-\x7f])[\u200c\u200d]")
 """The joiners stay within emoji and the scripts that are written with them."""
 
@@ -59,6 +59,11 @@ def spelled(text: str) -> str:
     )
     spelled = _LETTERS.sub(lambda word: _spelled_apart(word[0], alike), text) if alike else text
     return _NAMED.sub(lambda found: f"⟨{_number(found[0])}⟩", spelled)
+
+
+def spelled_name(text: str) -> str:
+    """The same for what is one name or rule, so that it is on one line: its line ends and tabs have their numbers."""
+    return re.sub(r"[\t\n]", lambda found: f"⟨{_number(found[0])}⟩", spelled(text))
 
 
 def _spelled_apart(word: str, alike: frozenset[str]) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import product
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from sagent.lib.names import quote_path
 from sagent.policy.places import Places, env_files, spellings
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule, Rules, escape, is_inside
 from sagent.tool import Workspace
@@ -91,16 +92,17 @@ class PathJudge:
 
     def search_obstacle(self, directory: str, tool: str) -> Obstacle | None:
         """Searching a directory shows all that is below it, where nothing hides files from the search."""
+        shown = quote_path(directory)
         if rule := self.denying_below(directory, ("Read", tool)):
-            return Obstacle(f"{tool} in {directory} may show what the rule {rule} denies.", "Search a narrower path.")
+            return Obstacle(f"{tool} in {shown} may show what the rule {rule} denies.", "Search a narrower path.")
         if self.mode == "full":
             return None
         env = next(env_files(directory), None)
         if env is None and not self.places.holds_secrets(directory):
             return None
-        where = env or f"places below {directory}"
+        where = quote_path(env) if env else f"places below {shown}"
         return Obstacle(
-            f"{tool} in {directory} may show {where}, which may hold {self.places.what_lies_at(directory)}.",
+            f"{tool} in {shown} may show {where}, which may hold {self.places.what_lies_at(directory)}.",
             "Search a narrower path, or run with --permission-mode full.",
         )
 
@@ -109,26 +111,26 @@ class PathJudge:
         real = os.path.realpath(path)
         if not self.places.is_secret(path) or self._allowed(real, ("Read", tool), self.places.is_secret):
             return None
-        return self.obstacle(f"{path} may hold {self.places.what_lies_at(path)}.", f"Read({escape(real)})")
+        return self.obstacle(f"{quote_path(path)} may hold {self.places.what_lies_at(path)}.", f"Read({escape(real)})")
 
     def write_obstacle(self, path: str, tool: str = "Write") -> Obstacle | None:
         """Writing depends on the mode, on where the path really leads, and on what lies there."""
         if self.mode == "plan":
-            return Obstacle(f"{tool} would write {path}.")
+            return Obstacle(f"{tool} would write {quote_path(path)}.")
         real = os.path.realpath(path)
         guarded = self.places.is_guarded(path)
         if self._allowed(real, EDITS, self.places.is_guarded if guarded else None):
             return None
         rule = f"Edit({escape(real)})"
         if guarded:
-            return self.obstacle(f"What is written to {path} may run by itself, or holds keys.", rule)
+            return self.obstacle(f"What is written to {quote_path(path)} may run by itself, or holds keys.", rule)
         if self.mode == "ask":
-            return self.obstacle(f"Writing {path} needs permission.", rule, "--permission-mode edit")
+            return self.obstacle(f"Writing {quote_path(path)} needs permission.", rule, "--permission-mode edit")
         if self.in_roots(real):
             return None
-        leads = "" if real == os.path.normpath(path) else f" (it leads to {real})"
+        leads = "" if real == os.path.normpath(path) else f" (it leads to {quote_path(real)})"
         flag = f"--add-dir {quoted(real.rpartition('/')[0] or '/')}"
-        return self.obstacle(f"{path}{leads} is outside the working tree.", rule, flag)
+        return self.obstacle(f"{quote_path(path)}{leads} is outside the working tree.", rule, flag)
 
     def file_obstacle(self, path: str, tool: str, *, writes: bool) -> Obstacle | None:
         """The same for a tool for files, which reads and writes the notes of the memory, too."""
@@ -136,9 +138,9 @@ class PathJudge:
         if found is None or (writes and self.mode == "plan") or not self.places.is_note(path, writes=False):
             return found
         if writes and not self.places.is_note(path, writes=True):
-            return found._replace(reason=f"{path} is no file NAME.md directly in a folder of the memory.")
+            return found._replace(reason=f"{quote_path(path)} is no file NAME.md directly in a folder of the memory.")
         asks = writes and self.mode == "ask"
-        return found._replace(reason=f"Writing {path} needs permission.") if asks else None
+        return found._replace(reason=f"Writing {quote_path(path)} needs permission.") if asks else None
 
     def obstacle(self, reason: str, rule: str, flag: str = "--permission-mode full") -> Obstacle:
         """What a rule lifts, or a flag."""

@@ -92,7 +92,9 @@ class Rule:
             return False
         from sagent.policy.harmless import acts
 
-        named = all(_same(want, word) for want, word in zip(wanted, words, strict=False))
+        named = all(
+            _same(want, word) and _is_home(want) == _is_home(word) for want, word in zip(wanted, words, strict=False)
+        )
         return named and not acts(words[0].text, [word.text for word in words[len(wanted) :]])
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
@@ -197,6 +199,7 @@ def rules_for(ask: "Ask") -> list[str]:
     try:
         words = shlex.split(ask.remedy.removesuffix("."))
         rules = [following for word, following in pairwise(words) if word == "--allow"]
+        "".join(rules).encode()  # a file cannot be called by a name that is no UTF-8
         return rules if all(str(Rule.parse(rule)) == rule for rule in rules) else []
     except (ValueError, ConfigError):  # its text is no command line, or a rule cannot be written down
         return []
@@ -225,6 +228,11 @@ def _same(want: "Word", word: "Word") -> bool:
     if want.kind == "glob":
         return word.kind == "literal" and fnmatchcase(word.text, want.text)
     return want.text == word.text and want.kind == word.kind
+
+
+def _is_home(word: "Word") -> bool:
+    """Whether the shell puts the home in the place of its tilde, which it leaves where that is quoted."""
+    return word.raw == "~" or word.raw.startswith("~/")
 
 
 def _checked_command(text: str, pattern: str) -> str:

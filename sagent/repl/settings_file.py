@@ -10,7 +10,7 @@ from typing import cast
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.json import as_array, as_object
-from sagent.lib.toml import toml_members
+from sagent.lib.toml import toml_members, toml_value
 
 
 def add_rule(path: Path, rule: str, name: str = "allow") -> None:
@@ -21,7 +21,7 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> None:
     rules = as_array(table.get(name))
     if rule in rules:
         return
-    quoted = json.dumps(rule, ensure_ascii=False)
+    quoted = toml_value(rule)
     place = _find_table(text, "permissions")
     if place is None:
         changed = _with_table(text, "permissions", f"{name} = [{quoted}]")
@@ -105,12 +105,12 @@ def write_private(path: Path, text: str | bytes) -> None:
 
 def _read(path: Path) -> tuple[str, dict[str, object]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()  # with the line ends that it has
     except FileNotFoundError:
         return "", {}
     try:
-        return text, tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return (text := data.decode()), tomllib.loads(text)
+    except ValueError as error:
         raise UsageError(f"{path} is not valid TOML, so it was not changed: {error}") from error
 
 

@@ -315,6 +315,13 @@ def test_no_rule_is_offered_for_words_that_another_time_are_others(tree, command
     assert rules_for(asked) == []
 
 
+@pytest.mark.parametrize(("one", "other"), [("rm -r '~'", "rm -r ~"), ("touch '~/x'", "touch ~/x")])
+def test_a_rule_for_a_quoted_tilde_is_not_about_the_home(tree, one: str, other: str):
+    for command, another in ((one, other), (other, one)):
+        assert judge(tree, command, allow=(f"Bash({command})",)) == Allow()
+        assert isinstance(judge(tree, another, allow=(f"Bash({command})",)), Ask)
+
+
 @given(
     st.lists(
         st.sampled_from(["make", "git push origin", "X=1 npm publish", "ls", "cat .env", "echo hi > ../x", "cd src"])

@@ -69,8 +69,23 @@ def test_a_rule_is_put_into_the_settings_and_nothing_else_changes(tmp_path: Path
     assert all(line in path.read_text() for line in before.splitlines() if "#" in line and "allow" not in line)
 
 
+def test_a_rule_of_any_characters_is_written_and_line_ends_stay(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"# mine\r\n[permissions]\r\nallow = [] # none\r\n")
+    rule = "Bash(touch 'a\x7f\x01\n\t\u202e\"\\b')"
+    add_rule(path, rule)
+    assert tomllib.loads(path.read_text())["permissions"]["allow"] == [rule]
+    before, _, after = path.read_bytes().partition(b"allow = [")
+    assert before == b"# mine\r\n[permissions]\r\n"
+    assert after.endswith(b"] # none\r\n")
+
+
 def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
+    path.write_bytes(b"# \xff\n")
+    with pytest.raises(UsageError, match="not valid TOML"):
+        add_rule(path, "Bash")
+    assert path.read_bytes() == b"# \xff\n"
     path.write_text("permissions = broken")
     with pytest.raises(UsageError, match="not valid TOML"):
         add_rule(path, "Bash")
@@ -120,6 +135,7 @@ def test_a_file_that_cannot_be_changed_says_what_to_write(tmp_path: Path) -> Non
         ("Write plain commands, each with its program's name.", []),
         ("With --add-dir '/a --allow Bash b', or with --allow 'Edit(/a --allow Bash b)'.", ["Edit(/a --allow Bash b)"]),
         ("Allowed with --allow 'Unsandboxed(*)'.", []),  # which would be every command
+        ("Allowed with --allow 'Edit(/a\udcff)'.", []),  # which no file of settings can hold
         ("Allowed with --allow Bash --allow 'Bash(a; b)'.", []),  # one that is no rule
     ],
 )  # fmt: skip
@@ -408,6 +424,7 @@ def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
         ("привет, naïve, 東京", "привет, naïve, 東京"),
         ("gᴏ ꓚat 𝐫m", "gᴏ⟨U+1D0F⟩ ꓚ⟨U+A4DA⟩at 𝐫⟨U+1D42B⟩m"),
         ("ｒm\u00a0x", "ｒ⟨U+FF52⟩m⟨U+00A0⟩x"),
+        ("a\udcff", "a⟨U+DCFF⟩"),
     ],
 )
 def test_letters_that_look_like_others_are_told_apart(text: str, shown: str) -> None:

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from samples import PNG
 
 from sagent.agent import Agent, Resources
 from sagent.lib.json import JsonObject, json_freeze_object
-from sagent.messages import ToolCall
+from sagent.messages import Image, Message, Text, ToolCall
 from sagent.repl.terminal.precedents import MOST_LOOKED_AT, also_allowed, rules_text
 from sagent.session.folds import points
 from sagent.session.log import Log, MemoryLog
@@ -73,6 +74,28 @@ async def test_only_the_last_calls_are_looked_at_which_is_said(tmp_path: Path) -
     assert text == "Bash(false:*) · matches no other of this session's last 1,000 calls"
 
 
+async def test_pictures_and_calls_that_make_no_sense_keep_no_question_from_being_put(tmp_path: Path) -> None:
+    broken = (
+        call("Read", file_path="~a\0b"),
+        call("Read", file_path="~\ud800/x"),
+        call("Grep", path=["x"]),
+        call("Bash", command=7, needs={"write": "x"}),
+        call("WebFetch", url="https://[::1"),
+        call("Write", file_path=None),
+    )
+    calls = tuple(ToolCall(f"c{number}", one.name, one.arguments) for number, one in enumerate(broken))
+    with Session.create(tmp_path, tmp_path) as session:
+        model = ScriptedModel((bash("true early"),), calls, "done")
+        agent = Agent(model, tools=[Silent()], resources=Resources(log=session.log()))
+        await agent.run(Message("user", (Text("What is this?"), Image("image/png", PNG))))
+        text = rules_text(["Bash(true:*)"], bash("true now"), agent, tmp_path)
+        assert text == "Bash(true:*) · also matches true early of this session's calls"
+        for rule in ("Read(/a)", "Edit(/a)", "Network(example.org)", "Unsandboxed(make)"):
+            text = rules_text([rule], bash("make"), agent, tmp_path)
+            assert text == f"{rule} · matches no other of this session's calls"
+        await agent.aclose()
+
+
 NEEDS = {"needs": ["network:example.org", "read:/else/data"]}
 EARLIER = [
     bash("git push b"),
@@ -113,3 +136,41 @@ def test_a_rule_names_the_earlier_calls_that_it_would_have_had_a_part_in(
     rule: str, asked: ToolCall, others: list[str]
 ) -> None:
     assert also_allowed([rule], asked, EARLIER, Path("/here")) == others
+
+
+@pytest.mark.parametrize(
+    ("rule", "earlier", "counts"),
+    [
+        ("Bash(git push:*)", bash("CI=1 timeout 5 git push b"), True),
+        ("Bash(git push:*)", call("mcp__ci__run", command="git push b"), False),
+        ("Edit(/here/a.txt)", bash("make > a.txt"), True),
+        ("Edit(/here/a.txt)", bash("make < a.txt"), False),
+        ("Read(/here/.env)", bash("make < ./.env"), True),
+        ("Edit(/here/a\nb)", call("Write", file_path="$'a\\nb'"), True),
+        ("Network(example.org)", call("WebFetch", url="https://example.org:8443/"), False),
+        ("Network(example.org:8443)", call("WebFetch", url="https://Example.org:8443/"), True),
+        ("Network([::1]:80)", call("WebFetch", url="http://[0:0::1]:80/"), True),
+        ("Network(*.example.org)", call("WebFetch", url="https://a.example.org/"), True),
+        ("Network(www.example.org)", bash("curl", needs="network:*.example.org"), False),
+        ("Network(www.example.org)", bash("curl", needs="network:WWW.example.org"), True),
+    ],
+)
+def test_a_rule_names_no_call_that_it_does_not_allow_and_each_that_it_does(
+    rule: str, earlier: ToolCall, counts: bool
+) -> None:
+    assert bool(also_allowed([rule], bash("else"), [earlier], Path("/here"))) is counts
+
+
+def test_paths_are_compared_where_they_lead(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    earlier = [call("Write", file_path="a.txt"), call("Write", file_path="b.txt")]
+    rule = f"Edit({tmp_path.resolve()}/real/a.txt)"
+    assert also_allowed([rule], bash("else"), earlier, tmp_path / "link") == ["Write a.txt"]
+
+
+def test_long_calls_that_begin_alike_are_each_counted_and_letters_are_marked() -> None:
+    earlier = [bash(f"git push {'o' * 60} {number}") for number in range(5)] + [bash("git push \u0430bc")]
+    others = also_allowed(["Bash(git push:*)"], bash("git push x"), earlier, Path("/here"))
+    assert len(others) == 6
+    assert others[-1] == "git push а⟨U+0430⟩bc"

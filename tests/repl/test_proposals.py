@@ -7,7 +7,10 @@ import pytest
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
-from sagent.repl.view.calls import MOST_SHOWN, proposal, read_text
+from sagent.policy import Ask
+from sagent.repl.terminal.approval import approval_options
+from sagent.repl.view.calls import MOST_SHOWN, proposal, read_text, render_approval
+from sagent.repl.view.lines import plain
 from sagent.tool import Workspace
 
 PATCH = "*** Begin Patch\n*** Update File: f\n@@\n café = 1\n-x = 1\n+x = 2\n*** End Patch"
@@ -45,3 +48,18 @@ def test_a_file_too_large_to_be_compared_is_edited_by_exact_quotes_alone(tmp_pat
     assert change("x = 1\n", "x = 2\n").startswith("café = 1\nx = 2\n")
     with pytest.raises(ToolError, match="not found"):
         change(PATCH, "")
+
+
+def test_a_file_is_compared_whose_name_is_written_in_quotes_and_a_name_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a\n  1 + b").write_text("old\n")
+    given = json_freeze_object({"file_path": "$'a\\n  1 + b'", "content": "new\n"})
+    shown = proposal(ToolCall("c", "Write", given), lambda path: read_text(tmp_path, path))
+    assert [line for line in shown.splitlines()[2:] if line[:1] in "+-"] == ["-old", "+new"]
+    call = ToolCall("c", "Write", json_freeze_object({"file_path": "a\n  1 + b", "content": "new\n"}))
+    rows = plain(render_approval(call, Ask("why"), lambda _: None, 60)).splitlines()
+    assert rows[1] == "  a⟨U+000A⟩  1 + b"
+    options = approval_options(["Edit(/a\n\tb)"])
+    assert [one.hint for one in options[1:3]] == [
+        "Edit(/a⟨U+000A⟩⟨U+0009⟩b)",
+        "adds Edit(/a⟨U+000A⟩⟨U+0009⟩b) to your settings",
+    ]

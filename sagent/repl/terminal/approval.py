@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import SagentError
-from sagent.lib.text import spelled
+from sagent.lib.text import spelled_name
 from sagent.policy.rules import Rule
 from sagent.repl.settings_file import add_rule
 from sagent.repl.terminal.picker import Option
@@ -18,7 +18,7 @@ Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 def approval_options(rules: Sequence[str], *, kept: bool = True) -> list[Option[Answer]]:
     """Only what names its rules can be allowed for longer than once, and for ever only where they are `kept`."""
-    rules = [spelled(rule) for rule in rules]
+    rules = [spelled_name(rule) for rule in rules]
     every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
     longer: list[Option[Answer]] = [
         Option("session", "Yes, for this session", every, key="s", short="session"),
@@ -39,6 +39,6 @@ def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> It
         try:
             add_rule(path, rule)
             current.use(replace(settings := current.settings, allow=(*settings.allow, rule)))
-            yield f"{rule} is allowed from now on, also in {path}", True
+            yield f"{spelled_name(rule)} is allowed from now on, also in {path}", True
         except (OSError, SagentError) as error:
-            yield f"{rule} is allowed for this session only: {error}", False
+            yield f"{spelled_name(rule)} is allowed for this session only: {error}", False

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sagent.codec import decode_message
-from sagent.errors import SessionCorrupt
 from sagent.lib.json import as_array, as_str
-from sagent.lib.text import spelled
+from sagent.lib.names import path_of, unquote_path
+from sagent.lib.text import gist, one_line, spelled, spelled_name
 from sagent.messages import ToolCall
-from sagent.policy.needs import rules_out_host
 from sagent.policy.rules import COMMAND_RULES, EDITS, PATH_TOOLS, Rule
-from sagent.policy.shell import split
-from sagent.repl.view.calls import essence
+from sagent.policy.shell import split, unwrap
+from sagent.sandbox.hosts import Endpoint, Entry, is_within
 from sagent.session.contents import MessageEntry
 from sagent.session.log import MemoryLog, read_contents
 from sagent.session.store import named_logs
@@ -32,12 +31,12 @@ MOST_OTHERS = 3  # calls that are named
 
 def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directory: Path) -> str:
     """Rules that would allow a call, and which others of the session's calls they match. Reads files: for a thread."""
-    names = ", ".join(map(spelled, rules))
+    names = ", ".join(map(spelled_name, rules))
     try:
         made = calls_made(agent)
-    except (OSError, SessionCorrupt):
+        others = also_allowed(rules, call, made, directory)
+    except Exception:  # whatever is in a log, the call is put to the person
         return f"{names} · what else they match cannot be told: the session's log could not be read"
-    others = also_allowed(rules, call, made, directory)
     more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
     matched = f"also matches {', '.join(others[:MOST_OTHERS])}{more}" if others else "matches no other"
     last = f"last {MOST_LOOKED_AT:,} " if len(made) > MOST_LOOKED_AT else ""
@@ -59,9 +58,12 @@ def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall]
     parsed = [Rule.parse(rule) for rule in rules]
     same = (call.name, call.arguments)
     others = (one for one in calls[-MOST_LOOKED_AT:] if (one.name, one.arguments) != same)
-    return list(
-        dict.fromkeys(_told(one) for one in others if any(_names(rule, one, call, directory) for rule in parsed))
-    )
+    found = {
+        (one.name, gist(one.arguments)): one
+        for one in others
+        if any(_names(rule, one, call, directory) for rule in parsed)
+    }
+    return list(map(_told, found.values()))
 
 
 def _logs(agent: "RootAgent") -> "Iterator[LogView]":
@@ -77,32 +79,38 @@ def _latest(view: "LogView") -> Iterator[tuple[str, ToolCall]]:
     """The calls of a log and when they were made, the last one first."""
     for entry in view.latest("message"):
         if isinstance(content := entry.content, MessageEntry):
-            yield from ((entry.at, call) for call in reversed(decode_message(content.message.encoded, None).calls))
+            yield from ((entry.at, call) for call in reversed(decode_message(content.message.encoded, _no_media).calls))
+
+
+def _no_media(_blob: str) -> None:
+    """Calls have none."""
 
 
 def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
     """Whether a rule would have had a part in allowing an earlier call, as far as its arguments say."""
+    parts = split(as_str(one.arguments.get("command"))).parts if one.name == "Bash" else ()
     if rule.tool in COMMAND_RULES:
-        command = as_str(one.arguments.get("command"))
-        return bool(command) and (
-            not rule.pattern or any(part.words and rule.allows_command(part.words) for part in split(command).parts)
-        )
+        commands = (words for part in parts for words in (part.words, unwrap(part.words)) if words)
+        return any(not rule.pattern or rule.allows_command(words) for words in commands)
     if rule.tool == "Network":
-        hosts = [*_needs(one, "network"), *filter(None, (_host(one),))]
+        needs, page = _needs(one, "network"), as_str(one.arguments.get("url"))
         # A tool that is given no address, as one that searches, reaches the same host each time.
-        return any(rules_out_host(rule, host) for host in hosts) if hosts else one.name == asked.name != "Bash"
+        same = not (needs or page) and one.name == asked.name != "Bash"
+        return same or any(is_within(need.lower(), rule.pattern) for need in needs) or _is_at(page, rule.pattern)
     if rule.tool not in ("Read", *EDITS):
         return rule.tool == one.name and not rule.pattern
-    paths = [*_needs(one, "write"), *(_needs(one, "read") if rule.tool == "Read" else ())]
-    if one.name in PATH_TOOLS and (one.name in EDITS) == (rule.tool in EDITS):
+    writes = rule.tool in EDITS
+    paths = [*_needs(one, "write"), *(() if writes else _needs(one, "read"))]
+    opened = (redirect for part in parts for redirect in part.redirects if redirect.writes == writes)
+    paths += (redirect.target.text for redirect in opened if redirect.target.kind == "literal")
+    if one.name in PATH_TOOLS and (one.name in EDITS) == writes:
         paths.append(as_str(one.arguments.get("file_path")) or as_str(one.arguments.get("path")) or ".")
-    absolute = (os.path.normpath(directory / os.path.expanduser(path)) for path in paths)  # noqa: PTH111 -- a text path
-    return any(rule.matches_path(path, (), "", anywhere=True) for path in absolute)
+    return any(rule.matches_path(_real(path, directory), (), "", anywhere=True) for path in paths)
 
 
 def _told(call: ToolCall) -> str:
     """A call in a few words: a command by itself, another one with its tool."""
-    words = essence(call, 60)
+    words = spelled(one_line(gist(call.arguments), 60))
     return words if call.name == "Bash" and words else f"{spelled(call.name)} {words}".rstrip()
 
 
@@ -113,8 +121,16 @@ def _needs(call: ToolCall, kind: str) -> list[str]:
     return [target for text in map(as_str, texts) if (target := text.strip().removeprefix(f"{kind}:")) != text.strip()]
 
 
-def _host(call: ToolCall) -> str:
-    """The host of the page that a call names; "" for none."""
-    with suppress(ValueError):
-        return urlsplit(as_str(call.arguments.get("url"))).netloc.rpartition("@")[2].lower()
+def _real(path: str, directory: Path) -> str:
+    """Where a path that a call names leads, as rules are about it; "" for what is no path."""
+    with suppress(ValueError, OSError):
+        return os.path.realpath(directory / path_of(unquote_path(path)))
     return ""
+
+
+def _is_at(page: str, entry: str) -> bool:
+    """Whether a page that a call names is at a host for which an entry stands."""
+    with suppress(ValueError):
+        host = urlsplit(page).netloc.rpartition("@")[2]
+        return Entry.parse(entry).covers(Endpoint.parse(host, 443))
+    return False

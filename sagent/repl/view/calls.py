@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import as_str, json_dump
-from sagent.lib.text import gist, spelled
+from sagent.lib.text import gist, spelled, spelled_name
 from sagent.messages import ToolCall
 from sagent.policy.rules import EDITS
 from sagent.repl.view.lines import TAB, Line, cut, cut_line, one_line, printable, wrap
@@ -47,11 +47,11 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
 
 def read_text(directory: Path, path: str) -> str | None:
     """A file that `proposal` compares, below a directory or named in full; None where it cannot be read as a whole."""
-    from sagent.lib.names import path_of
+    from sagent.lib.names import path_of, unquote_path
     from sagent.tools.textfile import read_whole
 
     try:
-        return read_whole(directory / path_of(path), MOST_SHOWN)
+        return read_whole(directory / path_of(unquote_path(path)), MOST_SHOWN)
     except (OSError, ValueError, RuntimeError):
         return None
 
@@ -116,7 +116,7 @@ def render_approval(
     diff = proposal(call, read)
     command = as_str(call.arguments.get("command"))
     if diff:
-        lines += wrap([("class:argument", spelled(as_str(call.arguments.get("file_path"))))], width, (("", "  "),))
+        lines += wrap([("class:argument", spelled_name(as_str(call.arguments.get("file_path"))))], width, (("", "  "),))
         lines += render_whole_diff(diff, width)
     elif command:
         lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
@@ -128,7 +128,7 @@ def render_approval(
             lines += wrap([("class:argument", _lines(text))], width, (("class:dim", f"  {spelled(name)}: "),))
     if ask.wants:
         return lines + list(_wants(ask.wants, as_str(call.arguments.get("reason")), width))
-    return lines + wrap([("class:dim", printable(ask.reason))], width, (("", "  "),))
+    return lines + wrap([("class:dim", _lines(ask.reason))], width, (("", "  "),))
 
 
 def _lines(text: str) -> str:
