@@ -30,7 +30,7 @@ class ChildTask:
         self._changed = asyncio.Event()  # set when it may rest, and then another
         self._asked = request.prompt  # as it was requested; "" once that is answered
         runs.contained = True
-        self.task = asyncio.get_running_loop().create_task(self._live(), name=agent.path)
+        self.task = runs.life = asyncio.get_running_loop().create_task(self._live(), name=agent.path)
 
     @property
     def active(self) -> bool:

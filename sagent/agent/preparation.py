@@ -1,6 +1,7 @@
 """What is made ready for each run: its dependencies are checked, and prompt, policy and tools made of them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from inspect import iscoroutinefunction, isroutine, unwrap
 from types import NoneType
 from typing import Any, Generic, TypeAlias, TypeVar, cast, get_args
 
@@ -45,9 +46,8 @@ class Preparation(Generic[Deps_contra]):
             _check_callable("system", system, "a text")
         if not self.is_fixed:
             _check_callable("policy", self.policy, 'a policy, such as PermissionPolicy("edit")')
-        elif not hasattr(self.policy, "after_turn"):
-            kind = type(self.policy).__name__
-            raise UsageError(f"{kind} has no after_turn: derive it from sagent.policy.Policy, whose own does nothing")
+        else:
+            _check_policy(self.policy)
         if choose is not None and not callable(choose):
             raise UsageError(
                 f"prepare_tools is {type(choose).__name__}: give a function of a run's context and its tools"
@@ -67,6 +67,7 @@ class Preparation(Generic[Deps_contra]):
         run = RunContext(state.path, "", state.workspace, state.log.blobs, progress, state.caller, deps=deps)
         if isinstance(self.judge, _PolicyOfRun):
             self.judge.now = _needed("policy", cast("PolicyOf[Deps_contra]", self.policy)(run), "a policy", _is_policy)
+            _check_policy(self.judge.now)
         if self.choose is not None or more or self._base is not None:
             await self._offer(state, run, more)
         _check_deps(state)
@@ -156,6 +157,17 @@ def _names(tools: Sequence[Tool]) -> set[str]:
 def _is_policy(policy: object) -> bool:
     """Whether it is one itself, and does not make one, as functions and classes do."""
     return hasattr(policy, "before_tool") and not isinstance(policy, type)
+
+
+def _check_policy(policy: object) -> None:
+    """Raise UsageError for a policy that could not be asked."""
+    kind = type(policy).__name__
+    if not hasattr(policy, "after_turn"):
+        raise UsageError(f"{kind} has no after_turn: derive it from sagent.policy.Policy, whose own does nothing")
+    for name, given in (("before_tool", "call, effect, workspace"), ("after_turn", "turn")):
+        method = getattr(policy, name)
+        if isroutine(method) and not iscoroutinefunction(unwrap(method)):
+            raise UsageError(f"{kind}.{name} is not async: write `async def {name}(self, {given})`")
 
 
 def _check_deps(state: AgentState) -> None:

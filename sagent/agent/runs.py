@@ -125,6 +125,7 @@ class Runner:
         self.contained = False
         self.closing = False  # the run in progress, or the last one, reads no more messages
         self._task: asyncio.Task[object] | None = None  # which a run is in
+        self.life: asyncio.Task[None] | None = None  # of one that was spawned: in which all its runs are
         self._claim = Lock()  # of two threads that begin a run
         self._ended: asyncio.Event | None = None  # of the run in progress, or of the last one
         self._cancelled = 0  # times that task had been cancelled before
@@ -153,8 +154,9 @@ class Runner:
             raise UsageError(f"agent {self._state.path} is running in another thread: make an agent for each")
 
     def loop_elsewhere(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the run in progress, where that is not the one of this thread."""
-        loop = None if self._task is None else self._task.get_loop()
+        """The event loop of the run in progress or the agent's life, where that is not the one of this thread."""
+        task = self._task or self.life
+        loop = None if task is None else task.get_loop()
         with suppress(RuntimeError):  # in a thread without a loop
             return None if loop is asyncio.get_running_loop() else loop
         return loop

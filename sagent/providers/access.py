@@ -46,6 +46,7 @@ def either(*names: str) -> str:
 def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", bearer: bool = True) -> Access:
     """An access with a key given, or several with commas between them. Raises UsageError for a key or an address that
     cannot be used."""
+    check_text("key", key)
     base_url = check_url(name, base_url)
     found = [each.strip() for each in key.split(",") if each.strip()]
     first, *others = list(dict.fromkeys(found)) or [""]
@@ -56,8 +57,16 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
     return Access(name, base_url, first, variable, bearer, others=tuple(others))
 
 
+def check_text(name: str, given: object) -> None:
+    """Raise UsageError for an argument that is no text: not everybody has a type checker. It may be a key: it is not
+    shown."""
+    if not isinstance(given, str):
+        raise UsageError(f"{name} is {type(given).__name__}: give a text")
+
+
 def check_url(name: str, base_url: str) -> str:
     """A base URL without slashes at its end. Raises UsageError for one below which there can be no path."""
+    check_text("base_url", base_url)
     base_url = base_url.strip().rstrip("/")
     try:
         parts = urlsplit(base_url)

@@ -4,6 +4,9 @@ import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Mapping
+from concurrent.futures import Future
+from contextvars import copy_context
+from threading import Thread
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -95,7 +98,7 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         return cast("Callable[..., object]", self.function)(*args, **kwargs)
 
     async def _run(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Call the function, in a thread unless it is async. Raises ToolError for arguments of wrong types."""
+        """Call the function, in a thread of its own unless it is async. Raises ToolError for wrong arguments."""
         values = self._values(arguments)
         if self._context:
             values[self._context] = run
@@ -103,7 +106,7 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         if inspect.iscoroutinefunction(function):
             result = await cast("Awaitable[object]", function(**values))
         else:
-            result = await asyncio.to_thread(_called, function, values)
+            result = await _in_thread(function, values)
             if inspect.isawaitable(result):
                 result = cast("object", await result)
             elif isinstance(result, AsyncIterable):
@@ -124,8 +127,24 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         return {field.alias or key: getattr(model, key) for key, field in type(model).model_fields.items()}
 
 
+async def _in_thread(function: Callable[..., object], values: Mapping[str, object]) -> object:
+    """What a function returns that may never do so: its thread ends with the program at the latest, as those of
+    asyncio.to_thread do not, and takes no place from whatever else wants one."""
+    returned, context = Future[object](), copy_context()
+    returned.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            returned.set_result(context.run(_called, function, values))
+        except BaseException as error:  # raised where it is waited for
+            returned.set_exception(error)
+
+    Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(returned)
+
+
 def _called(function: Callable[..., object], values: Mapping[str, object]) -> object:
-    """What a function returns, in a thread of its own; of one that yields, all that it yields."""
+    """What a function returns; of one that yields, all that it yields."""
     try:
         result = function(**values)
         return list(cast("Generator[object]", result)) if inspect.isgenerator(result) else result

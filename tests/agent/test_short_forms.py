@@ -7,12 +7,13 @@ import asyncio
 import copy
 import pickle
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from threading import Barrier, Semaphore, Thread
 from threading import Event as ThreadEvent
@@ -42,6 +43,20 @@ from sagent.tools import Read, tool
 from tests.depth import slow
 from tests.messages import call
 from tests.snippets import check
+
+STUCK = """
+from threading import Event
+from sagent import Agent
+from sagent.messages import ToolCall
+from sagent.testing import ScriptedModel
+
+def wait() -> None:
+    "Wait for ever."
+    print("at work", flush=True)
+    Event().wait()
+
+Agent(ScriptedModel((ToolCall("1", "wait"),)), tools=[wait]).run_sync("x")
+"""
 
 
 def add(a: int, b: int = 1) -> int:
@@ -76,6 +91,34 @@ class Unfinished:
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         return Allow()
+
+
+class Plain(Policy):
+    """A policy whose judgement is not async."""
+
+    def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        return Allow()
+
+
+class Hasty(AllowAll):
+    """One whose last word is not."""
+
+    def after_turn(self, turn: object) -> list[Action]:
+        return []
+
+
+def noted(judge: Callable[..., object]) -> Callable[..., object]:
+    @wraps(judge)
+    def called(*args: object) -> object:
+        return judge(*args)
+
+    return called
+
+
+class Decorated(AllowAll):
+    """One whose judgement is async below what it is wrapped in."""
+
+    before_tool = noted(AllowAll.before_tool)  # pyright: ignore[reportAssignmentType]
 
 
 async def whereabouts(run: RunContext | None = None) -> str:
@@ -135,6 +178,8 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"prepare_tools": 3}, "prepare_tools is int: give a function"),
         ({"deps_type": 3}, "deps_type is 3: give the type of what run"),
         ({"policy": Unfinished()}, "Unfinished has no after_turn: derive it from sagent.policy.Policy"),
+        ({"policy": Plain()}, "Plain.before_tool is not async: write `async def before_tool.self, call, effect, work"),
+        ({"policy": Hasty()}, "Hasty.after_turn is not async: write `async def after_turn.self, turn"),
         ({"resources": Resources(ledger=3)}, "Resources.ledger=3.: give a Ledger"),
         ({"resources": Resources(log=3)}, "Resources.log=3.: give a log"),
         ({"resources": Resources(workspace=".")}, "Resources.workspace='.'.: give a Workspace"),
@@ -182,6 +227,7 @@ async def later(event: object) -> None:
         (lambda agent: agent.apply(3), "3 is no action: give one of sagent.peer"),
         (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a text or SpawnRequest"),
         (lambda agent: asyncio.run(agent.spawn(SpawnRequest("x", budget_usd=0.5))), "budget_usd=0.5: .* Decimal"),
+        (lambda _: Agent(ScriptedModel(), policy=lambda run: Plain()).run_sync("x"), "Plain.before_tool is not async"),
         (lambda _: Agent.open(3), "session=3: give the path of its directory"),
     ],
 )
@@ -266,6 +312,13 @@ async def test_a_policy_without_a_verdict_is_named_also_below(policy: object) ->
         await child.wait()
         for each in (agent, child):
             assert each.messages[2].results[0].text.startswith(said)
+
+
+@pytest.mark.parametrize("policy", [Decorated(), lambda run: Decorated()])
+async def test_a_policy_may_be_wrapped(policy: object) -> None:
+    async with Agent(ScriptedModel((call("1", "add", a=1),), "done"), tools=[add], policy=policy) as agent:
+        await agent.run("x")
+        assert agent.messages[2].results[0].text == "2"
 
 
 async def test_a_model_by_name_is_asked_and_its_provider_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -738,6 +791,30 @@ def test_a_run_is_interrupted_from_another_thread() -> None:
         assert begun.wait(20)
         agent.interrupt()
         assert result.result(20).stop_reason == "interrupted"
+
+
+async def test_a_message_from_another_thread_wakes_an_agent_that_rests() -> None:
+    """Asyncio wakes nobody for what another thread does to a future, and in debug mode raises."""
+    asyncio.get_running_loop().set_debug(True)
+    async with Agent(ScriptedModel("begun", "read", "noted")) as agent:
+        child = await agent.spawn(SpawnRequest("x", persistent=True))
+        await child.wait()
+        await asyncio.to_thread(child.send, "y")
+        assert (await asyncio.wait_for(child.wait(), 20)).content == "read"
+
+
+def test_an_interrupt_from_the_keyboard_does_not_wait_for_a_function() -> None:
+    """The thread of a function that never returns ends with the program."""
+    program = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "at work\n"
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=30)
+    finally:
+        program.kill()
+    assert program.returncode == -signal.SIGINT
+    assert err.endswith("KeyboardInterrupt\n")
 
 
 def test_a_message_from_another_thread_is_read_at_once() -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -108,6 +109,17 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> No
     with pytest.raises(UsageError) as caught:
         OpenAI.from_key(key)
     assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai", "groq", "google", "bedrock", "llamacpp", "copilot"])
+def test_what_is_no_text_is_named_and_not_shown(name: str) -> None:
+    wrong: Any = 3_141
+    with pytest.raises(UsageError, match=r"^key is int: give a text$"):
+        provider_named(name, key=wrong)
+    with pytest.raises(UsageError, match=r"^base_url is int: give a text$"):
+        provider_named(name, key="k" * 8, base_url=wrong)
+    with pytest.raises(UsageError, match=r"^model_id is int: give a text$"):
+        provider_named(name, key="k" * 8).model(wrong)
 
 
 @pytest.mark.parametrize("url", ["models.example", "ftp://models.example", "https://", "http://host:port"])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from sagent.model import Model, ModelInfo
+from sagent.providers.access import check_text
 from sagent.providers.families.anthropic.provider import Anthropic
 from sagent.providers.families.converse.provider import Converse
 from sagent.providers.families.endpoint import Endpoint
@@ -25,6 +26,7 @@ class Bedrock(Endpoint):
 
     def model(self, model_id: str) -> Model:
         """A model, by the family that its id names, or the id that a row says it is like."""
+        check_text("model_id", model_id)
         known = self.row.able(model_id).like or model_id
         return (self._claude if is_claude(known) else self._others).model(model_id)
 

@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlsplit
 
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, as_str
-from sagent.providers.access import NO_KEY, Access, access_from_key, check_url, either, first_set, loopback
+from sagent.providers.access import NO_KEY, Access, access_from_key, check_text, check_url, either, first_set, loopback
 from sagent.providers.keys import Keys
 from sagent.providers.rows import Row, built_in_row, is_own_address, maker_abilities
 from sagent.providers.wire.disruption import Disrupted
@@ -153,6 +153,8 @@ def read_access(
 
     `source` is where a key that is given comes from, where that is not the environment, for messages.
     """
+    if key is not None:
+        check_text("key", key)
     if auth not in (None, *AUTHS):
         raise UsageError(f"auth is one of {', '.join(AUTHS)}, not {auth!r}.")
     if auth == "credentials" and not row.via and row.name not in LOGINS:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
 from operator import is_not
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 from sagent.cost.prices import CACHES, is_advisor, keeps_an_hour
 from sagent.errors import ModelError
@@ -14,6 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, wire_bytes
 from sagent.messages import Document, Message
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
+from sagent.providers.access import check_text
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import AUDIO, without_images
 from sagent.providers.families.openai_models import nearest
@@ -55,6 +56,12 @@ class WireModel(ABC, Generic[E_co]):
     reader: ClassVar[type[ReplyReader]]
     search: ClassVar[Mapping[str, str]] = {}
     """The tool of the provider's own by which a model finds deferred ones; none, where it has none."""
+
+    if not TYPE_CHECKING:  # its constructor has read the name by then
+
+        def __new__(cls, _provider: object, model_id: object) -> Self:
+            check_text("model_id", model_id)
+            return super().__new__(cls)
 
     def __init__(self, provider: E_co, model_id: str, *, listed_as: str = "", known_as: str = "") -> None:
         self._provider = provider

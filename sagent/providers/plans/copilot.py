@@ -13,7 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_s
 from sagent.lib.money import EXACT
 from sagent.messages import Image
 from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Reply, Request
-from sagent.providers.access import access_from_key, check_url
+from sagent.providers.access import access_from_key, check_text, check_url
 from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Endpoint, Way
@@ -169,6 +169,7 @@ class Copilot:
 
     def model(self, model_id: str) -> CopilotModel:
         """A model by id, through the API that the list names for it; else through the one its name points to."""
+        check_text("model_id", model_id)
         rows = self.renewal.login.models
         entry = next((row for row in rows if row.get("id") == model_id), EMPTY)
         abilities = tuple([_abilities(row) for row in rows])
