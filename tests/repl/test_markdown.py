@@ -155,3 +155,38 @@ def test_a_table_that_is_too_wide_wraps_its_cells() -> None:
     rows = shown(text, 30).split("\n")
     assert max(map(len, rows)) <= 30
     assert len(rows) > 4
+
+
+@given(st.lists(st.lists(st.text("xy 漢🍎", max_size=20), min_size=9, max_size=9), min_size=1), st.integers(20, 100))
+def test_a_table_of_many_columns_fits_and_loses_nothing(cells: list[list[str]], width: int) -> None:
+    text = "\n".join(f"|{'|'.join(row)}|" for row in [["head"] * 9, ["---"] * 9, *cells])
+    rows = [row for piece in pieces_of(text) for row in render_piece(piece, width)]
+    assert all(line_width(row) <= width for row in rows)
+    assert all(plain(rows).count(letter) == text.count(letter) for letter in "xy漢🍎")
+
+
+def test_a_table_with_too_many_columns_is_a_list_of_its_rows() -> None:
+    head = "| Name | Size | Kind | Made | Owner |\n|---|--:|---|---|---|\n"
+    rows = "| a.py | 12 | file | today | me |\n| b | 3 | | | you |\n"
+    first, rule, second = (
+        "Name: a.py\nSize: 12\nKind: file\nMade: today\nOwner: me",
+        "─" * 24,
+        "Name: b\nSize: 3\nOwner: you",
+    )
+    assert shown(head + rows, 24) == f"{first}\n{rule}\n{second}"
+    assert shown(head, 24) == "Name\nSize\nKind\nMade\nOwner"
+
+
+def test_words_in_a_table_are_broken_last() -> None:
+    text = "| Fruit | Beschreibung | Price |\n|---|---|---|\n| pear | so many words that they do not fit | 12345.67 |\n"
+    assert "Beschreibung" in shown(text, 34)
+    assert "12345.67" in shown(text, 34)
+
+
+def test_a_cell_may_have_lines() -> None:
+    assert shown("| a | b |\n|---|---|\n| one<br>two<br/>3 | x |\n") == "a   │ b\n────┼──\none │ x\ntwo │ \n3   │ "
+
+
+def test_code_in_quotes_within_quotes_and_quotes_in_lists() -> None:
+    text = "> one\n> > two\n> > ```sh\n> > ls -la\n> > ```\n\n- a\n  - b\n      > c\n"
+    assert shown(text) == "▎ one\n▎ ▎ two\n\nls -la\n\n• a\n  • b\n▎ c"

@@ -128,7 +128,7 @@ def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None 
     `first` begins the first line and `rest` the others (as wide as `first`, and empty, where left out; a `first` that
     leaves less than half of a line has lines of its own). A text may hold line ends.
     """
-    width, size = max(width, 8), line_width(first)
+    width, size = max(width, 8 if first or rest else 2), line_width(first)
     if rest is None and size > width // 2:
         return [*wrap(first, width), *wrap(spans, width, (("", TAB),))]
     rest = ((("", " " * size),) if first else ()) if rest is None else rest

@@ -12,17 +12,18 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.view.lines import Line, Span, cut_line, fold, line_width, printable, wrap
+from sagent.repl.view.lines import Line, Span, fold, line_width, plain, printable, width_of, wrap
 from sagent.repl.view.links import leading_to, names_file
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
 
+_LEAST_QUOTE = 16  # columns of text within bars
 MOST_COLUMNS = 110  # of prose: longer lines are hard to read
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"^( *)([-*+]|\d{1,9}[.)])( +|$)(.*)$")
 _RULE = re.compile(r"^ {0,3}(?:(?:- *){3,}|(?:\* *){3,}|(?:_ *){3,})$")
-_QUOTE = re.compile(r"^ {0,3}> ?(.*)$")
+_QUOTE = re.compile(r"^ *> ?(.*)$")
 _DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
 
 
@@ -198,15 +199,19 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
             yield (("class:dim", "─" * min(prose, 40)),)
 
 
-def _quoted(text: str, width: int, *, live: bool, edge: int) -> Iterator[Line]:
+def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -> Iterator[Line]:
     """What is quoted after a bar, but for code, which is copied."""
-    bar: Span = ("class:mark", "▎ ")
+    bars: Line = (*outer, ("class:mark", "▎ "))
+    room = min(width, MOST_COLUMNS) - 2 * len(bars)
     for piece in pieces_of(text):
-        if piece.kind == "code":
+        if piece.kind == "quote" and room > _LEAST_QUOTE:
+            yield from [bars] if piece.gap else ()
+            yield from _quoted(piece.text, width, live=live, edge=edge, outer=bars)
+        elif piece.kind == "code":
             yield from render_piece(piece, width, live=live, edge=edge)
-            continue
-        for line in render_piece(piece, min(width, MOST_COLUMNS) - 2, live=live):
-            yield (bar, *((f"class:quote {style}".strip(), part) for style, part in line))
+        else:
+            for line in render_piece(piece, room, live=live):
+                yield (*bars, *((f"class:quote {style}".strip(), part) for style, part in line))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -277,7 +282,7 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
 # ----------------------------------------------------------------------------------------------------------------------
 # Tables
 
-_LEAST_CELL = 4
+_LEAST_CELL = 6  # columns; where there is less for each, the table is no grid
 
 
 def _table(text: str, width: int) -> Iterator[Line]:
@@ -285,7 +290,10 @@ def _table(text: str, width: int) -> Iterator[Line]:
     count = len(rows[0])
     marks, *rows = ([*row[:count], *[""] * (count - len(row))] for row in (rows[1], rows[0], *rows[2:]))
     cells = [[tuple(inline(cell)) for cell in row] for row in rows]
-    sizes = _sizes([[line_width(cell) for cell in row] for row in cells], width)
+    sizes = _sizes(cells, width)
+    if sum(sizes) + 3 * (count - 1) > width:
+        yield from _list(cells, width)
+        return
     for number, row in enumerate(cells):
         style = "class:strong" if number == 0 else ""
         yield from _row(row, sizes, marks, style)
@@ -293,28 +301,45 @@ def _table(text: str, width: int) -> Iterator[Line]:
             yield (("class:dim", "─┼─".join("─" * size for size in sizes)),)
 
 
+def _list(cells: Sequence[Sequence[Line]], width: int) -> Iterator[Line]:
+    """A table that has no room as a grid: of each row the cells that hold something, one below the other."""
+    head, *rows = cells if len(cells) > 1 else ([()] * len(cells[0]), *cells)
+    for number, row in enumerate(rows):
+        if number:
+            yield (("class:dim", "─" * min(width, 40)),)
+        for name, cell in zip(head, row, strict=True):
+            if line_width(cell):
+                named = [(f"class:strong {style}".strip(), text) for style, text in name]
+                yield from wrap((*named, *((("", ": "),) if named else ()), *cell), width, (), (("", "  "),))
+
+
 def _cells(line: str) -> list[str]:
-    inner = line.strip().removeprefix("|").removesuffix("|")
+    inner = re.sub(r"<br */?>", "\n", line.strip().removeprefix("|").removesuffix("|"))
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
 
 
-def _sizes(widths: Sequence[Sequence[int]], width: int) -> list[int]:
-    """Columns for each cell: what it needs, the widest giving way first where there is not enough."""
-    sizes = [max(1, *column) if column else 1 for column in zip(*widths, strict=True)]
-    room = max(width - 3 * (len(sizes) - 1), _LEAST_CELL * len(sizes))
-    while sum(sizes) > room:
-        widest = max(range(len(sizes)), key=lambda index: sizes[index])
-        if sizes[widest] <= _LEAST_CELL:
-            break
-        sizes[widest] -= 1
+def _sizes(cells: Sequence[Sequence[Line]], width: int) -> list[int]:
+    """Columns for each cell: what it needs, the widest giving way first where there is not enough; but none of them its
+    longest word, while others can."""
+    sizes, words = [1] * len(cells[0]), [1] * len(cells[0])
+    for row in cells:
+        for number, cell in enumerate(row):
+            text = plain([cell])
+            sizes[number] = max(sizes[number], *(min(width_of(line), width) for line in text.split("\n")))
+            words[number] = max(words[number], *map(width_of, text.split() or [""]))
+    room = width - 3 * (len(sizes) - 1)
+    for least in (words, [_LEAST_CELL] * len(sizes)):
+        while sum(sizes) > room:
+            wide = [number for number, size in enumerate(sizes) if size > least[number]]
+            if not wide:
+                break
+            sizes[max(wide, key=lambda number: sizes[number])] -= 1
     return sizes
 
 
 def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style: str) -> Iterator[Line]:
     """A row in lines, each cell where its column's mark (":-:", "-:") has it."""
-    columns = [  # `wrap` has a least width, under which a cell is cut instead
-        wrap(cell, size) if size >= 8 else [cut_line(cell, size)] for cell, size in zip(row, sizes, strict=True)
-    ]
+    columns = [wrap(cell, size) for cell, size in zip(row, sizes, strict=True)]
     for number in range(max(map(len, columns))):
         spans: list[Span] = []
         for index, (column, size) in enumerate(zip(columns, sizes, strict=True)):
