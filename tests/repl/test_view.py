@@ -290,6 +290,20 @@ def test_why_a_call_failed_is_said_once(width: int, reason: str) -> None:
     assert "src/a.py" in shown
 
 
+@pytest.mark.parametrize(
+    ("output", "below"),
+    [
+        ("one\ntwo\nthree", ["two", "three"]),
+        ("one\n" + "words " * 100, ["words words words words words words", "words words words words words words…"]),
+        ("漢" * 1000, ["漢" * 18, "漢" * 17 + "…"]),
+        ("a" * 50 + "\nlast", ["a" * 35 + "…", "last"]),
+    ],
+)
+def test_the_end_of_an_output_says_where_it_is_cut(output: str, below: list[str]) -> None:
+    done = ToolFinished("root", CALL, answer(CALL, output), 0.0, "exit 0")
+    assert [row.removeprefix("  │ ") for row in written(tell(done)[1], 40).split("\n")][1:] == below
+
+
 def test_nothing_a_model_says_drives_the_terminal() -> None:
     evil = ToolCall("c", "Bash", JsonObject({"command": "echo \x1b[2J\x07"}))
     _, blocks = tell(

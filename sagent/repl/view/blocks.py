@@ -254,7 +254,20 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     line = cut_line(tuple(span for span in head if span[1]), width)
     if block.diff:
         return [line, *render_diff(block.diff, width)]
-    return [line, *[row for text in below[-most:] for row in _output(text[: most * width], width)][-most:]]
+    return [line, *_last_rows(below, width, most)]
+
+
+def _last_rows(lines: Sequence[str], width: int, most: int) -> list[Line]:
+    """The end of an output in at most so many rows; what is left out of a line has an ellipsis."""
+    rows: list[Line] = []
+    for text in reversed(lines):
+        if not (room := most - len(rows)):
+            break
+        found = list(_output(text[: room * width], width))
+        if len(found) > room or len(text) > room * width:
+            found = [*found[: room - 1], cut_line((*found[room - 1], ("class:output", "…")), width)]
+        rows[:0] = found
+    return rows
 
 
 def _outcome(block: ToolFinished) -> list[str]:
