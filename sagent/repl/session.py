@@ -5,6 +5,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -207,8 +208,9 @@ class SessionLoop(Current):
             return f"\n{goes_on}To come back:  {elsewhere.again}\nSession {log.session_id}, {cost}\n"
         if not log.path:
             return f"This session was not kept; it cost {cost}.\n"
-        settings, path = self.settings, Path(log.path)
-        here = path.parent == sessions_of(settings.state_dir, Path.cwd())
+        settings, path, here = self.settings, Path(log.path), False
+        with suppress(FileNotFoundError):  # the directory may have been deleted
+            here = path.parent == sessions_of(settings.state_dir, Path.cwd())
         way = "--continue" if here else f"--session {shlex.quote(log.path)}"
         return f"\nTo continue:  sagent {way}\nSession {log.session_id}, {cost}\n"
 

@@ -25,7 +25,7 @@ async def run_shell(command: str, cwd: Path, show: Callable[[str], None] = lambd
         process = group.start([shell, "-c", command], env=os.environ, cwd=cwd, input=null, output=sink)
     except OSError as error:
         os.close(source)
-        return 127, f"{shell}: {error.strerror or error}"
+        return 127, f"{error.filename or shell}: {error.strerror or error}"  # the directory, too, may not be there
     finally:
         os.close(sink)
     kept = _Kept()

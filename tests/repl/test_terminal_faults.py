@@ -221,3 +221,15 @@ def test_a_reply_that_ends_at_its_output_limit_says_which_and_what_to_do(console
     console.until("It begins, and", "its output limit of 40 tokens", "ask it to go on")
     console.type("go on")
     console.until("goes on.")
+
+
+def test_a_directory_that_is_deleted_under_it_costs_nothing_but_itself(console: Console) -> None:
+    console.serve([Turn(text="Still here.")])
+    console.start()
+    console.cwd.rmdir()
+    console.type("!pwd")
+    console.until("work: No such file", "exit 127")
+    console.type("hello?")
+    console.until("Still here.")
+    console.keys("C-d")
+    console.until("To continue:  sagent --session ", "ended 0")
