@@ -40,7 +40,7 @@ from sagent.messages import Message
 from sagent.model import EFFORTS, Effort, Model
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
 from sagent.policy import Policy
-from sagent.session.contents import MessageSent, MessageWithdrawn
+from sagent.session.contents import MessageSent
 from sagent.session.log import MemoryLog
 from sagent.tool import RunContext, Tool, Workspace
 
@@ -339,13 +339,6 @@ class Agent(Node, Generic[Deps_contra]):
             loop.call_soon_threadsafe(self.send, said, moment)
             return
         self.state.receive(said, moment, answer=said.sender != self.path and self.tree.get(said.sender) is not None)
-
-    def withdraw(self, message: Message) -> bool:
-        """Take back a message that was sent and not read yet; whether it could be."""
-        entries = self.state.inbox.withdraw(message)
-        for entry in entries:
-            self.state.journal.record(MessageWithdrawn(entry))
-        return bool(entries)
 
     def interrupt(self, scope: Scope = "tree") -> None:
         """Stop the model call and the tools of the run in progress, and with "tree" those of all agents below.

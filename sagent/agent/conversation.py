@@ -22,7 +22,7 @@ from sagent.events import Advice, Event
 from sagent.messages import Message, Text
 from sagent.model import Model, full_name
 from sagent.peer import Action, Background, Caller, Cancel, Consult, Inject, JobStatus, Status
-from sagent.session.contents import AdviceOutcome, AdviceRated, ConsultationEntry
+from sagent.session.contents import AdviceOutcome, AdviceRated, ConsultationEntry, MessageWithdrawn
 from sagent.session.folds import branch_contents, counted, history
 from sagent.session.log import Log
 from sagent.tool import Tool, ToolOutput
@@ -97,6 +97,13 @@ class Conversation(Caller):
     def inform(self, message: Message) -> None:
         """Have it read a message that wants no answer, when there is a pause."""
         self.state.receive(message, "next")
+
+    def withdraw(self, message: Message) -> bool:
+        """Take back a message that was sent and not read yet; whether it could be."""
+        entries = self.state.inbox.withdraw(message)
+        for entry in entries:
+            self.state.journal.record(MessageWithdrawn(entry))
+        return bool(entries)
 
     def wake(self) -> None:
         """Have a run that waits for others look again whether it still must."""

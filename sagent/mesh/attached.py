@@ -430,6 +430,11 @@ class RemoteNode:
         text = message if isinstance(message, str) else message.content
         self._root.request(op="send", agent=self.path, text=text)
 
+    def withdraw(self, message: Message) -> bool:
+        """It is on its way: never."""
+        del message
+        return False
+
     def interrupt(self, scope: Scope = "tree") -> None:
         self._root.request(op="interrupt", agent=self.path, scope=scope)
 

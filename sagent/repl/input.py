@@ -207,7 +207,7 @@ class InputActions:
         message, near = user(text, *parts, *self.pasted.images(typed)), self._painter.near
         if near == ROOT:
             self._session.send(message, typed, when_idle=when_idle)
-        elif not self._session.send_to(near, message):
+        elif not self._session.send_to(near, message, typed):
             self._painter.write(Report(f"{near} has ended; /enter root goes back.", "warning"))
             self.give_back([typed])
 
@@ -388,7 +388,7 @@ class InputActions:
         for task in self._shells:
             task.cancel()
         if (agent := self._session.running) is not None:
-            self.give_back(self._session.outbox.take_back(agent))
+            self.give_back(self._session.outbox.take_back(ROOT, agent))
             agent.interrupt()
 
     def escape(self) -> None:

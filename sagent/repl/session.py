@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sagent.events import Event, Result
     from sagent.policy.permissions import Mode
     from sagent.repl.opening import Asker, Opened, Opening
-    from sagent.repl.root import RootAgent
+    from sagent.repl.root import RootAgent, TreeAgent
     from sagent.tools.ask import Answerer
 
 UNHURRIED = 0.3  # seconds before work that nobody waits for
@@ -92,7 +92,7 @@ def _read_end(settings: "Settings") -> "Sequence[Message]":
 class Waits(Queued):
     """A message that was not read yet; an `early` one came before there was a session."""
 
-    message: Message
+    message: Message = field(kw_only=True)
     early: bool = False
 
 
@@ -127,9 +127,10 @@ class Outbox:
         self.queued.remove(kept[-1])
         return kept[-1].text
 
-    def take_back(self, agent: "RootAgent") -> list[str]:
-        """Take all messages back that were sent and not read, as they were typed."""
-        unread = [wait for wait in self.queued if wait.sent and agent.withdraw(wait.message)]
+    def take_back(self, path: str, agent: "TreeAgent | None") -> list[str]:
+        """Take all messages back that were sent to an agent and not read, as they were typed; None has ended."""
+        sent = (wait for wait in self.queued if wait.sent and wait.to == path)
+        unread = [wait for wait in sent if agent is None or agent.withdraw(wait.message)]
         self.queued = [wait for wait in self.queued if wait not in unread]
         return [wait.text for wait in unread]
 
@@ -307,25 +308,35 @@ class SessionLoop(Current):
             self.outbox.prompts.put_nowait(message)
         else:  # it is kept until the turn ends, or until there is a session
             sent = agent is not None and agent.running and not when_idle and not self._asks_first
-            self.outbox.queued.append(Waits(typed, sent, message, early=agent is None))
+            self.outbox.queued.append(Waits(typed, sent, message=message, early=agent is None))
             if agent is not None and sent:
                 agent.send(message, "now")
         self._status.redraw()
 
-    def send_to(self, agent: str, message: Message) -> bool:
+    def send_to(self, agent: str, message: Message, typed: str) -> bool:
         """Send a message to another agent than the root; False where it has ended."""
-        node = self._opened.agent.tree.get(agent) if self._opened else None
-        if node is not None:
-            node.send(message)
+        node = self._node(agent)
+        try:
+            if node is not None:
+                node.send(message)
+        except UsageError:  # it ends now
+            return False
+        if node is not None and node.running and self.elsewhere is None:
+            self.outbox.queued.append(Waits(typed, sent=True, to=agent, message=message))
+        self._status.redraw()
         return node is not None
 
     def stop_agent(self, agent: str) -> bool:
         """Stop the turn of an agent; False where it is in none."""
-        node = self._opened.agent.tree.get(agent) if self._opened else None
+        node = self._node(agent)
         if node is None or not node.running:
             return False
+        self.on_unread(self.outbox.take_back(agent, node))
         node.interrupt()
         return True
+
+    def _node(self, agent: str) -> "TreeAgent | None":
+        return self._opened.agent.tree.get(agent) if self._opened else None
 
     def leave_planning(self, mode: "Mode") -> None:
         """Go on in another mode than plan, which the model learns by itself."""
@@ -363,7 +374,7 @@ class SessionLoop(Current):
             ticking.cancel()
             self._began_at = None
         if not good:
-            self.on_unread(self.outbox.take_back(agent))
+            self.on_unread(self.outbox.take_back(ROOT, agent))
         self._status.update(opened)
         self._presence.ring(time.monotonic() - began)
         if good and not self.outbox.release() and planning:
@@ -393,11 +404,13 @@ class SessionLoop(Current):
         match event:
             case Advised():
                 self._status.update_cost(opened.agent)
-            case ReplyFinished() | Finished() if event.agent != "root":
+            case ReplyFinished() | Finished() if event.agent != ROOT:
                 self._status.update_cost(opened.agent)
-            case Received("root", message):
+                if isinstance(event, Finished) and event.result.error is not None:
+                    self.on_unread(self.outbox.take_back(event.agent, self._node(event.agent)))
+            case Received(_, message):
                 self.outbox.on_read(message)
-            case ReplyFinished(_, message):
+            case ReplyFinished("root", message):
                 self._status.update(opened)
                 if not message.calls and opened.agent.running and not self._asks_first:
                     self.outbox.pass_on(opened.agent)

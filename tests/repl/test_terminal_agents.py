@@ -190,3 +190,24 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     console.until("! Interrupted.", gone="◌ Running")
     console.type("/fork")  # where there is no such agent
     console.until("a copy of this session.", gone="root/worker ›")
+
+
+def test_words_for_an_agent_are_shown_until_it_reads_them_and_come_back_where_it_does_not(console: Console) -> None:
+    def step(request: Received) -> Turn:
+        whole = str(request.json["messages"])
+        if "begin here" in whole:
+            if "tool_result" in whole:
+                return Turn(text="Over.")
+            return Turn(calls=(Call("AgentSpawn", {"name": "worker", "prompt": "write on"}, id="a"),))
+        return Turn(text="word " * 2_000, pieces=10, gap=0.1)
+
+    console.serve(step)
+    console.start(width=100)
+    console.type("begin here")
+    console.until("◌ worker  working")
+    console.type("/enter root/worker")
+    console.until("root/worker › ")
+    console.type("faster please")
+    console.until("▸ faster please  sent to worker, not read yet")
+    console.keys("Escape")
+    console.until("! Interrupted.", "root/worker › faster please", gone="not read yet")

@@ -43,6 +43,7 @@ class Queued:
 
     text: str
     sent: bool
+    to: str = ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,8 @@ def _tail(text: str, width: int, most: int) -> list[str]:
 def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line]:
     for message in queue[:MOST_QUEUED]:
         kept = "not sent · Up takes it back" if idle else "when idle · Up edits"
-        when = "sent, not read yet" if message.sent else kept
+        to = "" if message.to == ROOT else f" to {message.to.rpartition('/')[2]}"
+        when = f"sent{to}, not read yet" if message.sent else kept
         text = cut(one_line(message.text), width - len(when) - 6)
         yield cut_line((("class:mark", "▸ "), ("class:queued", text), ("class:dim", f"  {when}")), width)
     if len(queue) > MOST_QUEUED:
