@@ -293,7 +293,7 @@ class InputActions:
     def give_back(self, texts: Sequence[str]) -> None:
         """Put words that were taken out of the input back before what is there now."""
         if texts:
-            self._screen.replace_text("\n".join(filter(None, (*texts, self._screen.buffer.text))))
+            self.questions.give_back("\n".join(filter(None, texts)))
 
     def paste(self, data: str) -> None:
         """Put what was pasted into the input: a place holder for what is long, the image for an image's path."""

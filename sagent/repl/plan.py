@@ -17,26 +17,40 @@ async def settle_plan(
     open."""
     from sagent.tools.plan import Settled
 
-    options = [
+    now = draft = plan
+
+    def keep(words: str) -> None:
+        nonlocal draft
+        draft = words
+
+    try:
+        while said := await questions.choose(
+            "Carry out this plan?" if now == plan else "Carry out the changed plan?", _options(begun=draft != now)
+        ):
+            changed = now if now != plan else ""
+            match said:
+                case "change" | "retype":
+                    here = said == "retype"
+                    given = await (questions.line("plan › ", text=draft, left=keep) if here else edit(draft))
+                    if (given := (given or "").strip()) and given != now:
+                        show(given)
+                    now, draft = (given, given) if given else (now, draft)
+                case "no":
+                    return Settled(None, reason=((await questions.line("Why not? ")) or "").strip())
+                case _:
+                    return Settled("ask" if said == "ask" else "edit", changed)
+        return None
+    finally:
+        if draft != now:  # what was changed, and not entered
+            questions.give_back(draft)
+
+
+def _options(*, begun: bool) -> list[Option[str]]:
+    goes_on = "goes on with what you changed" if begun else ""
+    return [
         Option("ask", "Yes, and ask before every change", key="y", short="ask"),
         Option("edit", "Yes, and edit in the project freely", key="e", short="edit"),
-        Option("change", "Change the plan in the editor first", key="c", short="change"),
-        Option("retype", "Change it here, in the input", key="i", short="input"),
+        Option("change", "Change the plan in the editor first", goes_on, key="c", short="change"),
+        Option("retype", "Change it here, in the input", goes_on, key="i", short="input"),
         Option("no", "No, and say why", key="n", short="no"),
     ]
-    now = plan
-    while said := await questions.choose(
-        "Carry out this plan?" if now == plan else "Carry out the changed plan?", options
-    ):
-        changed = now if now != plan else ""
-        match said:
-            case "change" | "retype":
-                given = await (edit(now) if said == "change" else questions.line("plan › ", text=now))
-                if (given := (given or "").strip()) and given != now:
-                    now = given
-                    show(now)
-            case "no":
-                return Settled(None, reason=((await questions.line("Why not? ")) or "").strip())
-            case _:
-                return Settled("ask" if said == "ask" else "edit", changed)
-    return None

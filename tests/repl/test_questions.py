@@ -20,6 +20,7 @@ from sagent.messages import ToolCall
 from sagent.policy import Ask, Policy
 from sagent.repl.commands.command import CommandContext
 from sagent.repl.input import InputActions, InputBuffer
+from sagent.repl.plan import settle_plan
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusCommand, StatusDisplay
 from sagent.repl.tasks import Tasks
@@ -254,6 +255,32 @@ async def test_words_for_a_question_that_is_left_or_withdrawn_are_in_the_input(
         desk.questions.take_line(None)
         await key
         assert "s3cret" not in desk.screen.buffer.text
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_plan_that_is_withdrawn_while_it_is_changed_leaves_the_words_in_the_input(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: int
+) -> None:
+    async def edit(text: str) -> str:
+        raise AssertionError(text)
+
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.questions.whole = lambda text: text.replace("[Pasted]", "pasted.")
+        settling = asyncio.create_task(settle_plan("One step.", desk.questions, edit, lambda plan: None))
+        for _ in range(times):
+            desk.questions.take_line(None)
+            while desk.questions.picker is None:
+                await asyncio.sleep(0)
+            await desk.wait()
+            desk.questions.type("i")
+            while desk.screen.line.label != "plan › ":
+                await asyncio.sleep(0)
+            desk.write(" [Pasted]")
+        desk.questions.give_back("words of a message")  # they are no part of the plan
+        settling.cancel()
+        await asyncio.gather(settling, return_exceptions=True)
+        assert desk.screen.buffer.text == f"One step.{' pasted.' * times}\nwords of a message"
+        assert desk.questions.withdrawn  # an Enter that was meant for it sends nothing
 
 
 async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(

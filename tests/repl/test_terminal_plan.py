@@ -97,3 +97,23 @@ def test_switching_to_plan_mode_leaves_the_tools_as_they_are(console: Console) -
     assert len({str(request.json["tools"]) for request in server.requests}) == 1
     assert "ExitPlan" not in str(server.requests[0].json)
     assert "not yet" in last_text(server.requests[2])
+
+
+def test_an_edit_that_was_left_goes_on_where_it_was_and_is_in_the_input_in_the_end(console: Console) -> None:
+    server = console.serve([Turn(calls=(proposal("Write one file."),)), Turn(text="All is done.")])
+    console.start("--plan", "--sandbox", "off")
+    console.type("a file, please")
+    console.until("Carry out this plan?", "Change it here")
+    console.keys("i")
+    console.until("plan › Write one file.")
+    console.tmux("send-keys", "-l", " Then read it.")
+    console.until("Then read it.")
+    console.keys("Escape")
+    console.until("Carry out this plan?", "goes on with what you changed", gone="Then read it.")
+    console.keys("i")
+    console.until("plan › Write one file. Then read it.")
+    console.keys("Escape")
+    console.until("y Yes, and ask")
+    console.keys("y")
+    console.until("All is done.", "› Write one file. Then read it.")
+    assert "Then read it." not in str(server.requests[1].json["messages"])

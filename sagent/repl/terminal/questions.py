@@ -99,7 +99,7 @@ class Questions:
         self._shown_at = self._moved_at = 0.0
         self._withdrawn_at = -QUIET  # when a question went away by itself for which something was typed
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
-        self._draft = ""  # what stood in the input when a question took it for words
+        self._draft = ""  # what stood in the input when a question or a line took it for words
         self._waits: object = None  # the last letter that may choose
         screen.resizing.on_resizing = self.hold  # until it is there again as it is
         self._floor = asyncio.Lock()  # one question at a time
@@ -324,30 +324,52 @@ class Questions:
             await self._put(picker)
         return picker.chosen.result()
 
-    async def line(self, label: str, *, secret: bool = False, text: str = "", about: Line = ()) -> str | None:
+    async def line(
+        self,
+        label: str,
+        *,
+        secret: bool = False,
+        text: str = "",
+        about: Line = (),
+        left: Callable[[str], None] | None = None,
+    ) -> str | None:
         """Have the person type a line, or change a `text`, below what it is `about`; None when they leave it, or
-        another one is being typed. Their words that are no answer then are in the input."""
+        another one is being typed. Their words that are no answer then are in the input, or are `left`."""
         while (picker := self.taking) is not None:
             await asyncio.wait([picker.chosen])
             await asyncio.sleep(0)
         if self._line is not None:
             return None
         buffer, screen = self._screen.buffer, self._screen
-        kept, self._line = buffer.text, asyncio.get_running_loop().create_future()
+        self._draft, self._line = buffer.text, asyncio.get_running_loop().create_future()
         buffer.reset()
         if text:
             screen.replace_text(text)
         screen.line.label, screen.line.secret, self.about = label, secret, about
         screen.redraw()
+        said: str | None = None
         try:
-            return await self._line
+            said = await self._line
         finally:
-            if self._line.cancelled() and (kept or buffer.text):
+            if self._line.cancelled() and (self._draft or buffer.text):
                 self._withdrawn_at = self._presence.clock()
             self._line, self.about = None, ()
             screen.line.label, screen.line.secret = screen.line.home, False
-            screen.replace_text(_joined(kept, "" if secret or text else buffer.text))
+            words = "" if secret or buffer.text == text else buffer.text
+            if left is not None and said is None and words:
+                left(self.whole(words))
+                words = ""
+            screen.replace_text(_joined(self._draft, words))
             screen.redraw()
+        return said
+
+    def give_back(self, text: str) -> None:
+        """Put words into the input, before what is there; while an answer is typed there, before what comes back."""
+        picker = self.picker
+        if self._line is not None or (picker is not None and picker.words and not picker.held):
+            self._draft = _joined(text, self._draft)
+        else:
+            self._screen.replace_text(_joined(text, self._screen.buffer.text))
 
     async def _open(self, picker: "Picker[T]") -> None:
         """Show a list until something was chosen, or nothing."""
