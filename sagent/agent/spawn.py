@@ -19,6 +19,7 @@ from sagent.model import Effort, Model, full_name
 from sagent.peer import Action, SpawnRequest
 from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
 from sagent.session.contents import MessageEntry, Opened, Spawned
+from sagent.session.log import Log, MemoryLog
 from sagent.session.stored import StoredMessage
 from sagent.tool import Effect, PathFilter, ProfileOf, Tool, Workspace
 
@@ -101,9 +102,16 @@ def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
 
 
 def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
-    """What a new agent below another has: all that `like` has, but for what is its own."""
-    log, ledger = above.log.child(path), above.ledger
+    """What a new agent below another has: all that `like` has, but for what is its own. Raises OSError."""
+    log, ledger = _log_for(above, path), above.ledger
     return replace(like, log=log, ledger=ledger, workspace=workspace, path=path, tree=above.tree, finish=None)
+
+
+def _log_for(above: Node, path: str) -> Log:
+    """The log of a new agent below another; one in memory where nothing of the session is kept any more."""
+    if above.state.journal.lost:
+        return MemoryLog(path, session_id=above.log.session_id, blobs=above.log.blobs)
+    return above.log.child(path)
 
 
 def workspace_for(state: AgentState, *, seen: bool) -> Workspace:
@@ -148,7 +156,8 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
         max_depth=request.max_depth,
         budget_usd=request.budget_usd,
     )
-    above.journal.record(spawned)
+    if not above.journal.record(spawned):  # no later process would know of it, nor of what it spent
+        state.journal.lost = True
     for message in state.context.history:  # taken over: each log is whole in itself
         state.journal.record(MessageEntry(StoredMessage.of(message, state.journal.keep)))
     if request.persistent:

@@ -122,6 +122,8 @@ class FileLog(_Chain):
         self._session = session
         self._family = Family() if family is None else family
         self.file = log_file(session, agent)
+        if agent != "root":
+            log_file(session, "root").stat()  # a session that was deleted is not begun anew for a child
         make_directory(self.file.parent)
         self._unsynced_name = not self.file.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

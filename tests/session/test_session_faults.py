@@ -302,3 +302,46 @@ def test_a_session_deleted_under_a_run_is_told_of_once_and_the_run_goes_on(place
     assert "hello" in json.dumps(server.requests[2].json["messages"])
     assert list(sessions(place.state)) == []
     assert [log_files(path) for path in sessions(place.state)] == []
+
+
+def spawn_after(text: str) -> Turn:
+    return Turn(text=text, calls=(Call("AgentSpawn", {"prompt": "child, do it", "name": "a"}),))
+
+
+@pytest.mark.needs("netns")
+@pytest.mark.parametrize("cap", [["--max-budget-usd", "5"], []])
+def test_a_child_of_which_no_log_tells_is_not_kept_and_makes_no_call_under_a_cap(place: Place, cap: list[str]) -> None:
+    server = place.serve([spawn_after("x" * 400_000), Turn(text="child's answer"), Turn(text="all done")])
+    done = place.run_on_disk("256k", *cap, "go")
+    assert (done.returncode, len(server.requests)) == ((3, 1) if cap else (0, 3))
+    assert done.stderr.count("from here on nothing is kept") == 1
+    (session,) = place.kept_sessions()
+    assert verify(session).problems == ()
+
+
+def test_a_session_that_was_deleted_is_not_begun_anew_for_a_child(place: Place) -> None:
+    steps = iter([spawn_after("I ask."), Turn(text="child's answer"), Turn(text="done")])
+
+    def answer(_: Received) -> Step:
+        for session in list(sessions(place.state)):
+            shutil.rmtree(session)
+        return next(steps)
+
+    place.serve(answer)
+    assert place.run("go").stdout == "done\n"
+    assert not list(place.state.rglob("*.jsonl"))
+
+
+def test_a_child_of_a_session_that_was_moved_is_refused(place: Place) -> None:
+    moved, steps = place.home / "moved", iter([spawn_after("I ask."), Turn(text="done")])
+
+    def answer(_: Received) -> Step:
+        for session in list(sessions(place.state)):
+            session.rename(moved)
+        return next(steps)
+
+    server = place.serve(answer)
+    assert place.run("--max-budget-usd", "5", "go").returncode == 0
+    assert "No such file or directory" in json.dumps(server.requests[1].json["messages"])
+    assert not list(place.state.rglob("*.jsonl"))
+    assert verify(moved).problems == ()
