@@ -245,8 +245,9 @@ async def _answer(agent: Agent, message: Message, schema: Mapping[str, object] |
         return failed(error)
 
 
-def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> Prompt:
-    """The prompt of the command line, of stdin, or of both: then stdin is attached as context.
+def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: str = "sagent") -> Prompt:
+    """The prompt of the command line, of stdin, or of both: then stdin is attached as context. `command` is what a
+    prompt goes with, for messages.
 
     Raises UsageError when there is none.
     """
@@ -256,11 +257,11 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> Prompt:
         piped = _read_all(stdin.fileno(), None if not prompt else FIRST_BYTE, err)
     if (shown := _media(piped)) is not None:
         if not prompt.strip():
-            raise UsageError('No words came with what was piped in: say what to do, as in sagent "what is this?".')
+            raise UsageError(f'No words came with what was piped in: say what to do, as in {command} "what is this?".')
         return Prompt(prompt, (shown,))
     text = _decode(piped, err).strip("\n")
     if not prompt.strip() and not text.strip():
-        raise UsageError('Nothing to do: give a prompt, as in sagent "explain this repository", or pipe one in.')
+        raise UsageError(f'Nothing to do: give a prompt, as in {command} "explain this repository", or pipe one in.')
     if prompt.strip() and text.strip():
         return Prompt(prompt, (Text(f"\n\n<stdin>\n{text}\n</stdin>"),))  # apart: it gives way before the words do
     return Prompt(prompt if prompt.strip() else text)

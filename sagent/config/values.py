@@ -150,7 +150,9 @@ def agents_of(value: object, _: object = None) -> tuple[str, ...]:
         value = [f"{name}={address}" for name, address in cast("Mapping[object, object]", value).items()]
     found: list[str] = []
     for text in [value] if isinstance(value, str) else texts(value, "a2a"):
-        name, _, address = text.partition("=")
+        name, equals, address = text.partition("=")
+        if not equals:
+            raise RefusedError("give NAME=URL, as in reviewer=https://host")
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name.strip()):
             raise RefusedError("give NAME=URL, the name of letters, digits, _ and -, at most 32")
         found.append(f"{name.strip()}={url(address)}")

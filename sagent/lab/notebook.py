@@ -144,10 +144,11 @@ class Notebook(Notes):
             other = f"Name another directory with {self._flag}."
             raise UsageError(f"{self._setup} cannot be read: {error}. {other}") from error
         if differing := _differing(known, given):
-            name, before, now = differing[0], *map(json_dump, differing[1:])
+            name, *values = differing
+            before, now = (f"without {name}" if each is None else f"with {name} = {json_dump(each)}" for each in values)
             raise UsageError(
-                f"{self._flag} {self._directory}: its runs were made with {name} = {before}, not {now}: what is to be "
-                "compared has to be alike. Name another directory."
+                f"{self._flag} {self._directory}: its runs were made {before}, not {now}: what is to be compared has "
+                "to be alike. Name another directory."
             )
 
     def _read(self, tasks: Sequence[Task], arms: Collection[Arm]) -> list[Trial]:

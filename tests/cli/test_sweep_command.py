@@ -299,8 +299,12 @@ def test_a_changed_spec_is_refused_and_says_what_differs(sweep: Shell) -> None:
     assert sweep.run("sweep", "spec.toml", model="").code == 0
     asked = len(server.requests)
     cases = (
-        (few.replace("0.50", "0.40"), TASKS, 'were made with max_budget_usd = "0.50", not "0.40"'),
-        (few.replace("[grid]", "[grid]\nmax_turns = 3"), TASKS, "were made with max_turns = null, not 3"),
+        (
+            few.replace("0.50", "0.40"),
+            TASKS,
+            'were made with max_budget_usd = "0.50", not with max_budget_usd = "0.40"',
+        ),
+        (few.replace("[grid]", "[grid]\nmax_turns = 3"), TASKS, "were made without max_turns, not with max_turns = 3"),
         (few.replace('"low", ', ""), TASKS, "were made with "),
         (few, TASKS.replace("Write", "Make"), "task 'write' has changed since its runs were made"),
     )

@@ -453,7 +453,7 @@ def test_the_task_from_words_a_file_and_standard_input(shell: Shell, crew) -> No
     [
         ((), "Which team? Give --preset code_review|quant_desk|research_writer"),
         (("--preset", "code_reveiw", "x"), "no such preset. Did you mean code_review?"),
-        (("--preset", "code_review"), "Nothing to do"),
+        (("--preset", "code_review"), 'Nothing to do: give a prompt, as in sagent team run --preset code_review "'),
         (("--preset", "code_review", "crew.toml", "x"), "name two teams"),
         (("code_review", "x"), "code_review is a preset: give --preset code_review"),
         (("no.toml", "x"), "there is no such file"),

@@ -90,6 +90,18 @@ def test_content_comes_only_when_it_is_asked_for(shell: Shell, collected: Collec
     assert collected.metrics == {}
 
 
+@pytest.mark.parametrize("value", ["EVENTS", "event_only"])
+def test_content_that_cannot_be_had_as_asked_is_named(shell: Shell, collected: Collected, value: str) -> None:
+    shell.serve(SCRIPT)
+    name = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+    shell.environment |= {"OTEL_EXPORTER_OTLP_ENDPOINT": collected.url, name: value}
+    done = shell.run(*RUN)
+    assert done.code == 0, done.err
+    (line,) = done.err.splitlines()
+    assert f"{name}={value}: no content is exported. Give SPAN_ONLY" in line
+    assert "look" not in str([values_of(span.attributes) for span in collected.spans])
+
+
 @pytest.mark.parametrize("answers", [False, True], ids=["refused", "silent"])
 def test_a_dead_collector_costs_a_line_and_no_time(shell: Shell, *, answers: bool) -> None:
     shell.serve(SCRIPT)

@@ -33,7 +33,10 @@ from sagent.version import __version__
 MOST_AT_END = 1.5  # seconds in which the last spans may leave: then they are dropped
 _PROTOCOLS = {"http/protobuf": "otlp_proto_http", "http/json": "otlp_json_http", "grpc": "otlp_proto_grpc"}
 _PACKAGES = {name: f"opentelemetry-exporter-{name.replace('_', '-')}" for name in _PROTOCOLS.values()}
-_CAPTURES = {"span_only": "content", "span_and_event": "content", "true": "content"}
+_CAPTURES: Mapping[str, Capture] = {
+    **dict.fromkeys(("", "no_content", "false"), "none"),
+    **dict.fromkeys(("span_only", "span_and_event", "true"), "content"),
+}
 
 Exporter = TypeVar("Exporter")
 
@@ -55,10 +58,13 @@ async def open_telemetry(environ: Mapping[str, str], warn: Callable[[str], None]
         meters = MeterProvider(readers, resource, shutdown_on_exit=False)
         carried = {name: environ[name.upper()] for name in ("traceparent", "tracestate") if name.upper() in environ}
         parent = TraceContextTextMapPropagator().extract(carried)
-        capture = _CAPTURES.get(environ.get(names.CAPTURE_VARIABLE, "").lower(), "none")
+        given = environ.get(names.CAPTURE_VARIABLE, "").strip()
+        if (capture := _CAPTURES.get(given.lower())) is None:
+            how = "Give SPAN_ONLY for content in spans, or NO_CONTENT"
+            warn(f"{names.CAPTURE_VARIABLE}={one_line(printable(given), 60)}: no content is exported. {how}.")
         faults.exporting = True
         try:
-            yield Telemetry(tracers, meters, capture=cast("Capture", capture), parent=parent)
+            yield Telemetry(tracers, meters, capture=capture or "none", parent=parent)
         finally:
             if not await _shut_down(tracers.shutdown, meters.shutdown):
                 faults.report("the collector does not answer")

@@ -126,7 +126,7 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
     if task is None and not words and (settings.continue_session or settings.session or settings.fork):
         return ""
     if task is None or task == "-":
-        prompt = read_prompt(words, sys.stdin, sys.stderr)
+        prompt = read_prompt(words, sys.stdin, sys.stderr, "sagent team run --preset code_review")
         piped = "".join(part.text for part in prompt.parts if isinstance(part, Text))
         if prompt.parts and not piped:
             raise UsageError("A team's task is text: an image or a PDF is given as a file to read.")
