@@ -19,6 +19,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -36,6 +38,8 @@ from sagent.usage import Usage
 
 STAND_IN = Path(__file__).with_name("claude_stand_in.py")
 TOKEN = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-nobody"}
+MARKS: WeakKeyDictionary[FakeProviderServer, str] = WeakKeyDictionary()
+"""Of the programs of each server: its port may have been another's before."""
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000"
     "050001a5f645400000000049454e44ae426082"
@@ -64,7 +68,7 @@ async def opened(
     """A provider whose program talks to a server with a script. No program is left behind."""
     async with FakeProviderServer(script) as server:
         provider = AnthropicCLI.from_credentials(
-            path=path, base_url=server.url, variables={**TOKEN, **variables}, timeouts=timeouts
+            path=path, base_url=server.url, variables={**variables_for(server), **variables}, timeouts=timeouts
         )
         async with aclosing(provider):
             yield provider, server
@@ -76,11 +80,15 @@ def posts(server: FakeProviderServer) -> list[dict[str, object]]:
     return [dict(request.json) for request in server.requests if request.method == "POST"]
 
 
+def variables_for(server: FakeProviderServer) -> dict[str, str]:
+    return {**TOKEN, "TEST_SERVER": MARKS.setdefault(server, uuid4().hex)}
+
+
 def programs(server: FakeProviderServer) -> Iterable[int]:
-    """The processes that were given the server's address, by their environment."""
+    """The processes that work with the server, by their environment."""
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            if f"ANTHROPIC_BASE_URL={server.url}".encode() in entry.read_bytes().split(b"\0"):
+            if f"TEST_SERVER={MARKS[server]}".encode() in entry.read_bytes().split(b"\0"):
                 yield int(entry.parent.name)
 
 
@@ -630,7 +638,7 @@ from sagent.model import Request, TextPart
 from sagent.providers.plans.anthropic_cli import AnthropicCLI
 
 async def main(url):
-    provider = AnthropicCLI.from_credentials(path={path!r}, base_url=url, variables={TOKEN!r})
+    provider = AnthropicCLI.from_credentials(path={path!r}, base_url=url, variables=VARIABLES)
     async for delta in provider.model("claude-sonnet-4-6").stream(Request("talk", (user("hi"),))):
         if isinstance(delta, TextPart):
             print("begun", flush=True)
@@ -638,8 +646,8 @@ async def main(url):
 asyncio.run(main("URL"))
 """
     async with FakeProviderServer([Stall(Turn("abc", pieces=1), after_events=4)]) as server:
-        program = [sys.executable, "-c", code.replace("URL", server.url)]
-        process = await asyncio.create_subprocess_exec(*program, stdout=subprocess.PIPE)
+        code = code.replace("URL", server.url).replace("VARIABLES", repr(variables_for(server)))
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=subprocess.PIPE)
         assert process.stdout
         async with asyncio.timeout(30):
             assert await process.stdout.readline() == b"begun\n"
