@@ -82,6 +82,7 @@ class Place:
     stack: contextlib.AsyncExitStack
     broker: Server | None = None
     nodes: dict[str, Process] = field(default_factory=dict[str, Process])
+    program: Sequence[str] = tuple(PROGRAM)
     provider: str = ""  # the model's URL, where it is not reached by the server's own
 
     async def restart_bus(self) -> None:
@@ -116,7 +117,7 @@ class Place:
             **options,
         }
         process = await asyncio.create_subprocess_exec(
-            *within, *PROGRAM, *argv, env=self.environment(name), cwd=cwd or self.directory, **given
+            *within, *self.program, *argv, env=self.environment(name), cwd=cwd or self.directory, **given
         )
         self.stack.push_async_callback(_end, process)
         return Process(process, name)
