@@ -7,7 +7,8 @@ byte of a log is outside a hash, white space and escapes included.
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
@@ -20,6 +21,7 @@ _AFTER_ID = len(_HEAD) + 64 + len(b'",')
 _AT = _AFTER_ID + len(b'"at":"')
 _AFTER_AT = _AT + len("2026-11-21T03:15:00.123456Z")
 _BODY = _AFTER_AT + len(b'","body":')
+_TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,9 @@ class Entry:
         return decode(self.kind, read_body(self))
 
 
-def seal(parent: str, content: Content) -> Entry:
-    """A new entry. Raises ValueError or TypeError for what JSON cannot say."""
+def seal(parent: str, content: Content, after: str = "") -> Entry:
+    """A new entry, later than the time `after` whatever the clock says. Raises ValueError or TypeError for what JSON
+    cannot say."""
     kind, body = encode(content)
     if not (kind.isascii() and kind.isidentifier()):
         raise ValueError(f"not a kind of entry: {kind!r}")
@@ -47,14 +50,21 @@ def seal(parent: str, content: Content) -> Entry:
         text = canonical_bytes(body)
     except RecursionError as error:
         raise ValueError("the body is nested too deeply") from error
-    at = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
-    return _sealed(parent, at, kind, text)
+    return _sealed(parent, _time(after), kind, text)
 
 
 def seal_again(parent: str, entry: Entry, body: Mapping[str, object] | None = None) -> Entry:
     """An entry that follows another one than it did; with `body`, it says this."""
     said = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))] if body is None else canonical_bytes(body)
     return _sealed(parent, entry.at, entry.kind, said)
+
+
+def _time(after: str) -> str:
+    now = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    if now <= after:
+        with suppress(ValueError, OverflowError):  # of a log that somebody else wrote
+            return (datetime.fromisoformat(after) + _TICK).isoformat(timespec="microseconds")[:-6] + "Z"
+    return now
 
 
 def _sealed(parent: str, at: str, kind: str, text: bytes) -> Entry:

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sagent.errors import SessionCorrupt
 from sagent.session.blobs import BlobDirectory, sync_path
@@ -17,6 +17,8 @@ from sagent.session.view import FileLogView, Index, LogView, MemoryLogView, bran
 
 if TYPE_CHECKING:
     from sagent.session.segment import Place
+
+L = TypeVar("L")
 
 
 class Log(Protocol):
@@ -98,11 +100,13 @@ class _Chain(ABC):
     def _write(self, parent: str, content: Content) -> Entry: ...
 
 
-class Family(dict[str, "FileLog"]):
+class Family(dict[str, L]):
     """The open logs of one session by their agents. `follow` is called with the agent and each entry once it is in the
-    file, in the thread that appends."""
+    file, in the thread that appends. `latest` is when the last entry of any of them was written: the next one is later,
+    so that times say in which order agents did what."""
 
     follow: Callable[[str, Entry], None] | None = None
+    latest = ""
 
 
 class FileLog(_Chain):
@@ -116,11 +120,11 @@ class FileLog(_Chain):
     file: Path
 
     def __init__(
-        self, session: Path, agent: str = "root", *, blobs: BlobDirectory, family: Family | None = None
+        self, session: Path, agent: str = "root", *, blobs: BlobDirectory, family: "Family[FileLog] | None" = None
     ) -> None:
         super().__init__(session.name, str(session), agent, blobs)
         self._session = session
-        self._family = Family() if family is None else family
+        self._family: Family[FileLog] = Family() if family is None else family
         self.file = log_file(session, agent)
         if agent != "root":
             log_file(session, "root").stat()  # a session that was deleted is not begun anew for a child
@@ -168,7 +172,7 @@ class FileLog(_Chain):
             os.close(fd)
 
     def _write(self, parent: str, content: Content) -> Entry:
-        entry = seal(parent, content)
+        entry = seal(parent, content, self._family.latest)
         if os.fstat(self._fd).st_nlink == 0:  # what goes there is gone with this process
             raise FileNotFoundError(errno.ENOENT, "it was deleted while it was in use", str(self.file))
         if os.getpid() != self._owner:
@@ -183,6 +187,7 @@ class FileLog(_Chain):
                 rest = rest[os.write(self._fd, rest) :]
             self._index.add(len(entry.line), parent, entry.kind)
             self._end = (entry.id, self._index.size)
+            self._family.latest = entry.at
         except BaseException:  # an interrupt between the write and the lines after it too
             self._ragged = True
             with contextlib.suppress(OSError):
@@ -198,7 +203,10 @@ class FileLog(_Chain):
         self._ragged = False
 
     def _verify(self) -> int:
-        self._end = (_fill(self._index, self.file), self._index.size)
+        if last := _fill(self._index, self.file):
+            entry = parse_line(last)
+            self._end = (entry.id, self._index.size)
+            self._family.latest = max(self._family.latest, entry.at)
         torn = os.fstat(self._fd).st_size - self._index.size
         if torn:
             self._cut()
@@ -214,12 +222,12 @@ class MemoryLog(_Chain):
         *,
         session_id: str = "",
         blobs: BlobDirectory | None = None,
-        family: "dict[str, MemoryLog] | None" = None,
+        family: "Family[MemoryLog] | None" = None,
     ) -> None:
         super().__init__(session_id or new_session_id(), "", agent, blobs or BlobDirectory())
         self._owns_blobs = blobs is None
         self._entries: list[Entry] = []
-        self._family = {} if family is None else family
+        self._family: Family[MemoryLog] = Family() if family is None else family
         self._family[agent] = self
 
     @property
@@ -247,8 +255,9 @@ class MemoryLog(_Chain):
             self.blobs.close()
 
     def _write(self, parent: str, content: Content) -> Entry:
-        entry = seal(parent, content)
+        entry = seal(parent, content, self._family.latest)
         self._entries.append(entry)
+        self._family.latest = entry.at
         return entry
 
 
@@ -301,12 +310,12 @@ def make_directory(directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def _fill(index: Index, file: Path) -> str:
-    """Verify a log and count its entries; the id of the last one."""
-    head = ""
-    for line, head, parent, kind in _scan(file):  # noqa: B007 -- the last one is wanted
+def _fill(index: Index, file: Path) -> bytes:
+    """Verify a log and count its entries; the line of the last one."""
+    line = b""
+    for line, _, parent, kind in _scan(file):
         index.add(len(line), parent, kind)
-    return head
+    return line
 
 
 def _scan(file: Path) -> Iterator[tuple[bytes, str, str, str]]:

@@ -39,7 +39,7 @@ class Session:
         self.path, self.id = path, path.name
         self._lock = Lock(path)
         self._blobs = BlobDirectory(path / "blobs")
-        self._logs = Family()
+        self._logs = Family[FileLog]()
         try:
             _check_repaired(path)
             if is_session(path):

@@ -1,6 +1,8 @@
 """What entries say of files, and what winding back makes of it: no file is touched here."""
 
 import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, canonical_bytes, json_load
 from sagent.rewind.plan import BETWEEN, ELSE, REWIND, Plan, Return, cut_off, plan, settle, since, way_back
+from sagent.session import entries as entries_module
+from sagent.session.blobs import BlobDirectory
 from sagent.session.contents import Spawned, Unknown
-from sagent.session.log import MemoryLog
+from sagent.session.log import FileLog, MemoryLog
 from sagent.session.touches import (
     ABSENT,
     DIRECTORY,
@@ -141,8 +145,21 @@ def test_only_what_came_after_counts_whatever_the_branch() -> None:
         calls("f" * 64)
 
 
-def test_agents_below_count_from_when_they_were_spawned_or_by_the_clock() -> None:
-    log = MemoryLog()
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("hours", [1, 0, -1])
+def test_agents_below_count_from_when_they_were_spawned_or_by_when_they_did_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int, kept: bool
+) -> None:
+    class Clock(datetime):
+        moment = datetime(2026, 11, 21, 3, tzinfo=UTC)
+
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            cls.moment += timedelta(hours=hours)
+            return cls.moment
+
+    monkeypatch.setattr(entries_module, "datetime", Clock)
+    log = FileLog(tmp_path, blobs=BlobDirectory()) if kept else MemoryLog()
     log.append(Unknown("opened", {}))
     old, new = log.child("root/old"), log.child("root/new")
     log.append(Spawned("root/old", old.append(Unknown("opened", {})).id))
@@ -154,9 +171,14 @@ def test_agents_below_count_from_when_they_were_spawned_or_by_the_clock() -> Non
     log.append(Spawned("root/new", new.append(Unknown("opened", {})).id))
     new.append(Spawned("root/new/deep", below.append(Unknown("opened", {})).id))
     below.append(ended("deep", "/c", ABSENT, file("1")))
-    logs = {"root": log, "root/old": old, "root/new": new, "root/new/deep": below}
-    found = since(lambda agent: logs[agent].entries(), "root", point)
-    assert [what.call for what in found] == ["own", "after", "deep"]
+    if isinstance(log, FileLog):  # another process goes on
+        for each in (log, old, new, below):
+            each.close()
+        log = FileLog(tmp_path, blobs=BlobDirectory())
+        old, new, below = log.child("root/old"), log.child("root/new"), log.child("root/new/deep")
+    old.append(ended("later", "/a", file("2"), file("3")))
+    found = since(lambda agent: log.child(agent).entries(), "root", point)
+    assert [what.call for what in found] == ["own", "after", "deep", "later"]
 
 
 def test_of_a_rewind_that_was_killed_what_it_did_is_seen() -> None:

@@ -222,7 +222,7 @@ def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, monkeypatch: pyt
         log.append(Unknown("spawned", {"agent": "root/a", "entry": log.child("root/a").head}))
     with Session.open(session.path) as again:
         last = again.log().append(MessageEntry(StoredMessage.of(user("third"), None)))
-        assert last.at < first.at
+        assert last.at > first.at
         assert [message.content for message in history(again.log().contents(), again.log().blobs.get)] == [
             "first", "second", "third",
         ]  # fmt: skip
