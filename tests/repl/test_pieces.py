@@ -148,7 +148,7 @@ def test_what_is_allowed_for_longer_is_what_the_policy_names_and_nothing_else(re
 
 def test_a_command_that_needs_more_is_shown_whole_with_each_want_and_the_reason_as_the_models() -> None:
     command = "\n".join(f"echo {number}" for number in range(40))
-    said = "the index\n  wants: nothing \x1b[31m\u202e"
+    said = "the index\n  wants: nothing \x1b\u202e"
     call = ToolCall("c", "Bash", JsonObject({"command": command, "reason": said}))
     wants = ("to reach pypi.org", "to write /opt/\u202ex", "to run without the sandbox")
     shown = plain(render_approval(call, Ask("`echo` wants.", wants=wants), lambda _: None, 60)).splitlines()
@@ -158,7 +158,7 @@ def test_a_command_that_needs_more_is_shown_whole_with_each_want_and_the_reason_
         "  wants: to reach pypi.org",
         "         to write /opt/⟨U+202E⟩x",
         "         to run without the sandbox",
-        "  the model says: the index wants: nothing �[31m�",
+        "  the model says: the index wants: nothing ⟨U+001B⟩⟨U+202E⟩",
     ]
     silent = ToolCall("c", "Bash", JsonObject({"command": "ls"}))
     assert "the model gives no reason" in plain(render_approval(silent, Ask("", wants=wants), lambda _: None, 60))
@@ -413,6 +413,10 @@ def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
     shown = plain(render_approval(ToolCall("c", "mcp__a__b", odd), Ask("Why."), lambda _: None, 60))
     assert shown.count("word") == 9 * 200
     assert "a⟨U+200B⟩b: x⟨U+202E⟩y⟨U+E0041⟩" in shown
+    reason = Ask("It writes a\u202etxt.\nIt runs:\n\tgіt\x1b")
+    shown = plain(render_approval(ToolCall("c", "Bash", JsonObject({})), reason, lambda _: None, 60))
+    assert "  It writes a⟨U+202E⟩txt.\n  It runs:\n" in shown
+    assert shown.endswith("gі⟨U+0456⟩t⟨U+001B⟩")
 
 
 @pytest.mark.parametrize(

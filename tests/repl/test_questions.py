@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from sagent.repl.terminal.questions import PAUSE, QUIET, Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.calls import read_text
-from sagent.repl.view.lines import line_width, plain
+from sagent.repl.view.lines import Line, line_width, plain
 from sagent.repl.view.panel import Figures
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, Workspace
@@ -360,6 +361,41 @@ async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(widt
         paged |= {line for line in plain(render_picker(picker, width, height)).split("\n") if line.startswith("line ")}
         picker.read_on(1)
     assert paged == seen
+
+
+@pytest.mark.parametrize(("width", "height"), [(79, 18), (39, 6), (19, 2), (11, 9)])
+async def test_all_of_each_option_is_seen_when_it_is_selected_or_written_above(width: int, height: int) -> None:
+    options = [Option(name, " ".join(f"{name}{number}" for number in range(12)), "why") for name in "abcdefghi"]
+    for asked in (1, 40):
+        picker = Picker([(("", f"line {number}"),) for number in range(asked)], options, keys=True, ticked={1})
+        above = plain(picker.whole(width)).split()
+        for option in options:
+            picker.move(1)
+            rows = render_picker(picker, width, height)
+            assert len(rows) <= height
+            assert all(line_width(row) <= width for row in rows)
+            seen = set(option.label.split()) <= set(plain(rows).split())
+            assert seen or ("Ctrl-O" in plain(rows) or width < 20)
+            assert seen or set(option.label.split()) <= set(above)
+            assert asked == 40 or height < 18 or (seen and "line 0" in plain(rows))
+        held = replace(picker, held="(later)")
+        assert len(render_picker(held, width, height)) == len(rows)
+
+
+async def test_a_long_command_is_laid_out_once_for_each_width() -> None:
+    widths: list[int] = []
+
+    def title(width: int) -> list[Line]:
+        widths.append(width)
+        return [(("", "line"),)] * 99
+
+    picker = Picker(title, approval_options(["Edit"]), foot=(("", "s: "), ("", "Edit")), keys=True)
+    drawn = [picker.title_for(79)]
+    for width in (79, 79, 39, 79):
+        render_picker(picker, width, 18)
+        drawn.append(picker.title_for(width))
+    assert widths == [79, 39]
+    assert drawn[0] is drawn[1] is drawn[4]
 
 
 async def test_what_is_approved_is_seen_before_what_a_rule_would_allow_and_both_where_there_is_room() -> None:

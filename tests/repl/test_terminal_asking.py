@@ -50,6 +50,24 @@ def test_several_are_ticked(console: Console) -> None:
     console.until("Told: red", "blue", gone="☑")
 
 
+def test_all_of_a_long_option_can_be_read(console: Console) -> None:
+    words = [" ".join(f"{name}{number}" for number in range(7)) for name in ("red", "green", "blue")]
+    longest = " ".join(f"word{number:02}" for number in range(60))
+    ask(console, {"question": "Which?", "options": [*words, longest], "multiple": True}, width=40, height=10)
+    console.until("1 ☐ red0", "red6", "↓")
+    for name in ("red", "green", "blue"):
+        console.keys("Down")
+        console.until("❯", *(f"{name}{number}" for number in range(7)))
+    console.keys("Down")
+    console.until("❯ 4 ☐ word00", "Ctrl-O")
+    console.keys("C-o")
+    console.until("Which?", *(f"word{number:02}" for number in range(60)))
+    console.keys("Space")
+    console.until("4 ☑ word00")
+    console.keys("Enter")
+    console.until("Told: word00", gone="☑")
+
+
 def test_a_question_can_be_left_and_what_was_being_typed_is_kept(console: Console) -> None:
     ask(console, COLOURS)
     console.until("1 red")

@@ -37,7 +37,9 @@ def test_what_a_command_wants_is_shown_and_allowed_for_the_session_by_its_rules(
     server = console.serve([*turns, Turn(text="Done.")])
     console.start(width=120)
     console.type("go")
-    screen = console.until("Yes, once", f"wants: to write {tmp_path}/other", "the model says: the tests want �[31mit�")
+    screen = console.until(
+        "Yes, once", f"wants: to write {tmp_path}/other", "the model says: the tests want ⟨U+001B⟩[31mit⟨U+202E⟩"
+    )
     assert f"s Yes, for this session  Edit({tmp_path}/other)" in screen
     assert not file.exists()
     console.keys("s")

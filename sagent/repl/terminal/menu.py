@@ -15,10 +15,10 @@ def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int)
     return count_hidden(lines, first, len(rows) - first - len(lines), width)
 
 
-def count_hidden(lines: Sequence[Line], above: int, below: int, width: int) -> list[Line]:
-    """The rows that are shown, with how many are not, above and below, at the right."""
+def count_hidden(lines: Sequence[Line], above: int, below: int, width: int, *, all_by: str = "") -> list[Line]:
+    """The rows that are shown, with how many are not, above and below, at the right, and the key that shows all."""
     lines = list(lines)
-    up, down = f"↑ {above}" * bool(above), f"↓ {below}" * bool(below)
+    up, down = f"↑ {above}" * bool(above), f"↓ {below} {all_by}".rstrip() * bool(below)
     if len(lines) == 1:
         up, down = "", f"{up} {down}".strip()
     if lines and up:

@@ -7,7 +7,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from sagent.lib.dataclass import dataclass
 from sagent.repl.terminal.menu import count_hidden, render_menu
-from sagent.repl.view.lines import Line, Span, cut_line, one_line, width_of, wrap
+from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, width_of, wrap
 
 T = TypeVar("T")
 Stop: TypeAlias = Callable[[], bool]
@@ -15,6 +15,7 @@ Shown: TypeAlias = Callable[[int], Sequence[Line]]
 """What is to be read, in lines of a width, before something is chosen."""
 MOST_ROWS = 10
 MOST_ABOUT = 7  # rows about the option at hand
+COUNTED = 6  # columns for how many rows are not shown
 _IN_HINT = 1_000  # worse than any match of a name
 
 
@@ -112,6 +113,7 @@ class Picker(Generic[T]):
     sought: str = ""
     found: Mapping[T, str] = field(default_factory=dict[T, str])
     about: dict[T, Sequence[tuple[str, str]]] = field(default_factory=dict[T, Sequence[tuple[str, str]]])
+    _titles: dict[int, list[Line]] = field(default_factory=dict[int, list[Line]])  # by their width
     chosen: "asyncio.Future[T | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def __post_init__(self) -> None:
@@ -139,9 +141,19 @@ class Picker(Generic[T]):
         shown = self.shown
         return shown[min(self.at, len(shown) - 1)] if shown and self.at >= 0 else None
 
-    def title_for(self, width: int) -> Sequence[Line]:
-        title = [*(self.title(width) if callable(self.title) else self.title), *self.foot_for(width)]
-        return title if self.lookup is None else [*title, *self.preview(width, 1000)]
+    def title_for(self, width: int) -> list[Line]:
+        """The title and its foot. What is long is found out once for a width: it is drawn with every key."""
+        if width not in self._titles:
+            title = [*(self.title(width) if callable(self.title) else self.title), *self.foot_for(width)]
+            self._titles[width] = [cut_line(line, width) for line in title]
+        return self._titles[width]
+
+    def whole(self, width: int) -> list[Line]:
+        """All that is to be read before something is chosen: also what is known of the option at hand, and options that
+        are longer than a row."""
+        rows = [_option(self, option, number, width) for number, option in enumerate(self.options)] if self.keys else []
+        long = [line for option in rows for line in option] if any(len(option) > 1 for option in rows) else []
+        return [*self.title_for(width), *(self.preview(width, 1000) if self.lookup else ()), *long]
 
     def foot_for(self, width: int) -> list[Line]:
         return wrap(self.foot[1:], width, self.foot[:1]) if self.foot else []
@@ -214,7 +226,8 @@ class Picker(Generic[T]):
 def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     """An open list in at most `height` lines: as much of its title as there is room for, then the options around the
     one at hand. What is not shown is counted."""
-    rows = _rendered_options(picker, width, height)
+    title = [] if picker.lookup is not None else picker.title_for(width)
+    rows = _rendered_options(picker, width, height, len(title))
     query: list[Line] = []
     if not picker.keys:
         found = f"  {len(picker.shown)} of {len(picker.options)}"
@@ -227,7 +240,6 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     room = max(height - len(rows) - len(query), 1)
     if picker.lookup is not None:
         return [*_previewed(picker, width, height), *query, *rows]
-    title = [cut_line(line, width) for line in picker.title_for(width)]
     if len(title) > room:
         title = _scrolled(picker, title, width, room)
     return [*title, *query, *rows]
@@ -272,36 +284,49 @@ def _most_options(height: int) -> int:
     return max(min(MOST_ROWS, (height - 1) // 2), 1)
 
 
-def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
-    """The options, one a line; where the terminal is low, all those with keys on as few lines as they fit on."""
+def _rendered_options(picker: Picker[T], width: int, height: int, above: int) -> list[Line]:
+    """The options below so many rows of a title; where the terminal is low, all those with keys on as few lines as they
+    fit on."""
     shown = picker.shown
     if not (picker.keys or picker.held):
         most = max(min(MOST_ROWS, height - 3), 1) if picker.lookup is None else _most_options(height)
         return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
-    lines = [cut_line(_option(picker, option, number), width) for number, option in enumerate(shown)]
-    if shown and all(option.key for option in shown) and len(shown) + 4 > height:
-        low = (
-            f"{'❯' if number == picker.at else ''}{one.key} {one.short or one.label}"
-            for number, one in enumerate(shown)
-        )
-        lines = wrap([("", "  ".join(low))], width, (("", " "),))
-        if len(lines) > max(height // 2, 1):
-            lines = [(("", f" {'  '.join(one.key for one in shown)}"),)]
+    most = max(height - above, height // 2) if picker.keys else MOST_ROWS
+    most = max(min(most, height - 2 - (not picker.keys)), 1)
+    options = [_option(picker, option, number, width) for number, option in enumerate(shown)]
+    if shown and all(option.key for option in shown) and sum(map(len, options)) + 4 > height:
+        options = [_on_few_lines(picker, width, height)]
+    elif sum(map(len, options)) > most:
+        options = [_option(picker, option, number, width - COUNTED) for number, option in enumerate(shown)]
+    lines = [line for option in options for line in option]
+    rows = min(len(lines), most)
     if picker.held:
-        held = max(min(len(lines), MOST_ROWS, height - 2 - (not picker.keys)), 1)
-        said = wrap([("class:dim", picker.held)], width, (("", "  "),))[:held]
-        return [*said, *(((),) * (held - len(said)))]
-    rows = max(min(len(lines), MOST_ROWS, height - 2), 1)
-    first = min(max(picker.at - rows // 2, 0), max(len(lines) - rows, 0))
-    return count_hidden(lines[first : first + rows], first, len(lines) - first - rows, width)
+        said = wrap([("class:dim", picker.held)], width, (("", "  "),))[:rows]
+        return [*said, *(((),) * (rows - len(said)))]
+    start = sum(map(len, options[: max(picker.at, 0)]))
+    size = len(options[picker.at]) if 0 <= picker.at < len(options) else 0
+    first = min(max(start + size // 2 - rows // 2, start + size - rows, 0), start, len(lines) - rows)
+    return count_hidden(
+        lines[first : first + rows], first, len(lines) - first - rows, width, all_by="Ctrl-O" * (size > rows)
+    )
 
 
-def _option(picker: Picker[T], option: Option[T], number: int) -> Line:
+def _on_few_lines(picker: Picker[T], width: int, height: int) -> list[Line]:
+    named = (
+        f"{'❯' if number == picker.at else ''}{one.key} {one.short or one.label}"
+        for number, one in enumerate(picker.shown)
+    )
+    lines = wrap([("", "  ".join(named))], width, (("", " "),))
+    keys = "  ".join(one.key for one in picker.shown)
+    return lines if len(lines) <= max(height // 2, 1) else [(("", f" {keys}"),)]
+
+
+def _option(picker: Picker[T], option: Option[T], number: int, width: int) -> list[Line]:
+    """All of an option's words, and of the hint what there is room for after them."""
     style, mark = ("class:chosen", "❯ ") if number == picker.at else ("", "  ")
-    spans: list[Span] = [("class:mark", mark), ("class:dim", f"{option.key or number + 1} ")]
+    lead: list[Span] = [("class:mark", mark), ("class:dim", f"{option.key or number + 1} ")]
     if picker.ticked is not None:
-        spans.append(("class:mark", "☑ " if number in picker.ticked else "☐ "))
-    spans.append((style, one_line(option.label)))
-    if option.hint:
-        spans.append(("class:dim", f"  {one_line(option.hint)}"))
-    return tuple(spans)
+        lead.append(("class:mark", "☑ " if number in picker.ticked else "☐ "))
+    *rows, last = wrap([(style, one_line(option.label))], width, tuple(lead))
+    hint = (("class:dim", f"  {one_line(option.hint)}"),) if option.hint and line_width(last) < width - 3 else ()
+    return [cut_line(line, width) for line in (*rows, (*last, *hint))]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
+from sagent.lib.text import gist, one_line, spelled
 from sagent.messages import ToolCall
 from sagent.policy.rules import rules_for
 from sagent.repl.terminal.approval import Answer, approval_options
@@ -25,6 +26,7 @@ QUIET = 0.7  # seconds without a key, and of being seen, before a question takes
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
 _ESC = "\x1b"
+MOST_SAID = 100  # characters of what was refused
 LONG_TURN = 10.0  # seconds of work after which its end is marked by a bell
 
 
@@ -251,7 +253,7 @@ class Questions:
     def expand(self) -> bool:
         """Write all of a question above; False where none is open."""
         if (picker := self.picker) is not None:
-            self._write_above(picker.title_for(self._screen.surface.width))
+            self._write_above(picker.whole(self._screen.surface.width))
         return self.picker is not None
 
     def take_line(self, text: str | None) -> bool:
@@ -437,7 +439,7 @@ class Questions:
             self._screen.redraw()
 
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
-        from sagent.repl.view.calls import essence, render_approval
+        from sagent.repl.view.calls import render_approval
 
         rules, waiting = rules_for(ask), len(self.asking) - 1
         options = approval_options(rules, kept=self._kept())
@@ -458,7 +460,8 @@ class Questions:
             if answer != "once":
                 self._allow(rules, answer == "always")
             return None
-        no: Line = (("class:ask", "? No to "), ("class:tool", f"{call.name} "), ("class:argument", essence(call)))
+        what = spelled(one_line(gist(call.arguments), MOST_SAID))
+        no: Line = (("class:ask", "? No to "), ("class:tool", f"{spelled(call.name)} "), ("class:argument", what))
         why = (await self.line("Why not? ", about=no) if answer == "no" else "") or ""
         return f"The person said no: {why.strip()}" if why.strip() else "The person said no."
 

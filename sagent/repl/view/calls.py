@@ -141,7 +141,7 @@ def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
     for number, want in enumerate(wants):
         lead = "         " if number else "  wants: "
         yield from wrap([("class:warning", spelled(want))], width, (("class:dim", lead),))
-    said = cut(one_line(reason), MOST_REASON)
+    said = cut(spelled(" ".join(reason.split())), MOST_REASON)
     yield from wrap(
         [("", said or "gives no reason")], width, (("class:dim", f"  the model {'says: ' if said else ''}"),)
     )
