@@ -27,6 +27,7 @@ UNITS = {
     "cache_audio_read_mtok": "audio_cache_read",
     "output_mtok": "output",
     "output_audio_mtok": "audio_output",
+    "output_image_mtok": "image_output",
     "output_reasoning_mtok": "reasoning",
     "requests_kcount": "requests",
     "web_searches_kcount": "web_search",

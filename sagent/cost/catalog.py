@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple, Required, TypeAlias, TypedDict, cast
 
-from sagent.cost.tariff import AUDIO, Steps, Tariff, beyond_text, build_tariff
+from sagent.cost.tariff import MEDIA, Steps, Tariff, beyond_text, build_tariff
 from sagent.lib.money import EXACT, ZERO
 from sagent.usage import BUCKETS
 
@@ -104,7 +104,7 @@ class Listing:
         """USD per call of what is billed by the call, by kind."""
         price = self._select(at, {})
         found = {kind: Decimal(str(price[kind])).scaleb(-3, EXACT) for kind in _FEES if kind in price}
-        for kind, bucket in AUDIO.items():
+        for kind, bucket in MEDIA.items():
             if kind in price and bucket in price:
                 found[kind] = beyond_text(_steps(price[kind])[0][1], _steps(price[bucket])[0][1])
         return found

@@ -81,7 +81,7 @@ class PriceBook:
 
         That is so too where the usage has a fee of unknown price. A tier may end in a region: "priority+us", "us".
         """
-        from sagent.cost.tariff import AUDIO, cost
+        from sagent.cost.tariff import MEDIA, cost
 
         tier, region = _tier(tier)
         tariff = self._tariff(provider, model, at or datetime.now(UTC), tier)
@@ -90,7 +90,8 @@ class PriceBook:
         usd = EXACT.multiply(EXACT.multiply(cost(tariff, usage), region), self._factor(provider, model, tier))
         rates: Mapping[str, Decimal] = self.fees(provider, model, at) if usage.fees else {}
         for kind, count in usage.fees.items():
-            if count > 0 and kind not in rates and kind not in AUDIO:  # sound costs what text does where nobody says
+            sound = kind in MEDIA and kind != "image_output"
+            if count > 0 and kind not in rates and not sound:  # which costs what text does where nobody says
                 return None
             usd = EXACT.fma(rates.get(kind, ZERO), max(count, 0), usd)
         return usd
@@ -136,7 +137,9 @@ class PriceBook:
             tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, key[2]) if entry else None
             margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
             scaled = [scale(tariff, margin) for tariff in tariffs or ()]
-            ceiling = Ceiling(scaled, hour=hour) if scaled else None
+            drawn = self.fees(provider, model, now).get("image_output", ZERO)  # under a cap no model speaks
+            beyond = EXACT.multiply(margin, drawn)
+            ceiling = Ceiling(scaled, hour=hour, beyond_text=beyond) if scaled else None
             self._ceilings[key] = (now.date(), ceiling)
         return ceiling
 

@@ -13,12 +13,18 @@ _RATES = (*BUCKETS, "thinking")
 """What has a price by the token; `thinking` is that of the whole output of a call that reasoned (DashScope's Qwen)."""
 FEES = (
     *("web_search", "web_search_preview", "file_search", "map_search"),
-    *("code_container", "server_tool", "search_source"),
+    *("code_container", "server_tool", "search_source", "image_generation"),
 )
 """Kinds of what is billed by the call, as `Usage.fees` names them."""
 
-AUDIO: Mapping[str, str] = {"audio_input": "input", "audio_cache_read": "cache_read", "audio_output": "output"}
-"""Kinds of tokens that are of sound, and the bucket in which they are counted too: what they cost beyond it."""
+MEDIA: Mapping[str, str] = {
+    "audio_input": "input",
+    "audio_cache_read": "cache_read",
+    "audio_output": "output",
+    "image_output": "output",
+}
+"""Kinds of tokens that are of sound or of images a model made, and the bucket in which they are counted too: what they
+cost beyond it."""
 
 Steps: TypeAlias = Sequence[tuple[int, Decimal]]
 """A bucket's rates in USD per million tokens, each with the input size above which it holds (-1: from the start)."""
@@ -105,14 +111,16 @@ def scale(tariff: Tariff, factor: Decimal) -> Tariff:
 class Ceiling:
     """The dearest of several tariffs that may apply to a call: an upper bound of what it can cost.
 
-    Cache writes for an hour count only with `hour`: they are billed where a request asks for them.
+    Cache writes for an hour count only with `hour`: they are billed where a request asks for them. `beyond_text` is
+    what a token of the output may cost beyond one of text, in USD.
     """
 
-    __slots__ = ("_hour", "_tariffs")
+    __slots__ = ("_beyond", "_hour", "_tariffs")
 
-    def __init__(self, tariffs: Sequence[Tariff], *, hour: bool = False) -> None:
+    def __init__(self, tariffs: Sequence[Tariff], *, hour: bool = False, beyond_text: Decimal = ZERO) -> None:
         self._tariffs = tuple(tariffs)
         self._hour = hour
+        self._beyond = beyond_text
 
     def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
         """USD that no call with at most so many tokens exceeds, however they fall into buckets and bands."""
@@ -143,7 +151,8 @@ class Ceiling:
                     hour = band.cache_write_1h if self._hour else ZERO
                     dearest = max(band.input, band.cache_read, band.cache_write, hour)
                     base = EXACT.fma(dearest, min(top, input_tokens), band.request)
-                    corners.append((base, max(band.output, band.reasoning, band.thinking)))
+                    dearest = max(EXACT.add(band.output, self._beyond), band.reasoning, band.thinking)
+                    corners.append((base, dearest))
         return corners
 
 
@@ -153,7 +162,7 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
     None for a row without prices (one that only has a window). Raises ConfigError naming the row, the key and what
     is accepted.
     """
-    accepted = (*_RATES, *FEES, *AUDIO, "tiers", "window")
+    accepted = (*_RATES, *FEES, *MEDIA, "tiers", "window")
     rates: dict[str, list[tuple[int, Decimal]]] = {}
     for key, value in row.items():
         if key in _RATES:
@@ -175,19 +184,19 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
 
 
 def read_fees(name: str, row: Mapping[str, object]) -> Mapping[str, Decimal]:
-    """USD per call, by kind, of a row's USD per thousand calls; and what a token of sound costs beyond one of text.
-    Raises ConfigError as `read_tariff` does."""
-    sound = {
+    """USD per call, by kind, of a row's USD per thousand calls; and what a token of sound or of an image costs beyond
+    one of text. Raises ConfigError as `read_tariff` does."""
+    media = {
         key: beyond_text(_rate(name, key, row[key]), _rate(name, bucket, row[bucket]))
-        for key, bucket in AUDIO.items()
+        for key, bucket in MEDIA.items()
         if key in row and bucket in row
     }
-    return {**{key: _rate(name, key, row[key]).scaleb(-3, EXACT) for key in FEES if key in row}, **sound}
+    return {**{key: _rate(name, key, row[key]).scaleb(-3, EXACT) for key in FEES if key in row}, **media}
 
 
-def beyond_text(sound: Decimal, text: Decimal) -> Decimal:
-    """USD of a token of sound beyond what it costs as one of text, of USD per million."""
-    return max(ZERO, EXACT.subtract(sound, text)).scaleb(-6, EXACT)
+def beyond_text(media: Decimal, text: Decimal) -> Decimal:
+    """USD of a token of sound or of an image beyond what it costs as one of text, of USD per million."""
+    return max(ZERO, EXACT.subtract(media, text)).scaleb(-6, EXACT)
 
 
 def _tiers(name: str, value: object) -> list[Mapping[str, object]]:

@@ -207,8 +207,8 @@ class Handover:
                         parts.append(part)
                     elif text.strip():
                         parts.append(Text(text))
-                case Image() | Document() | ToolResult():
-                    pass  # no provider takes them from a model
+                case Image() | Document() | ToolResult():  # no provider takes them from a model
+                    parts += (Text(f"[{part.media_type}]"),) if isinstance(part, Image) else ()
         while parts and isinstance(parts[-1], Thinking):
             parts.pop()  # a reply must not end in thinking (Anthropic), and thinking alone says nothing
         return tuple(calls), tuple(parts)

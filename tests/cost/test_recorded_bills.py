@@ -205,7 +205,7 @@ def searches_in(one: Told) -> dict[str, int]:
         fees = Counter(
             item["type"].removesuffix("_call")
             for item in items
-            if item["type"] in ("web_search_call", "file_search_call")
+            if item["type"] in ("web_search_call", "file_search_call", "image_generation_call")
             and (item.get("action") or {}).get("type", "search") == "search"
         )
         fees["code_container"] = len({item["container_id"] for item in items if "container_id" in item})
@@ -227,22 +227,24 @@ def searches_in(one: Told) -> dict[str, int]:
     return {}
 
 
-SOUNDS = {  # by kind, and by the library's name: what it is in, and what to look for there
+MEDIA = {  # by kind, and by the library's name: what it is in, and what to look for there
     "audio_input": ("input_audio_tokens", "prompt"),
     "audio_cache_read": ("cache_audio_read_tokens", "cache"),
     "audio_output": ("output_audio_tokens", "candidates"),
+    "image_output": ("output_image_tokens", "candidates"),
 }
 
 
-def sounds_in(one: Told) -> dict[str, int]:
-    """Tokens of sound, among the others: those of the prompt that were cached are a kind of their own."""
+def media_in(one: Told) -> dict[str, int]:
+    """Tokens of sound and of images made: sound of the prompt that was cached is a kind of its own."""
     found = {}
-    for kind, (_, place) in SOUNDS.items():
+    for kind, (_, place) in MEDIA.items():
         details = one.usage.get(f"{place}TokensDetails") or ()
-        found[kind] = sum(detail.get("tokenCount", 0) for detail in details if detail.get("modality") == "AUDIO")
+        what = "image" if kind == "image_output" else "audio"
+        found[kind] = sum(detail.get("tokenCount", 0) for detail in details if detail.get("modality") == what.upper())
         if place != "cache" and "prompt_tokens" in one.usage:
             name = "prompt_tokens_details" if place == "prompt" else "completion_tokens_details"
-            found[kind] = (one.usage.get(name) or {}).get("audio_tokens") or 0
+            found[kind] = (one.usage.get(name) or {}).get(f"{what}_tokens") or 0
     found["audio_input"] -= found["audio_cache_read"]
     return {kind: count for kind, count in found.items() if count}
 
@@ -263,7 +265,7 @@ def test_tokens_are_in_the_buckets_in_which_they_are_billed() -> None:
         ]
         assert ours == rows_of(one), one.name
         fees: Usage = sum((Usage(fees=charge.usage.fees) for charge in charges), Usage())
-        assert fees.fees == {**searches_in(one), **sounds_in(one)}, one.name
+        assert fees.fees == {**searches_in(one), **media_in(one)}, one.name
         read[one.endpoint] += 1
     assert read["anthropic.messages"] >= 250
     assert read["openai.chat"] >= 580
@@ -290,7 +292,7 @@ def listed_price(one: Told) -> Decimal | None:
     their_name = PROVIDERS[one.provider][1]
     variant = one.beside.get("service_tier") or one.usage.get("service_tier") or "standard"
     for model, fresh, read, written, hour, output, reasoning in rows_of(one):
-        heard = {SOUNDS[kind][0]: count for kind, count in sounds_in(one).items()}
+        heard = {MEDIA[kind][0]: count for kind, count in media_in(one).items()}
         if "cache_audio_read_tokens" in heard:  # theirs are inside the input's
             heard["input_audio_tokens"] = heard.get("input_audio_tokens", 0) + heard["cache_audio_read_tokens"]
         usage = TheirUsage(

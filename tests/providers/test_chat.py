@@ -358,6 +358,25 @@ def test_calls_of_a_reply_in_one_piece_are_as_many_as_it_has_whatever_their_ids(
     assert [(each.id, each.name) for each in reader.message().calls] == [("a", "A"), ("a", "A"), ("", "B")]
 
 
+def test_reasoning_that_is_a_summary_in_the_content() -> None:
+    """Databricks', of Claude."""
+    pieces = [{"text": "Let me "}, {"text": "think"}, {"text": "", "signature": "S"}]
+    deltas = [says(content=[{"type": "reasoning", "summary": [piece]}]) for piece in pieces]
+    reader, _ = drafted(*deltas, says(content=[{"type": "text", "text": "Hi"}]), ends("stop"))
+    thought, text = reader.message().parts
+    assert (thought.text, text.text) == ("Let me think", "Hi")
+
+
+def test_calls_of_a_reply_that_was_split_into_choices() -> None:
+    """Copilot's, of Claude."""
+    called = {"content": None, "tool_calls": [call(None, "a", "A", "{}")]}
+    choices = [{"message": {"content": "I look."}, "finish_reason": "tool_calls"}, {"message": called}]
+    reader = ChatReplyReader(Origin("acme", "m"), "chat:acme")
+    reader.whole({"id": "c", "choices": choices}, [])
+    message = reader.message()
+    assert (message.content, [each.id for each in message.calls], message.stop) == ("I look.", ["a"], "tool_use")
+
+
 def test_arguments_that_are_no_object_are_kept_as_they_came() -> None:
     reader, _ = drafted(calls(call(0, "a", "A", '{"x": tru')), ends("length"))
     message = reader.message()

@@ -274,6 +274,7 @@ def test_nobody_waits_for_what_waiting_does_not_cure() -> None:
         ({"error": {"code": 429, "message": "busy"}}, "rate_limit"),
         ({"error": {"code": "server_error", "message": "x"}}, "server"),
         ({"error": "prompt is too long"}, "context_overflow"),
+        ({"error": {"message": "input validation", "http_status_code": 422}}, "invalid_request"),
         ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "payment"),
         ({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, "rate_limit"),
         ({"base_resp": {"status_code": 2056, "status_msg": "usage limit exceeded"}}, "rate_limit"),

@@ -332,6 +332,19 @@ def test_items_are_told_apart_by_number_or_by_id(change: Callable[[dict], dict])
     assert reader.complete
 
 
+def test_items_that_all_have_one_number() -> None:
+    """As gateways number them that translate: all 0, and told apart by their ids."""
+    events = [{**event, "output_index": 0} if "output_index" in event else event for event in whole_stream()]
+    reader, out = drafted(*events)
+    said = reader.message()
+    assert [type(part) for part in said.parts] == [Thinking, Text, ToolCall, ToolCall]
+    assert [(call.id, dict(call.arguments)) for call in said.calls] == [
+        ("call_1", {"path": "a"}),
+        ("call_2", {"path": "a"}),
+    ]
+    assert [each for each in out if not isinstance(each, Billed)] == [ThinkingPart("Hm."), TextPart("Hello.")]
+
+
 def test_an_item_that_the_stream_left_out_moves_no_other() -> None:
     reader, out = drafted(*whole_stream()[3:6], ended(output=[message()]))
     assert (reader.message().content, out) == ("Hello.", [TextPart("Hello.")])
@@ -450,6 +463,9 @@ def test_server_tools_that_are_billed_by_the_call() -> None:
     found = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["a"]}
     output = (searched(), opened, searched(3), found, ran(), message())
     assert billed(*output).fees == {"web_search": 2, "file_search": 1, "code_container": 1}
+    drawn = {"type": "image_generation_call", "id": "ig_1", "result": "eA==", "revised_prompt": "a cat"}
+    assert billed(drawn, message()).fees == {"image_generation": 1}
+    assert replied(drawn, message()).parts[0].text == "[image_generation: a cat]"
     assert billed(ran(1), ran(2), {**ran(3), "container_id": "cntr_2"}).fees == {"code_container": 2}
     assert billed(*output, tool_usage={"web_search": {"num_requests": 5}}).fees["web_search"] == 5
     preview = [{"type": "web_search_preview_2025_03_11"}]

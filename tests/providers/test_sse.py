@@ -56,6 +56,14 @@ def test_a_bare_json_line_is_an_event() -> None:
     assert read(b'data: 1\n\n{"error":{"message":"no"}}\n') == [("", "1"), ("", '{"error":{"message":"no"}}')]
 
 
+def test_a_line_of_the_field_error_is_an_error() -> None:
+    assert read(b'data: 1\n\nerror: {"code":500}\n\ndata: [DONE]\n\n') == [
+        ("", "1"),
+        ("error", ' {"code":500}'),
+        ("", "[DONE]"),
+    ]
+
+
 def test_comments_and_lines_without_data_are_life_but_no_event() -> None:
     reader = EventReader()
     assert reader.feed(b": ping\n") == []

@@ -1,6 +1,6 @@
 """Images, documents and recordings on the wire: base64, their tokens, and the words for those that cannot be sent."""
 
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import is_
@@ -23,6 +23,18 @@ def base64_text(data: bytes) -> str:
 def data_url(media_type: str, data: bytes) -> str:
     """Bytes as a URL."""
     return f"data:{media_type};base64,{base64_text(data)}"
+
+
+def image_at(url: str) -> Image | None:
+    """The image that a data URL holds; None for any other address, and for what is no base64."""
+    head, _, data = url.partition(",")
+    kind = head.removeprefix("data:").partition(";")[0]
+    if not (head.startswith("data:image/") and head.endswith(";base64")):
+        return None
+    try:
+        return Image(kind, a2b_base64(data))
+    except ValueError:
+        return None
 
 
 def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:

@@ -253,11 +253,12 @@ def _codes(data: object) -> list[str]:
 
 
 def _status_inside(data: object) -> int | None:
-    """An HTTP status inside a body: OpenRouter's `code`, Groq's `status_code`, MiniMax's `base_resp`."""
+    """An HTTP status inside a body: OpenRouter's `code`, Groq's `status_code`, TGI's `http_status_code`, MiniMax's
+    `base_resp`."""
     whole = _first(data)
     error = as_object(whole.get("error"))
-    places = ((error, "status_code"), (error, "http_code"), (error, "code"), (whole, "code"), (whole, "status"))
-    for value in (place.get(name) for place, name in places):
+    named = (error.get(name) for name in ("status_code", "http_code", "http_status_code", "code"))
+    for value in (*named, whole.get("code"), whole.get("status")):
         number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) == 3 else value
         if isinstance(number, int) and 400 <= number < 600:
             return number

@@ -7,8 +7,9 @@ _LINE = 40  # bytes that a line takes beyond its own
 class EventReader:
     """Turns bytes, cut anywhere, into events. Line ends may be LF, CRLF or CR, mixed.
 
-    An event is `(name, data)`. A line that is a bare JSON object counts as an event of its own: some gateways report
-    an error that way in the middle of a stream.
+    An event is `(name, data)`. A line that is a bare JSON object counts as an event of its own, and so does one of the
+    field `error`, which the standard does not know: some gateways, and llama.cpp until late 2025, report an error that
+    way in the middle of a stream.
     """
 
     __slots__ = ("_data", "_first", "_name", "_rest", "_swallow_lf", "alive", "held")
@@ -69,6 +70,8 @@ class EventReader:
                 self.held = 0
             elif line.startswith(b"event:"):
                 self._name = line[7:] if line[6:7] == b" " else line[6:]
+            elif line.startswith(b"error:"):
+                events.append(("error", line[6:].decode("utf-8", "replace")))
             elif line.startswith(b"{") and line.endswith(b"}"):
                 events.append((self._name.decode("utf-8", "replace"), line.decode("utf-8", "replace")))
             # The rest means nothing here: comments, `id:`, `retry:`, undefined fields.

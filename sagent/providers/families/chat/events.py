@@ -7,10 +7,11 @@ from dataclasses import field, replace
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, sha256_hex, valid_text
-from sagent.messages import Document, Message, Part, Private, StopReason, Text, Thinking, ToolCall
+from sagent.messages import Document, Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
+from sagent.providers.families.media import image_at
 from sagent.providers.wire.faults import Origin, error_in, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
 from sagent.usage import Charge, Usage
@@ -80,6 +81,7 @@ class ChatReplyReader(ReplyReader):
         self._details: list[dict[str, object]] = []
         self._opaque = ""  # the same, signed or encrypted: Copilot's
         self._sound: list[bytes] = []
+        self._images: list[Image] = []
         self._calls: list[_Pending] = []
         self._by_index: dict[int, _Pending] = {}
         self._extra: Mapping[str, object] = EMPTY
@@ -120,6 +122,9 @@ class ChatReplyReader(ReplyReader):
             return
         choice = as_object(choices[0])
         message = as_object(choice.get("message")) or as_object(choice.get("delta"))
+        if choice.get("finish_reason") == "tool_calls" and not message.get("tool_calls"):  # Copilot splits a reply up
+            others = (as_object(as_object(other).get("message")).get("tool_calls") for other in choices[1:])
+            message = {**message, "tool_calls": [call for other in others for call in as_array(other)]}
         if calls := as_array(message.get("tool_calls")):  # each is one, whatever its id
             message = {**message, "tool_calls": [{**as_object(call), "index": at} for at, call in enumerate(calls)]}
         self.feed({**body, "choices": [{**choice, "index": 0, "delta": message}]}, out)
@@ -127,7 +132,8 @@ class ChatReplyReader(ReplyReader):
 
     def done(self) -> None:
         """`[DONE]`: an end where anything was said, with or without a finish reason."""
-        if self._stop or self._text or self._thoughts or self._sound or self._calls or self._usage:
+        said = self._text or self._thoughts or self._sound or self._images or self._calls
+        if self._stop or said or self._usage:
             self.complete = self.closed = True
 
     def message(self) -> Message:
@@ -147,6 +153,7 @@ class ChatReplyReader(ReplyReader):
             from sagent.providers.families.sound import spoken
 
             parts.append(spoken(b"".join(self._sound)))
+        parts += self._images
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
         stop = _STOPS.get(self._stop.lower(), "end")
         if stop == ("stop_sequence" if calls else "tool_use"):
@@ -192,6 +199,8 @@ class ChatReplyReader(ReplyReader):
             self._call_delta({"index": 0, "function": function})
         if sound := as_object(delta.get("audio")):
             self._hear(sound, out)
+        for image in as_array(delta.get("images")):  # OpenRouter, and gateways that imitate it
+            self._draw(as_object(image), out)
         if extra := as_object(delta.get("extra_content")):  # Google's thought signatures
             self._extra = {**self._extra, **extra}
         for name in _CITED:
@@ -213,11 +222,24 @@ class ChatReplyReader(ReplyReader):
                 raise self._origin.error("protocol", f"the sound of its answer is no base64: {error}") from error
             self.received += 1  # it is no silence
 
+    def _draw(self, part: Mapping[str, object], out: list[Delta]) -> None:
+        """An image that the model made; its address where it is somewhere else."""
+        place = part.get("image_url")
+        url = as_str(place) or as_str(as_object(place).get("url"))
+        if image := image_at(url):
+            self._images += () if image in self._images else (image,)
+            self._bound(self._images)
+            self.received += 1  # it is no silence
+        else:
+            self._say(url, out)
+
     def notes(self) -> tuple[str, ...]:
+        parts = self.message().parts if self._sound or self._images else ()
+        made = [part for part in parts if isinstance(part, Image | Document)]
+        names = ["image" if isinstance(part, Image) else f"sound, {part.name}," for part in made]
         return tuple(
-            f"the answer's sound, {part.name}, is kept with the session as {sha256_hex(part.data)}"
-            for part in (self.message().parts if self._sound else ())
-            if isinstance(part, Document)
+            f"the answer's {name} is kept with the session as {sha256_hex(part.data)}"
+            for name, part in zip(names, made, strict=True)
         )
 
     def _write(self, text: str, out: list[Delta]) -> None:
@@ -261,8 +283,11 @@ class ChatReplyReader(ReplyReader):
             part = as_object(item)
             kind = as_str(part.get("type"))
             if kind in ("thinking", "reasoning"):
-                for text in _texts(part.get("thinking") or part.get("reasoning") or part.get("text")):
+                said = (part.get(name) for name in ("thinking", "reasoning", "summary", "text"))  # Databricks' summary
+                for text in _texts(next(filter(None, said), None)):
                     self._think(text, "content", out)
+            elif kind == "image_url":
+                self._draw(part, out)
             elif kind in ("text", "output_text", "") or "text" in part:
                 for text in _texts(part.get("text") if part else item):
                     self._say(text, out)
@@ -408,7 +433,7 @@ def _usage(counts: Mapping[str, object]) -> Usage:
     total = count_of(counts.get("total_tokens"))
     reasoning = first_count(thought.get("reasoning_tokens"), counts.get("reasoning_tokens"))
     heard, said = (count_of(as_object(counts.get(name)).get("audio_tokens")) for name in _DETAILS)
-    sounds = {kind: count for kind, count in (("audio_input", heard), ("audio_output", said)) if count}
+    media = {"audio_input": heard, "audio_output": said, "image_output": count_of(thought.get("image_tokens"))}
     if heard and total == prompt + completion + heard:
         prompt += heard  # Mistral counts sound apart from the prompt
     if "market_cost" in counts and reasoning > completion and total == prompt + completion:
@@ -431,5 +456,5 @@ def _usage(counts: Mapping[str, object]) -> Usage:
             )
         ),
         reasoning=reasoning,
-        fees={**source_fees(counts), **sounds},
+        fees={**source_fees(counts), **{kind: count for kind, count in media.items() if count}},
     )

@@ -93,7 +93,7 @@ class GenerateReplyReader(ReplyReader):
         """What it cost. A chunk repeats the counts so far: the last ones hold."""
         if not any(name in self._usage for name in _COUNTS):
             return ()
-        usage = replace(_usage(self._usage), fees={**self._fees(), **_sounds(self._usage)})
+        usage = replace(_usage(self._usage), fees={**self._fees(), **_media(self._usage)})
         model = self._origin.model
         if model.endswith("-latest"):  # an alias: the price is that of the model it stands for
             model = self._version or model
@@ -273,17 +273,18 @@ def _usage(counts: Mapping[str, object]) -> Usage:
     return Usage(input=prompt - read + tools, cache_read=read, output=output, reasoning=thoughts)
 
 
-def _sounds(counts: Mapping[str, object]) -> Mapping[str, int]:
-    """How many of the tokens are of sound; the prompt's are apart from those that were cached."""
-    heard, kept, said = (
+def _media(counts: Mapping[str, object]) -> Mapping[str, int]:
+    """How many of the tokens are of sound, and how many of images that were made; the prompt's are apart from those
+    that were cached."""
+    heard, kept, said, drawn = (
         sum(
             count_of(detail.get("tokenCount"))
             for detail in map(as_object, as_array(counts.get(f"{name}TokensDetails")))
-            if detail.get("modality") == "AUDIO"
+            if detail.get("modality") == kind
         )
-        for name in ("prompt", "cache", "candidates")
+        for name, kind in (("prompt", "AUDIO"), ("cache", "AUDIO"), ("candidates", "AUDIO"), ("candidates", "IMAGE"))
     )
-    found = {"audio_input": max(0, heard - kept), "audio_cache_read": kept, "audio_output": said}
+    found = {"audio_input": max(0, heard - kept), "audio_cache_read": kept, "audio_output": said, "image_output": drawn}
     return {kind: count for kind, count in found.items() if count}
 
 

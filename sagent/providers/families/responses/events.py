@@ -35,7 +35,11 @@ _OWNERS = {
     "function_call_arguments": "function_call",
     "custom_tool_call_input": "custom_tool_call",
 }
-_FEES = {"web_search_call": "web_search", "file_search_call": "file_search"}
+_FEES = {
+    "web_search_call": "web_search",
+    "file_search_call": "file_search",
+    "image_generation_call": "image_generation",
+}
 _UNFINISHED = ("queued", "in_progress")
 _ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
@@ -69,6 +73,7 @@ class ResponsesReplyReader(ReplyReader):
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
         self._items: dict[int, _Item] = {}
+        self._moved: dict[int, int] = {}  # where the newest item is of several with one number
         self._status = ""
         self._reason = ""  # why it is incomplete
         self._tool_usage: Mapping[str, object] = EMPTY
@@ -163,8 +168,11 @@ class ResponsesReplyReader(ReplyReader):
     # What arrives
 
     def _open(self, event: Mapping[str, object]) -> None:
-        start = as_object(event.get("item"))
-        self._items[self._index(event)] = _Item(start)
+        start, index = as_object(event.get("item")), self._index(event)
+        known = self._items.get(index)
+        if known is not None and known.whole.get("id") not in (None, start.get("id")):  # gateways number all of them 0
+            index = self._moved[as_int(event.get("output_index"))] = max(self._items) + 1
+        self._items[index] = _Item(start)
         self._bound(self._items)
         self.reasoning = start.get("type") not in ("message", "function_call", "custom_tool_call")
 
@@ -179,14 +187,16 @@ class ResponsesReplyReader(ReplyReader):
         return item
 
     def _index(self, event: Mapping[str, object]) -> int:
-        """By its number, for ids differ from event to event at Copilot; by its id where there is no number."""
+        """By its number, for ids differ from event to event at Copilot; by its id where that says nothing."""
         number = event.get("output_index")
-        if isinstance(number, int):
+        if isinstance(number, int) and number not in self._moved:
             return number
         given = as_str(event.get("item_id")) or as_str(as_object(event.get("item")).get("id"))
         known = next((index for index, item in self._items.items() if given and item.whole.get("id") == given), None)
         if known is not None:
             return known
+        if isinstance(number, int):
+            return self._moved[number]
         last = max(self._items, default=-1)
         begins = event.get("type") == "response.output_item.added" or last < 0 or self._items[last].said
         return last + 1 if begins else last
@@ -288,10 +298,11 @@ class ResponsesReplyReader(ReplyReader):
 
     def _texts(self, item: _Item) -> Iterator[Text]:
         """One part for each part of the message, with what it takes to put the message together again."""
+        left = "completed" if self._status == "completed" else "incomplete"
         about = {
             "id": item_id(item.whole),
             "phase": item.whole.get("phase"),
-            "status": item.whole.get("status") if item.said else "incomplete",
+            "status": item.whole.get("status") if item.said else left,
         }
         cited = {
             number: as_array(as_object(part).get("annotations"))
@@ -358,6 +369,8 @@ def _excerpt(item: Mapping[str, object]) -> str:
     """What a server tool's result says, for a person and for other providers; of a search what it looked for."""
     if item.get("type") == "web_search_call":
         return asked_for("web_search", as_object(item.get("action")))
+    if item.get("type") == "image_generation_call":
+        return asked_for("image_generation", {"query": item.get("revised_prompt")})
     results = {name: item.get(name) for name in ("output", "outputs", "results", "error")}
     words = " ".join(words_in(results, _READABLE))
     return excerpt(words) if words or "code" not in item else asked_for("code_interpreter", item)
