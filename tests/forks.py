@@ -41,17 +41,26 @@ class Forks:
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
+        self._started: dict[int, Sequence[str]] = {}
         with theirs:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
                 cwd=CHECKOUT, env={"PYTHONPATH": str(CHECKOUT)}, pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,  # streams find out what they are
+                start_new_session=True,
             )  # fmt: skip
 
-    def close(self) -> None:
-        """End the server. Raises where it had something to say: it failed."""
+    def close(self, patience: float = PATIENCE) -> None:
+        """End the server, once its runs have ended. Raises where one does not, or where it had something to say: it
+        failed."""
         self._control.close()
-        said = self._server.communicate()
+        try:
+            said = self._server.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            left = [argv for child, argv in self._started.items() if _runs(child)]
+            os.killpg(self._server.pid, signal.SIGKILL)
+            self._server.communicate()
+            raise AssertionError(f"these forks have not ended: {left}") from None
         assert said == (b"", b""), said
 
     def run(
@@ -89,7 +98,15 @@ class Forks:
         mine.shutdown(socket.SHUT_WR)
         child = int.from_bytes(mine.recv(8))
         assert child, "the server of forks has ended"
+        self._started[child] = argv if file is None else (str(file), *argv)
         return child, mine
+
+
+def _runs(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
 def _later(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> Future[T]:

@@ -66,3 +66,14 @@ def test_how_it_was_killed_is_told(forks: Forks, environment: dict[str, str], tm
 def test_what_is_read_at_a_start_is(forks: Forks, environment: dict[str, str], tmp_path: Path) -> None:
     environment["PYTHONVERBOSE"] = "1"
     assert b"import 'sagent'" in forks.run("--version", cwd=tmp_path, environment=environment).stderr
+
+
+def test_one_that_does_not_end_is_named_and_ended(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "lasts.py").write_text("import time\ntime.sleep(600)")
+    forks, null, (out, stdout) = Forks(), os.open(os.devnull, os.O_RDWR), os.pipe()
+    streams = (null, stdout, os.dup(null))
+    _, end = forks.start("x", cwd=tmp_path, environment=environment, streams=streams, file=tmp_path / "lasts.py")
+    with end, pytest.raises(AssertionError, match=r"have not ended: .*lasts.py', 'x'"):
+        forks.close(patience=0.1)
+    with open(out) as said:
+        assert said.read() == ""  # to its end, which comes with the fork's
