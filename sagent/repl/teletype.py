@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections import deque
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from sagent.repl.opening import Opening
     from sagent.tools.ask import Question
 
+UNSEEN = 0.7  # seconds in which nobody can have read a question
+
 
 async def run_teletype(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
     """Talk to a person until their input ends; the exit code. When `choosing`, they say first with which session to go
@@ -42,7 +45,10 @@ class Teletype(CommandContext):
         super().__init__()
         self.has_person = True
         self._load, self._opening = load, opening
-        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._lines: deque[str] = deque()  # that nobody has read yet
+        self._readers: list[tuple[str, asyncio.Future[str | None]]] = []  # who waits for a line, by what label
+        self._ended = False
+        self._floor = asyncio.Lock()  # one question at a time
         self._next: Settings | None = None
         self._choices: Choices | None = None  # for the session that is opened next
         self._code: int | None = None
@@ -55,7 +61,7 @@ class Teletype(CommandContext):
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, self._end, 128 + number)
-        read_lines(sys.stdin.fileno(), self._take, lambda: self._lines.put_nowait(None))
+        read_lines(sys.stdin.fileno(), self._take, self._take_end)
         try:
             loaded, notice = await settle_trust(await asyncio.to_thread(self._load), self.write, self.pick, 100)
             if notice:
@@ -83,7 +89,19 @@ class Teletype(CommandContext):
 
     def _take(self, line: bytes | None) -> None:
         """A line that was typed; one that is too long is none."""
-        self._lines.put_nowait((line or b"").decode("utf-8", "replace").rstrip("\r"))
+        self._lines.append((line or b"").decode("utf-8", "replace").rstrip("\r"))
+        self._hand_out()
+
+    def _take_end(self) -> None:
+        self._ended = True
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give the next line to who asked for one last, which is what the person sees; at the end nobody gets one."""
+        while self._readers and (self._lines or self._ended):
+            _, waits = self._readers.pop()
+            if not waits.done():
+                waits.set_result(self._lines.popleft() if self._lines else None)
 
     def _end(self, code: int) -> None:
         self._code = code
@@ -114,19 +132,28 @@ class Teletype(CommandContext):
                 with contextlib.suppress(SagentError):  # which its events have shown
                     await self.opened.agent.run(user(text))
 
-    def _set_aside(self) -> None:
-        """What was typed before a question is a message, and no answer to it."""
-        while not self._lines.empty():
-            if (line := self._lines.get_nowait()) is None:
-                self._lines.put_nowait(None)
-                return
-            self.prompts.append(line)
+    async def _asked(self, text: str, label: str) -> str:
+        """The line by which a question is answered, "" at the end of input: what was typed before it, or before it
+        could be read, is a message, and no answer to it."""
+        self.prompts += self._lines
+        self._lines.clear()
+        self._write(text)
+        await asyncio.sleep(UNSEEN)
+        self.prompts += self._lines
+        self._lines.clear()
+        return (await self._read(label)) or ""
 
     async def _read(self, label: str) -> str | None:
         self._write(label, end="")
-        if (line := await self._lines.get()) is None:
-            self._lines.put_nowait(None)  # for whoever reads next: a question too may be the last
-        return line
+        self._readers.append(reader := (label, asyncio.get_running_loop().create_future()))
+        self._hand_out()
+        try:
+            return await reader[1]
+        finally:
+            if reader in self._readers:
+                self._readers.remove(reader)
+            elif self._readers and not self._ended:
+                self._write(self._readers[-1][0], end="")
 
     def _write(self, text: str, end: str = "\n") -> None:
         if self._open_line:
@@ -146,46 +173,55 @@ class Teletype(CommandContext):
             self._write(text)
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
+        async with self._floor:
+            return await self._put_approval(call, ask)
+
+    async def _put_approval(self, call: "ToolCall", ask: "Ask") -> str | None:
         from sagent.policy.rules import rules_for
         from sagent.repl.terminal.approval import allow_rules, approval_options
+        from sagent.repl.terminal.precedents import rules_text
         from sagent.repl.view.calls import read_text, render_approval
 
-        self._set_aside()
-        options = approval_options(rules := rules_for(ask))
-        rows = (f"  {option.key} {option.label}  {one_line(option.hint)}".rstrip() for option in options)
-        self._write("\n".join((plain(render_approval(call, ask, partial(read_text, self.settings.cwd), 100)), *rows)))
-        said = (await self._read(f"{', '.join(option.key for option in options)}, or why not: ") or "n").strip()
+        rules, cwd, elsewhere = rules_for(ask), self.settings.cwd, self.elsewhere
+        options = approval_options(rules, kept=elsewhere is None)
+        read = partial(read_text, cwd) if elsewhere is None else elsewhere.read
+        rows = [plain(render_approval(call, ask, read, 100))]
+        if rules:
+            matched = await asyncio.to_thread(rules_text, rules, call, self.opened.agent, cwd)
+            rows.append(f"  {'s and a allow' if elsewhere is None else 's allows'}: {matched}")
+        rows += (f"  {option.key} {option.label}  {one_line(option.hint)}".rstrip() for option in options)
+        label = f"{', '.join(option.key for option in options)}, or why not: "
+        said = (await self._asked("\n".join(rows), label)).strip()
         words = {word: option.value for option in options for word in (option.key, option.value)} | {"yes": "once"}
-        match words.get(said.lower(), said):
+        match words.get(said.lower()):
             case "once":
                 return None
             case "session" | "always" as answer:
                 for text, _ in allow_rules(self, rules, always=answer == "always"):
                     self.say(text)
                 return None
-            case "no" | "":
+            case "no":
                 return "The person said no."
-            case _:
-                return f"The person said no: {said}"
+            case _:  # nor is a word that was not offered a yes
+                return f"The person said no: {said}" if said else "The person said no."
 
     async def _answer(self, question: "Question") -> str | None:
         from sagent.repl.view.calls import render_agents_question
 
-        self._set_aside()
-        if question.plan:
-            return await self._decide(question.plan)
-        rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
-        self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
-        return question.read(await self._read("answer: ") or "")
+        async with self._floor:
+            if question.plan:
+                return await self._decide(question.plan)
+            rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
+            return question.read(
+                await self._asked("\n".join((plain(render_agents_question(question, 100)), *rows)), "answer: ")
+            )
 
     async def _decide(self, plan: str) -> str | None:
         """What the person says to a plan."""
         from sagent.tools.plan import Settled
 
-        self._write(
-            f"{plan}\n  y Carry it out, and ask before every change\n  e Carry it out, and edit in the project freely"
-        )
-        said = ((await self._read("y, e, or why not: ")) or "").strip()
+        ways = "  y Carry it out, and ask before every change\n  e Carry it out, and edit in the project freely"
+        said = (await self._asked(f"{plan}\n{ways}", "y, e, or why not: ")).strip()
         mode = {"y": "ask", "yes": "ask", "e": "edit"}.get(said.lower())
         settled = Settled(None, reason=said) if mode is None else Settled("ask" if mode == "ask" else "edit")
         if settled.mode is not None:

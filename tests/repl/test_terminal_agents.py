@@ -1,5 +1,7 @@
 """Advisors and agents below, as a person sees them in a terminal."""
 
+import time
+
 import pytest
 from console import Console
 
@@ -105,6 +107,38 @@ def test_what_a_rule_would_have_allowed_is_looked_for_among_the_calls_of_all_age
     console.until("? root/worker wants to call Bash", "$ git x c", "y Yes, once")
     console.keys("y")
     console.until("$ git x b", "Bash(git x:*) · also matches git x c of")
+
+
+def test_where_a_terminal_can_only_print_a_line_answers_the_question_that_is_seen(console: Console) -> None:
+    """The first agent's question is open when the second one asks, and the root waits for a message by then."""
+    names = ("one", "two")
+
+    def step(request: Received) -> Turn:
+        first = str(request.json["messages"])
+        if "begin here" in first:
+            spawns = [{"name": name, "prompt": f"touch {name}", "background": True} for name in names]
+            calls = tuple(Call("AgentSpawn", given, id=str(given["name"])) for given in spawns)
+            return Turn(text="At work.") if "tool_result" in first else Turn(calls=calls)
+        name = next(name for name in names if f"touch {name}" in first)
+        if "tool_result" in first:
+            return Turn(text=f"Over with {name}.")
+        return Turn(calls=(Call("Bash", {"command": f"touch {name}"}),))
+
+    server = console.serve(step)
+    console.environment["TERM"] = "dumb"
+    console.start("--sandbox", "off", width=100, ready=">")
+    console.type("begin here")
+    console.until("At work.", "s and a allow: Bash(touch ", "or why not: ")
+    assert console.screen.count("wants to call Bash") == 1
+    seen = next(name for name in names if f"root/{name} wants to call Bash" in console.screen)
+    console.type("y")
+    console.until(f"Over with {seen}.", *(f"root/{name} wants to call Bash" for name in names))
+    while console.screen.count("or why not: ") < 2:  # a moment after the question
+        time.sleep(0.05)
+    console.type("not that")
+    console.until("The person said no: not that", *(f"Over with {name}." for name in names))
+    assert [name for name in names if (console.cwd / name).exists()] == [seen]
+    assert not any("'text': 'y'" in said(request) for request in server.requests)
 
 
 def test_a_child_at_work_is_an_indented_line_with_its_figures(console: Console) -> None:

@@ -89,7 +89,7 @@ def test_where_a_terminal_can_only_print_a_number_or_words_answer(console: Conso
     ask(console, COLOURS, {"question": "Why?"}, set_display="lines")
     console.until("2 green", "answer:")
     console.type("2")
-    console.until("Why?")
+    console.until("Why?\nanswer:")
     console.type("because")
     console.until("Told: green | because")
 

@@ -134,18 +134,21 @@ def test_lines_alone_offer_the_same_answers_with_the_same_rules(
     assert (settings.exists() and f'"Edit({tmp_path}/other)"' in settings.read_text()) == kept
 
 
-def test_lines_alone_are_a_reason_for_no(console: Console, tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["s", "always"])
+def test_lines_alone_are_a_reason_for_no(console: Console, tmp_path: Path, word: str) -> None:
     turns = [needing(f"echo free > {tmp_path}/{name}", "all") for name in "ab"]
     server = console.serve([*turns, Turn(text="Done.")])
     console.environment["TERM"] = "dumb"
     console.start(ready=">", width=120)
     console.type("go")
     assert "Yes, always" not in console.until("y, n, or why not:")
-    console.type("s")  # was not offered
+    console.type(word)  # was not offered
     console.until(f"echo free > {tmp_path}/b")
+    while console.screen.count("y, n, or why not:") < 2:  # a moment after the question
+        time.sleep(0.05)
     console.type("n")
     console.until("Done.")
-    assert "The person said no: s" in last_text(server.requests[1])
+    assert f"The person said no: {word}" in last_text(server.requests[1])
     assert "The person said no." in last_text(server.requests[2])
     assert not (tmp_path / "a").exists()
 

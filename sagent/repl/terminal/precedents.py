@@ -22,6 +22,7 @@ from sagent.session.log import MemoryLog, read_contents
 from sagent.session.store import named_logs
 
 if TYPE_CHECKING:
+    from sagent.policy.shell import Part
     from sagent.repl.root import RootAgent
     from sagent.session.view import LogView
 
@@ -88,9 +89,8 @@ def _no_media(_blob: str) -> None:
 
 def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
     """Whether a rule would have had a part in allowing an earlier call, as far as its arguments say."""
-    parts = split(as_str(one.arguments.get("command"))).parts if one.name == "Bash" else ()
     if rule.tool in COMMAND_RULES:
-        commands = (words for part in parts for words in (part.words, unwrap(part.words)) if words)
+        commands = (words for part in _parts(one) for words in (part.words, unwrap(part.words)) if words)
         return any(not rule.pattern or rule.allows_command(words) for words in commands)
     if rule.tool == "Network":
         needs, page = _needs(one, "network"), as_str(one.arguments.get("url"))
@@ -101,11 +101,16 @@ def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
         return rule.tool == one.name and not rule.pattern
     writes = rule.tool in EDITS
     paths = [*_needs(one, "write"), *(() if writes else _needs(one, "read"))]
-    opened = (redirect for part in parts for redirect in part.redirects if redirect.writes == writes)
+    opened = (redirect for part in _parts(one) for redirect in part.redirects if redirect.writes == writes)
     paths += (redirect.target.text for redirect in opened if redirect.target.kind == "literal")
     if one.name in PATH_TOOLS and (one.name in EDITS) == writes:
         paths.append(as_str(one.arguments.get("file_path")) or as_str(one.arguments.get("path")) or ".")
     return any(rule.matches_path(_real(path, directory), (), "", anywhere=True) for path in paths)
+
+
+def _parts(call: ToolCall) -> "Sequence[Part]":
+    """The commands that a call would run."""
+    return split(as_str(call.arguments.get("command"))).parts if call.name == "Bash" else ()
 
 
 def _told(call: ToolCall) -> str:
