@@ -1,21 +1,17 @@
 """One file as it was at an entry of a log and as it stands: what differs, line by line."""
 
 import os
-from collections import Counter
-from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.diff import unified
 from sagent.lib.json import sha256_hex
 from sagent.rewind.plan import plan, since
 from sagent.rewind.recorder import LARGEST_NAMED, in_thread
 from sagent.rewind.snapshot import Stop, read_state
 from sagent.session.log import Log, read_agent
 from sagent.session.touches import Snapshot
-
-_MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +69,3 @@ def _lines(data: bytes) -> list[str]:
     lines = data.decode("utf-8", "replace").split("\n")
     last = lines.pop()
     return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
-
-
-def unified(old: Sequence[str], new: Sequence[str]) -> str:
-    """A unified diff without names; of texts that are not worth comparing, one replaces the other whole."""
-    if not old or not new or worth_comparing(old, new):
-        from difflib import unified_diff
-
-        return "\n".join(islice(unified_diff(old, new, lineterm=""), 2, None))
-    head = f"@@ -1,{len(old)} +1,{len(new)} @@"
-    return "\n".join((head, *(f"-{line}" for line in old), *(f"+{line}" for line in new)))
-
-
-def worth_comparing(old: Sequence[str] | Sequence[bytes], new: Sequence[str] | Sequence[bytes]) -> bool:
-    """Whether two texts have lines in common, and not so many in so many places that comparing them would take long."""
-    before, after = Counter[str | bytes](old), Counter[str | bytes](new)
-    pairs = sum(count * after[line] for line, count in before.items())
-    return 0 < pairs * min(len(old), len(new)) <= _MOST_COMPARED

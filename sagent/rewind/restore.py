@@ -11,9 +11,9 @@ from typing import Literal
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.atomic import replace_link, replacing
 from sagent.lib.dataclass import dataclass
+from sagent.lib.diff import worth_comparing
 from sagent.lib.regular import real_directory
 from sagent.lib.text import same_ends
-from sagent.rewind.filediff import worth_comparing
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
 from sagent.rewind.recorder import Checkpoints, Recorder, in_thread, stands
 from sagent.rewind.snapshot import FileState, Stop, read_file_state

@@ -1,27 +1,21 @@
 """Changes of text files: made whole or not at all, and shown as a diff for people, as numbered lines for the model."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.diff import hunks, unified
 from sagent.lib.json import valid_text
 from sagent.lib.regular import open_regular
-from sagent.lib.text import same_ends
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, short
 from sagent.tools.replacement import Replacement, replace_all
 from sagent.tools.textfile import UTF8, Binary, Encoding, decode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
-_CONTEXT = 3
 _MOST_DIFF = 400  # lines
 _MOST_SHOWN = 40  # lines
-_MOST_COMPARED = 3_000  # lines on either side between the first and the last difference
-
-Opcodes = list[tuple[str, int, int, int, int]]
-Hunk = tuple[int, int, int, int, list[tuple[str, str]]]
-"""Start and length before, start and length after (from 0), and its lines: (" ", "-" or "+", text)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +121,18 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
 
 def unified_diff(before: str, after: str, name: str, *, most: int | None = _MOST_DIFF) -> str:
     """The change as a unified diff, of about so many lines at most; "" when nothing changed."""
-    lines: list[str] = []
-    for old, old_size, new, new_size, rows in _hunks(_lines(before), _lines(after)):
-        lines.append(f"@@ -{_span(old, old_size)} +{_span(new, new_size)} @@")
-        lines += [mark + text for mark, text in rows]
-        if most is not None and len(lines) > most:
-            lines = [*lines[:most], "... the rest of the diff is left out"]
-            break
-    return valid_text("\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n") if lines else ""
+    if not (diff := unified(_lines(before), _lines(after))):
+        return ""
+    lines = diff.split("\n")
+    if most is not None and len(lines) > most:
+        lines = [*lines[:most], "... the rest of the diff is left out"]
+    return valid_text("\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n")
 
 
 def _changed_lines(before: str, after: str) -> str:
     """The changed places as they are now, with line numbers and a little around them."""
     shown: list[str] = []
-    for _, _, new, _, rows in _hunks(_lines(before), _lines(after)):
+    for _, _, new, _, rows in hunks(_lines(before), _lines(after)):
         if shown:
             shown.append("...")
         number = new
@@ -155,36 +147,6 @@ def _changed_lines(before: str, after: str) -> str:
     return valid_text("\n".join(shown))
 
 
-def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
-    """Differences grouped with their context. Only what is not the same at both ends is compared."""
-    head, tail = same_ends(before, after)
-    end, new_end = len(before) - tail, len(after) - tail
-    groups = [
-        [(tag, i1 + head, i2 + head, j1 + head, j2 + head) for tag, i1, i2, j1, j2 in group]
-        for group in _groups(before[head:end], after[head:new_end])
-    ]
-    if not groups:
-        return
-    above, below = min(head, _CONTEXT), min(tail, _CONTEXT)
-    groups[0].insert(0, ("equal", head - above, head, head - above, head))
-    groups[-1].append(("equal", end, end + below, new_end, new_end + below))
-    for group in groups:
-        rows: list[tuple[str, str]] = []
-        for tag, i1, i2, j1, j2 in group:
-            rows += [(" " if tag == "equal" else "-", line) for line in before[i1:i2]]
-            rows += [("+", line) for line in after[j1:j2] if tag != "equal"]
-        i1, j1, i2, j2 = group[0][1], group[0][3], group[-1][2], group[-1][4]
-        yield i1, i2 - i1, j1, j2 - j1, rows
-
-
-def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Opcodes]:
-    if max(len(old), len(new)) > _MOST_COMPARED:  # too much to compare: one block goes, another comes
-        return [[("replace", 0, len(old), 0, len(new))]]
-    from difflib import SequenceMatcher
-
-    return SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
-
-
 def _lines(text: str) -> list[str]:
     """Lines without their ends. A last line without one says so in a second line, as diff writes it."""
     if not text:
@@ -193,7 +155,3 @@ def _lines(text: str) -> list[str]:
     if lines[-1] == "":
         return lines[:-1]
     return [*lines[:-1], lines[-1] + "\n\\ No newline at end of file"]
-
-
-def _span(start: int, size: int) -> str:
-    return f"{start + 1 if size else start},{size}"

@@ -1,7 +1,6 @@
 """A session as a page or a document shows it: its steps, each turn with its number, its price and what became of its
 calls, and what the whole came to."""
 
-import difflib
 import json
 import re
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from sagent.cost.prices import PriceBook
 from sagent.lib.dataclass import dataclass
+from sagent.lib.diff import unified
 from sagent.lib.json import as_array, as_object
 from sagent.lib.text import one_line
 from sagent.messages import DENIED
@@ -316,10 +316,5 @@ def _diff(arguments: Mapping[str, object]) -> str:
     shown: list[str] = []
     for old, new in pairs:
         if isinstance(old, str) and isinstance(new, str) and len(old) + len(new) < MOST_TEXT:
-            before, after = old.splitlines(), new.splitlines()
-            if len(before) * len(after) > 40_000:  # comparing takes time in proportion to this
-                shown += ["@@", *(f"-{line}" for line in before), *(f"+{line}" for line in after)]
-                continue
-            rows = difflib.unified_diff(before, after, n=3, lineterm="")
-            shown += [row for row in rows if not row.startswith(("---", "+++"))]
-    return "\n".join(shown)
+            shown.append(unified(old.splitlines(), new.splitlines()))
+    return "\n".join(filter(None, shown))

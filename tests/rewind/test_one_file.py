@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from sagent.agent import Agent, Resources
 from sagent.config import load
 from sagent.errors import UsageError
+from sagent.lib.diff import unified
 from sagent.messages import ToolCall
 from sagent.policy.permissions import PermissionPolicy
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened as OpenedAgent
-from sagent.rewind.filediff import diff_file, unified
+from sagent.rewind.filediff import diff_file
 from sagent.rewind.recorder import Checkpoints
 from sagent.rewind.restore import preview, restore_files
 from sagent.session.contents import Unknown
@@ -132,11 +133,11 @@ async def test_what_is_told_of_a_file(tmp_path: Path) -> None:
 
     assert await told("text") == ("@@ -1,2 +1,2 @@\n one\n-two\n+2", "")
     assert await told("cut") == ("@@ -1,1 +1,1 @@\n-end\n\\ No newline at end of file\n+ending", "")
-    assert await told("gone") == ("@@ -1 +0,0 @@\n-x", "")
+    assert await told("gone") == ("@@ -1,1 +0,0 @@\n-x", "")
     assert await told("mode") == ("", "permissions 644, now 755")
     assert await told("bits") == ("", "no text: 6 bytes, now 3")
-    assert await told("link") == ("@@ -1 +0,0 @@\n-l", "is a link to text")
-    assert await told("odd") == ("@@ -0,0 +1 @@\n+\ufffd", "")
+    assert await told("link") == ("@@ -1,1 +0,0 @@\n-l", "is a link to text")
+    assert await told("odd") == ("@@ -0,0 +1,1 @@\n+\ufffd", "")
     assert await told("made") == ("", "")
     with pytest.raises(UsageError, match="was not changed in this session"):
         await told("other")
@@ -149,7 +150,7 @@ async def test_what_somebody_else_has_changed_since_is_shown_and_stays(tmp_path:
     await session.run("echo ours > f; echo ours > g")
     (tmp_path / "f").write_text("theirs\n")
     seen = await diff_file(session.log, "", str(tmp_path / "f"))
-    assert seen.diff == "@@ -0,0 +1 @@\n+theirs"
+    assert seen.diff == "@@ -0,0 +1,1 @@\n+theirs"
     done = await restore_files(session.hand, session.checkpoints, "", str(tmp_path / "f"))
     assert (done.changed, [each.path for each in done.left]) == ((), [str(tmp_path / "f")])
     assert state_of(tmp_path) == {"f": "theirs\n", "g": "ours\n"}
@@ -159,7 +160,7 @@ def test_texts_that_would_take_long_to_compare_replace_each_other() -> None:
     old, new = ["a"] * 20_000, ["a", "b"] * 10_000
     shown = unified(old, new).split("\n")
     assert shown[0] == "@@ -1,20000 +1,20000 @@"
-    assert (shown.count("-a"), shown.count("+b")) == (20_000, 10_000)
+    assert (shown.count("-a"), shown.count("+b")) == (19_999, 10_000)
 
 
 async def test_without_a_terminal_it_is_a_patch_and_undo_has_to_be_said(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_a_diff_has_a_limit_and_a_result_without_one_says_nothing(tmp_path
 def test_logs_without_diffs_show_what_the_arguments_tell(kind: str, tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "session") as session:
         log = session.log()
-        edit = call("1", "Edit", file_path="a.txt", old_string="middle", new_string="centre")
+        edit = call("1", "Edit", file_path="a.txt", old_string="middle\n-- old", new_string="centre\n++ new")
         log.append(MessageEntry(StoredMessage.of(Message("assistant", (edit,)), None)))
         log.append(
             Unknown("result", {"result": encode_result_part(ToolResult("1", (Text("ok"),)), None), "seconds": 0.1})
@@ -77,6 +77,7 @@ def test_logs_without_diffs_show_what_the_arguments_tell(kind: str, tmp_path: Pa
         files = (Touch("/work/a.txt", ABSENT, Snapshot("file", log.blobs.put(b"x").name, 0o644)),)
         log.append(Touched("2", REWIND, True, files))
     page, _ = export_text(session.path, kind, Redaction())  # pyright: ignore[reportArgumentType]
-    assert "-middle" in page.decode()
+    for line in ("-middle", "--- old", "+centre", "+++ new"):
+        assert line in page.decode()
     assert "Files were rewound: " in page.decode()
     assert "a.txt" in page.decode()

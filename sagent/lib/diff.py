@@ -1,0 +1,67 @@
+"""Two texts compared line by line."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from sagent.lib.text import same_ends
+
+_CONTEXT = 3
+_MOST_COMPARED = 50_000_000  # steps in comparing: pairs of equal lines, for each line
+
+Opcodes: TypeAlias = list[tuple[str, int, int, int, int]]
+Hunk: TypeAlias = tuple[int, int, int, int, list[tuple[str, str]]]
+"""Start and length before, start and length after (from 0), and its lines: (" ", "-" or "+", text)."""
+
+
+def unified(before: Sequence[str], after: Sequence[str]) -> str:
+    """A unified diff without names; "" of texts that are the same."""
+    return "\n".join(
+        row
+        for old, old_size, new, new_size, lines in hunks(before, after)
+        for row in (
+            f"@@ -{_span(old, old_size)} +{_span(new, new_size)} @@",
+            *(mark + line for mark, line in lines),
+        )
+    )
+
+
+def hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
+    """Differences grouped with their context. Only what is not the same at both ends is compared."""
+    head, tail = same_ends(before, after)
+    end, new_end = len(before) - tail, len(after) - tail
+    groups = [
+        [(tag, i1 + head, i2 + head, j1 + head, j2 + head) for tag, i1, i2, j1, j2 in group]
+        for group in _groups(before[head:end], after[head:new_end])
+    ]
+    if not groups:
+        return
+    above, below = min(head, _CONTEXT), min(tail, _CONTEXT)
+    groups[0].insert(0, ("equal", head - above, head, head - above, head))
+    groups[-1].append(("equal", end, end + below, new_end, new_end + below))
+    for group in groups:
+        rows: list[tuple[str, str]] = []
+        for tag, i1, i2, j1, j2 in group:
+            rows += [(" " if tag == "equal" else "-", line) for line in before[i1:i2]]
+            rows += [("+", line) for line in after[j1:j2] if tag != "equal"]
+        i1, j1, i2, j2 = group[0][1], group[0][3], group[-1][2], group[-1][4]
+        yield i1, i2 - i1, j1, j2 - j1, rows
+
+
+def worth_comparing(old: Sequence[str] | Sequence[bytes], new: Sequence[str] | Sequence[bytes]) -> bool:
+    """Whether two texts have lines in common, and not so many in so many places that comparing them would take long."""
+    before, after = Counter[str | bytes](old), Counter[str | bytes](new)
+    pairs = sum(count * after[line] for line, count in before.items())
+    return 0 < pairs * min(len(old), len(new)) <= _MOST_COMPARED
+
+
+def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Opcodes]:
+    if (old or new) and not worth_comparing(old, new):  # one block goes, another comes
+        return [[("replace", 0, len(old), 0, len(new))]]
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
+
+
+def _span(start: int, size: int) -> str:
+    return f"{start + 1 if size else start},{size}"
