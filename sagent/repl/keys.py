@@ -211,7 +211,7 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
     on("pageup")(lambda picker, event: actions.questions.read_on(-1))
     on("pagedown")(lambda picker, event: actions.questions.read_on(1))
     on("c-o")(lambda picker, event: actions.expand())
-    on("c-x")(lambda picker, event: picker.act())
+    on("c-x")(lambda picker, event: actions.questions.act())
     on("c-u")(lambda picker, event: picker.rub(len(picker.query)) if picker.query else None)
 
     @on(Keys.BracketedPaste)

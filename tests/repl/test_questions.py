@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.input import PipeInput, create_pipe_input
 from samples import CALL
 from test_painter import Terminal
 
@@ -21,6 +21,7 @@ from sagent.messages import ToolCall
 from sagent.policy import Ask, Policy
 from sagent.repl.commands.command import CommandContext
 from sagent.repl.input import InputActions, InputBuffer
+from sagent.repl.keys import bind_keys
 from sagent.repl.plan import settle_plan
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusCommand, StatusDisplay
@@ -28,7 +29,7 @@ from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.approval import approval_options
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
-from sagent.repl.terminal.picker import Lookup, Option, Picker, Stop, render_picker
+from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Stop, render_picker
 from sagent.repl.terminal.questions import PAUSE, QUIET, Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.surface import SteadyOutput
@@ -60,6 +61,26 @@ class Desk:
             matched=lambda rules, call: f"{', '.join(rules)} · also matches make clean of this session's calls",
             write=lambda lines: None,
         )
+
+    @property
+    def keys(self) -> PipeInput:
+        assert isinstance(self.screen.app.input, PipeInput)
+        return self.screen.app.input
+
+    def bind(self) -> InputActions:
+        """Have keys do what they do in the REPL, which has no session."""
+
+        async def opening(*_: object) -> None:
+            raise AssertionError
+
+        painter, tasks = Painter(self.screen.surface, self.screen.redraw), Tasks(lambda *_: None)
+        status = StatusDisplay(self.screen, painter, self.questions, list)
+        session = SessionLoop(opening, painter, status, self.presence, tasks)  # type: ignore[arg-type] -- never opened
+        actions = InputActions(
+            self.screen, self.questions, CommandContext(), session=session, painter=painter, status=status, tasks=tasks
+        )
+        self.screen.keys = bind_keys(self.screen, actions)
+        return actions
 
     def press(self) -> None:
         """A key of whatever kind was pressed."""
@@ -287,16 +308,8 @@ async def test_a_plan_that_is_withdrawn_while_it_is_changed_leaves_the_words_in_
 async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def opening(*_: object) -> None:
-        raise AssertionError
-
     async with seated(monkeypatch, tmp_path) as desk:
-        painter, tasks = Painter(desk.screen.surface, desk.screen.redraw), Tasks(lambda *_: None)
-        status = StatusDisplay(desk.screen, painter, desk.questions, list)
-        session = SessionLoop(opening, painter, status, desk.presence, tasks)  # type: ignore[arg-type] -- never opened
-        actions = InputActions(
-            desk.screen, desk.questions, CommandContext(), session=session, painter=painter, status=status, tasks=tasks
-        )
+        actions = desk.bind()
         desk.write("half a message")
         for keys in ((), ("n",)):
             asked = await desk.ask()
@@ -320,7 +333,7 @@ async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(
         await asyncio.gather(asked, return_exceptions=True)
         desk.write("another")
         actions.submit("now")
-        assert [wait.text for wait in session.outbox.queued] == ["half a message", "another"]
+        assert [wait.text for wait in actions._session.outbox.queued] == ["half a message", "another"]
 
 
 async def test_several_are_ticked_as_fast_as_keys_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -562,6 +575,43 @@ async def test_a_question_waits_for_a_line_and_a_list_for_both(monkeypatch: pyte
         await desk.wait()
         desk.questions.enter()
         assert await listed == 1
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+async def test_keys_that_were_pressed_before_a_list_was_to_be_seen_choose_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, waiting: bool
+) -> None:
+    stopped: list[str] = []
+    options = [Option("first", "first", key="f"), Option("second", "second", key="s")]
+
+    def stop(name: str) -> list[Option[str]]:
+        stopped.append(name)
+        return options
+
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.bind()
+        for title in ("Which?", lambda width: [(("", "Which?"),)]):
+            listed = asyncio.create_task(desk.questions.pick(title, options, second=SecondKey("stops it", stop)))
+            while desk.questions.picker is None:
+                await asyncio.sleep(0)
+            if waiting:  # in the terminal, while the list is drawn
+                pressed = ["\r\x18"]
+                desk.screen.app.before_render += lambda _, pressed=pressed: desk.keys.send_text("".join(pressed))
+                desk.screen.app.after_render += lambda _, pressed=pressed: pressed.clear()
+            else:
+                desk.questions.enter()
+                desk.questions.act()
+                if callable(title):
+                    desk.questions.type("f")
+                    assert desk.screen.buffer.text == "f"
+                    desk.screen.buffer.reset()
+            for _ in range(9):
+                await asyncio.sleep(0.01)
+            assert not listed.done()
+            assert not stopped
+            await desk.wait()
+            desk.keys.send_text("s" if callable(title) else "\x1b[B\r")
+            assert await listed == "second"
 
 
 ABOUT = (

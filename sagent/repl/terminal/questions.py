@@ -99,6 +99,7 @@ class Questions:
         self.about: Line = ()  # what the line that is asked for is about
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._shown_at = self._moved_at = 0.0
+        self._unseen = False  # keys may still come that were pressed before what is open was drawn
         self._withdrawn_at = -QUIET  # when a question went away by itself for which something was typed
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
         self._draft = ""  # what stood in the input when a question or a line took it for words
@@ -182,10 +183,15 @@ class Questions:
         picker, written = self.picker, self._screen.buffer.text
         if text == " " and picker is not None and picker.ticked is not None and not letter and not written:
             picker.type(text)  # at once: a tick is no answer yet
-        elif letter or (written and picker is not None and picker.words):
+        elif letter or self._unseen or (written and picker is not None and picker.words):
             self._write(letter.strip(_ESC) + text)
         else:
             self._wait(text)
+
+    def act(self) -> None:
+        """Do what the second key of a list is for."""
+        if self.picker is not None and not self._unseen:
+            self.picker.act()
 
     def _write(self, text: str) -> None:
         self.hold()
@@ -231,7 +237,7 @@ class Questions:
 
     def enter(self) -> None:
         """Answer with what was typed, or was selected for a while; after a letter Enter adds nothing."""
-        if (picker := self.picker) is None:
+        if (picker := self.picker) is None or self._unseen:
             return
         text, self._words = self.whole(self._screen.buffer.text).strip(), ""
         if self._letter == _ESC:
@@ -377,6 +383,7 @@ class Questions:
         """Show a list until something was chosen, or nothing."""
         await self._until_free()
         self.picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
+        self._unseen = not picker.held
         watching = asyncio.create_task(self._watch(picker))
         self._screen.redraw()
         try:
@@ -410,7 +417,11 @@ class Questions:
         return self._words
 
     async def _watch(self, picker: "Picker[T]") -> None:
-        """Have a question take keys as soon as nobody types."""
+        """Have a question take keys as soon as nobody types; a list when it is drawn and earlier keys are read."""
+        if self._unseen:
+            await self._screen.until_drawn()
+            await asyncio.sleep(0)
+            self._unseen = False
         away = False
         while not picker.chosen.done():
             held, before, away = picker.held, away, self._screen.unseen

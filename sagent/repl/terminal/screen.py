@@ -1,5 +1,6 @@
 """What a person types into and looks at: panel, line, completions and status line. Surface draws what is above."""
 
+import asyncio
 import gc
 import os
 import sys
@@ -122,6 +123,20 @@ class Screen:
         """The panel between empty rows, without a line end after the last."""
         panel = self.panel(self.surface.width, self.panel_rows)
         return drawn_text([*([()] if panel and self.rows > LOW else []), *panel, ()])
+
+    async def until_drawn(self) -> None:
+        """Draw all as it is now, as soon as one may."""
+        drawn = asyncio.Event()
+
+        def note(_: object) -> None:
+            drawn.set()
+
+        self.app.after_render += note
+        self.redraw()
+        try:
+            await drawn.wait()
+        finally:
+            self.app.after_render -= note
 
     def set_theme(self, name: str) -> None:
         """Use a theme. Raises UsageError naming the themes."""
