@@ -195,24 +195,54 @@ class ChatModel(WireModel["ChatProvider"]):
         members |= response_format(request, held, with_tools=quirks.structured_tools)
         if quirks.cache_key:
             members["prompt_cache_key"] = cache_key(request.conversation)
-        life = self._provider.life_of(self.id, request)
         members |= {name: value for name, value in request.options.items() if name not in ("tools", CACHES)}
         return Outgoing(
             f"{self._provider.url}/chat/completions",
             members,
-            (*clamped, *notes, *self._provider.lessons(self.id, request)),
+            (*clamped, *notes, *self._left_out(request)),
             members.get(quirks.max_tokens),
-            parameters={CACHES: request.options[CACHES]} if life == "1h" else EMPTY,
+            parameters={CACHES: request.options[CACHES]} if self._life(request) == "1h" else EMPTY,
         )
 
     def _marks(self, request: Request) -> bool:
-        return bool(self._provider.life_of(self.id, request))
+        return bool(self._life(request))
+
+    def _life(self, request: Request) -> CacheLife:
+        """How long the provider is asked to keep what this model has read; "" where it does so unasked, or not."""
+        names = (self.id.lower(), self.id.lower().rpartition("/")[2])
+        marked = self._provider.row.quirks.cache_marks
+        wants = any(name.startswith(start.lower()) for start in marked for name in names)
+        return cache_life(request.options) if wants and self.id not in self._provider.unmarked else ""
 
     def _dialect(self, request: Request) -> ChatDialect:
-        return self._provider.dialect(self.id, request)
+        name, quirks = self.provider, self._provider.row.quirks
+        if self.id in self._provider.blind:
+            quirks = replace(quirks, images=False, documents="")
+        return ChatDialect(f"chat:{name}", f"{name}/", quirks, self._life(request), bool(self._able.audio))
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        return self._provider.learn(error, self.id, request)
+        """The model cannot be shown media, which may be in the history since another had the conversation; or it takes
+        no marks of caches."""
+        provider, words = self._provider, str(error.args[0])
+        marked = error.kind in ("invalid_request", "server") and self._life(request)
+        if marked and re.search(_UNMARKED, words, re.IGNORECASE):
+            provider.unmarked.add(self.id)
+            return True
+        refused = error.kind in ("invalid_request", "not_found", "server") and re.search(_BLIND, words, re.IGNORECASE)
+        if not refused or self.id in provider.blind or not any(media_in(request.messages)):
+            return False
+        provider.blind.add(self.id)
+        return True
+
+    def _left_out(self, request: Request) -> tuple[str, ...]:
+        notes: list[str] = []
+        if self.id in self._provider.blind and any(media_in(request.messages)):
+            notes.append(f"{self.id} cannot be shown images or documents: it reads in words that they were there")
+        if self.id in self._provider.unmarked:
+            notes.append(
+                f"{self.provider} refuses cache_control for {self.id}: what it reads is not kept, and paid in full"
+            )
+        return tuple(notes)
 
 
 class ChatProvider(OpenAIEndpoint):
@@ -222,52 +252,11 @@ class ChatProvider(OpenAIEndpoint):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self._blind: set[str] = set()  # models that refused to be shown media
-        self._unmarked: set[str] = set()  # models that refused marks
+        self.blind: set[str] = set()  # models that refused to be shown media
+        self.unmarked: set[str] = set()  # models that refused marks
 
     def model(self, model_id: str) -> ChatModel:
         return ChatModel(self, model_id)
-
-    def life_of(self, model_id: str, request: Request) -> CacheLife:
-        """How long this model's provider is asked to keep what it has read; "" where it does so unasked, or not."""
-        names = (model_id.lower(), model_id.lower().rpartition("/")[2])
-        wants = any(name.startswith(start.lower()) for start in self.row.quirks.cache_marks for name in names)
-        return cache_life(request.options) if wants and model_id not in self._unmarked else ""
-
-    def dialect(self, model_id: str, request: Request) -> ChatDialect:
-        """How conversations are written as this model may be shown them."""
-        blind, hears = model_id in self._blind, bool(self.row.able(model_id).audio)
-        quirks = replace(self.row.quirks, images=False, documents="") if blind else self.row.quirks
-        return ChatDialect(f"chat:{self.name}", f"{self.name}/", quirks, self.life_of(model_id, request), hears)
-
-    def learn(self, error: ModelError, model_id: str, request: Request) -> bool:
-        """Whether an error says that the model cannot be shown media, or takes no marks of caches, so that the call may
-        succeed without them.
-
-        Media may be in the history since another model had the conversation.
-        """
-        marked = error.kind in ("invalid_request", "server") and self.life_of(model_id, request)
-        if marked and re.search(_UNMARKED, str(error.args[0]), re.IGNORECASE):
-            self._unmarked.add(model_id)
-            return True
-        refused = error.kind in ("invalid_request", "not_found", "server") and re.search(
-            _BLIND, str(error.args[0]), re.IGNORECASE
-        )
-        if not refused or model_id in self._blind or not any(media_in(request.messages)):
-            return False
-        self._blind.add(model_id)
-        return True
-
-    def lessons(self, model_id: str, request: Request) -> tuple[str, ...]:
-        """Notes on what is left out."""
-        notes: list[str] = []
-        if model_id in self._blind and any(media_in(request.messages)):
-            notes.append(f"{model_id} cannot be shown images or documents: it reads in words that they were there")
-        if model_id in self._unmarked:
-            notes.append(
-                f"{self.name} refuses cache_control for {model_id}: what it reads is not kept, and paid in full"
-            )
-        return tuple(notes)
 
 
 class Moonshot(ChatProvider):

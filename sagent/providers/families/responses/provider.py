@@ -31,6 +31,7 @@ from sagent.providers.wire.encoding import Dialect, opened
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
 _LEAST_OUTPUT = 16  # max_output_tokens below it are refused
 _ENCRYPTED = "reasoning.encrypted_content"
+_UNREAD = "reasoning kept in this conversation was left out: the provider could not decrypt it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         return Outgoing(
             f"{provider.url}/responses",
             members,
-            (*clamped, *notes, *provider.lessons(request)),
+            (*clamped, *notes, *([_UNREAD] if request.conversation in provider.strangers else ())),
             members.get("max_output_tokens"),
         )
 
@@ -235,15 +236,25 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         return f"{self._provider.url}/responses/input_tokens", {}, body.parts, "input_tokens"
 
     def _dialect(self, request: Request) -> ResponsesDialect:
-        return self._provider.dialect(request, reasons=bool(self._efforts))
+        name = self.provider
+        if request.conversation in self._provider.strangers:
+            return ResponsesDialect("nobody's", f"{name}/")  # with nothing private in it
+        return ResponsesDialect(f"responses:{name}", f"{name}/", reasoning=bool(self._efforts))
 
     def _heard(self) -> None:
         self._provider.proven = True
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        provider = self._provider
-        if provider.learn(error, request):
-            return True
+        """Reasoning encrypted for another organisation cannot be read, and summaries want a verified organisation."""
+        provider, words = self._provider, str(error).lower()
+        if error.kind in ("invalid_request", "permission", "auth"):
+            if "encrypted content" in words and "not supported" not in words:
+                known = request.conversation in provider.strangers
+                provider.strangers.add(request.conversation)
+                return not known
+            if "summar" in words and "verified" in words and provider.summaries:
+                provider.summaries = False
+                return True
         if hint := provider.hint(error):
             raise provider.origin(self.id).error(error.kind, hint, status=error.status) from error
         return False
@@ -294,39 +305,10 @@ class ResponsesProvider(OpenAIEndpoint):
         super()._set_up()
         self.summaries = True  # until this account is refused them
         self.proven = False  # the endpoint has answered
-        self._strangers: set[str] = set()  # conversations whose reasoning this account cannot read
+        self.strangers: set[str] = set()  # conversations whose reasoning this account cannot read
 
     def model(self, model_id: str) -> ResponsesModel:
         return ResponsesModel(self, model_id)
-
-    def dialect(self, request: Request, *, reasons: bool) -> ResponsesDialect:
-        """How the request's conversation is written, as a model may be shown it."""
-        if request.conversation in self._strangers:
-            return ResponsesDialect("nobody's", f"{self.name}/")  # with nothing private in it
-        return ResponsesDialect(f"responses:{self.name}", f"{self.name}/", reasoning=reasons)
-
-    def learn(self, error: ModelError, request: Request) -> bool:
-        """Whether an error names something that can be left out, so that the call may succeed when made again.
-
-        Reasoning encrypted for another organisation cannot be read, and summaries want a verified organisation.
-        """
-        words = str(error).lower()
-        if error.kind not in ("invalid_request", "permission", "auth"):
-            return False
-        if "encrypted content" in words and "not supported" not in words:
-            known = request.conversation in self._strangers
-            self._strangers.add(request.conversation)
-            return not known
-        if "summar" in words and "verified" in words and self.summaries:
-            self.summaries = False
-            return True
-        return False
-
-    def lessons(self, request: Request) -> tuple[str, ...]:
-        """Notes on what is left out."""
-        if request.conversation in self._strangers:
-            return ("reasoning kept in this conversation was left out: the provider could not decrypt it",)
-        return ()
 
     def hint(self, error: ModelError) -> str:
         """What an error probably means where an address of the user's own has no such path; "" where it does not."""
