@@ -133,7 +133,7 @@ class PermissionPolicy(Policy):
             if (refused := denied_need(effect, judge)) is not None:
                 return refused
             wanted = None if self.mode == "full" else need_obstacle(effect, judge, commands)
-            if wanted is not None or not effect.confined:
+            if wanted is not None or any(need.kind == "all" for need in effect.needs):
                 return self._verdict(effect, wanted)
         if effect.confined and self.mode in ("plan", "edit"):
             return Allow()

@@ -92,6 +92,14 @@ async def test_a_rule_of_the_persons_may_be_as_wide_as_they_like(tmp_path: Path)
     assert isinstance(await judged(tmp_path, "rm $X", "all", rules=wide, confined=False), Allow)
 
 
+@pytest.mark.parametrize("need", ["read:/usr", "write:/tmp/x", "network:example.org"])
+async def test_a_want_that_is_granted_lets_no_command_run_that_is_not_held(need: str, tmp_path: Path) -> None:
+    rules = Rules.parse(["Edit(/tmp/x)", "Network(example.org)"])
+    assert isinstance(await judged(tmp_path, "make", need, rules=rules), Allow)
+    asked = await judged(tmp_path, "make", need, rules=rules, confined=False)
+    assert rules_in(asked) == ["Bash(make)"]
+
+
 @pytest.mark.parametrize("command", ["rm *", "touch a*", "npm *"])
 async def test_a_wildcard_is_not_offered_as_a_rule(command: str, tmp_path: Path) -> None:
     assert rules_in(await judged(tmp_path, command, confined=False)) == []
