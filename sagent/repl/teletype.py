@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 UNSEEN = 0.7  # seconds in which nobody can have read a question
+_PROMPT = "> "
 
 
 async def run_teletype(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
@@ -111,6 +112,10 @@ class Teletype(CommandContext):
     def _interrupt(self) -> None:
         if self._opened is not None and self._opened.agent.running:
             self._opened.agent.interrupt()
+        elif self._readers and self._readers[-1][0] != _PROMPT:  # what is open is closed, not the program
+            self._open_line = True
+            self._lines.append("")
+            self._hand_out()
         else:
             self._end(128 + signal.SIGINT)
 
@@ -120,7 +125,7 @@ class Teletype(CommandContext):
         own = await asyncio.to_thread(all_commands, self.settings)
         self.commands = {**await prompt_commands(self.opened), **own}
         while self._next is None and self._code is None:
-            text = self.prompts.pop(0) if self.prompts else await self._read("> ")
+            text = self.prompts.pop(0) if self.prompts else await self._read(_PROMPT)
             if text is None:
                 return
             if found := split_command(text):

@@ -98,3 +98,18 @@ def test_neither_what_is_no_text_nor_an_end_within_a_question_keeps_what_can_onl
     program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", json.dumps([COLOURS])]
     done = subprocess.run(program, cwd=tmp_path, input=b"g\xff\n", capture_output=True, timeout=30, check=False)
     assert (done.returncode, b"2 green" in done.stdout) == (0, True), done.stderr
+
+
+def test_where_a_terminal_can_only_print_ctrl_c_closes_a_list_and_ends_the_program_where_none_is(
+    console: Console,
+) -> None:
+    console.environment["TERM"] = "dumb"
+    console.program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", "[]"]
+    console.start(ready=">")
+    console.type("/effort")
+    console.until("number:")
+    console.keys("C-c")
+    console.type("/help")
+    console.until("/effort", "/quit")
+    console.keys("C-c")
+    console.until("ended 130")
