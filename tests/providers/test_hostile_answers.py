@@ -3,13 +3,14 @@
 import gzip
 import json
 import zlib
+from base64 import b64encode
 from collections.abc import AsyncIterator
 
 import pytest
 
 from sagent.errors import ModelError
 from sagent.lib.json import as_array, as_object
-from sagent.messages import Text, user
+from sagent.messages import Image, Text, user
 from sagent.model import Reply, Request
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts
 from sagent.providers.families.anthropic.events import MessagesReplyReader
@@ -241,6 +242,18 @@ def test_parts_that_hold_nothing_have_a_bound(monkeypatch, reader: ReplyReader, 
 
     with pytest.raises(ModelError, match="more than 20 parts"):
         flood()
+
+
+def test_of_many_images_each_is_compared_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway may repeat what it has drawn in each chunk, and never end."""
+    compared, reader = [], ChatReplyReader(ORIGIN, "chat")
+    monkeypatch.setattr(Image, "__eq__", lambda one, other: compared.append(other) or one.data == other.data)
+    addresses = [f"data:image/png;base64,{b64encode(b'%d' % (number % 300)).decode()}" for number in range(600)]
+    for address in addresses:
+        drawn = [{"type": "image_url", "image_url": {"url": address}}]
+        reader.feed({"choices": [{"index": 0, "delta": {"images": drawn}}]}, [])
+    assert [part.data for part in reader.message().parts if isinstance(part, Image)] == [b"%d" % n for n in range(300)]
+    assert len(compared) < 3_000
 
 
 def test_citations_that_never_repeat_are_kept_up_to_a_bound() -> None:

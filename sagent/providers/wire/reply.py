@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
 _MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
-MOST_PARTS = 100_000  # of an answer: blocks, calls, citations
+MOST_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
 

@@ -69,19 +69,18 @@ def follow(start: WebAddress, location: str) -> WebAddress:
         raise ToolError(f"{start} redirects to {location[:200]!r}, which is not a URL.") from None
 
 
-def check_secrets(*texts: str, environ: Mapping[str, str] | None = None) -> None:
+def check_secrets(*texts: str) -> None:
     """Raise ToolError where a text that is to be sent holds a secret: one of the environment, or what looks like one.
 
     A page may have a model fetch an address that carries a key to whoever wrote the page.
     """
     from sagent.lib.secrets import is_key, redact
 
-    environ = os.environ if environ is None else environ
     for text in texts:
         spellings = {text, unquote(text), unquote(unquote(text))}
         known = (
             name
-            for name, value in environ.items()
+            for name, value in os.environ.items()
             if len(value) >= _SHORTEST and any(value in each for each in spellings) and is_key(name, value)
         )
         if (name := next(known, None)) is not None:

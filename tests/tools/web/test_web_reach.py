@@ -278,11 +278,12 @@ async def test_what_carries_a_secret_is_not_sent(call, access, internet, monkeyp
     assert internet.looked_up == []
 
 
-def test_ordinary_urls_carry_no_secret() -> None:
+def test_ordinary_urls_carry_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY", "short")
     for url in (
         "https://docs.python.org/3/library/secrets.html#secrets.token_hex",
         "https://example.org/search?q=how+to+rotate+an+api+key&page=2",
         "https://github.com/a/b/commit/66a4c53b1f0e6f6f7f4c0a1d2e3f405162738495",
         "https://arxiv.org/abs/2401.00001v2",
     ):
-        check_secrets(url, environ={"PATH": "/usr/bin:/bin", "API_KEY": "short"})
+        check_secrets(url)

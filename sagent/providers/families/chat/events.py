@@ -81,7 +81,7 @@ class ChatReplyReader(ReplyReader):
         self._details: list[dict[str, object]] = []
         self._opaque = ""  # the same, signed or encrypted: Copilot's
         self._sound: list[bytes] = []
-        self._images: list[Image] = []
+        self._images: dict[Image, None] = {}  # in their order, each once
         self._calls: list[_Pending] = []
         self._by_index: dict[int, _Pending] = {}
         self._extra: Mapping[str, object] = EMPTY
@@ -227,7 +227,7 @@ class ChatReplyReader(ReplyReader):
         place = part.get("image_url")
         url = as_str(place) or as_str(as_object(place).get("url"))
         if image := image_at(url):
-            self._images += () if image in self._images else (image,)
+            self._images[image] = None
             self._bound(self._images)
             self.received += 1  # it is no silence
         else:
