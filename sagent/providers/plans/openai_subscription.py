@@ -54,8 +54,9 @@ class OpenAISubscriptionModel(ResponsesModel):
         return replace(super()._prepare(request), headers={"session-id": session, "thread-id": session})
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
-        if request.max_output is None or not self._account.first_note(request.conversation):
+        if request.max_output is None or request.conversation in self._account.noted:
             return None, ()
+        self._account.noted.add(request.conversation)
         return None, (f"a ChatGPT plan takes no output limit: that of {request.max_output} tokens was left out",)
 
 
@@ -75,7 +76,7 @@ class OpenAISubscription(ResponsesProvider):
         super().__init__(row, access_from_key(NAME, "", base_url or BASE_URL), transport=way, timeouts=timeouts)
         self._file = login
         self.renewal = Renewal(login.read(), self._renew, LOGIN)
-        self._noted: set[str] = set()  # conversations in which it was said what is left out
+        self.noted: set[str] = set()  # conversations in which it was said what is left out
 
     @classmethod
     def from_env(
@@ -124,12 +125,6 @@ class OpenAISubscription(ResponsesProvider):
 
     def origin(self, model_id: str) -> Origin:
         return Origin(NAME, model_id, self.renewal.login.access)
-
-    def first_note(self, conversation: str) -> bool:
-        """Whether it is still to be said in a conversation what is left out of its requests."""
-        known = conversation in self._noted
-        self._noted.add(conversation)
-        return not known
 
     def hint(self, error: ModelError) -> str:
         return ""

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from sagent.errors import ToolError
 from sagent.lib import isolated
@@ -28,23 +29,28 @@ def command(python: str) -> Sequence[str]:
 class Kernel:
     """One kernel, asked by one call at a time."""
 
-    def __init__(self, processes: ProcessGroup, confined: Confined) -> None:
+    def __init__(self, program: PipedProcess, confined: Confined) -> None:
         self.confined = confined
-        self._processes = processes
-        self._program: PipedProcess | None = None
+        self._program = program
         self._count = 0
+
+    @classmethod
+    async def start(
+        cls, processes: ProcessGroup, confined: Confined, environment: Mapping[str, str], cwd: Path
+    ) -> Self:
+        """Raises ToolError."""
+        try:
+            program = await PipedProcess.start(processes, *confined.launched(environment), cwd, longest=LONGEST_LINE)
+        except BaseException as error:
+            confined.finish()
+            if isinstance(error, OSError | ValueError):
+                raise ToolError(f"The kernel was not started: {error}") from error
+            raise
+        return cls(program, confined)
 
     @property
     def alive(self) -> bool:
-        return self._program is not None and self._program.process.alive
-
-    async def start(self, environment: Mapping[str, str], cwd: Path) -> None:
-        """Raises ToolError."""
-        try:
-            launched = self.confined.launched(environment)
-            self._program = await PipedProcess.start(self._processes, *launched, cwd, longest=LONGEST_LINE)
-        except (OSError, ValueError) as error:
-            raise ToolError(f"The kernel was not started: {error}") from error
+        return self._program.process.alive
 
     async def run(self, code: str, seconds: float, progress: Callable[[str], None]) -> Mapping[str, object]:
         """Run code; the last answer. Cancelled, it interrupts the code. Raises ToolError where the kernel is gone."""
@@ -58,13 +64,12 @@ class Kernel:
 
     async def close(self) -> None:
         """End it, with all it has started."""
-        if (program := self._program) is not None:
-            program.hang_up()
-            with contextlib.suppress(TimeoutError):  # its input has ended: it takes its kernel and its files with it
-                async with asyncio.timeout(ENDING):
-                    await program.process.ended()
-            await program.process.kill()
-            program.close()
+        self._program.hang_up()
+        with contextlib.suppress(TimeoutError):  # its input has ended: it takes its kernel and its files with it
+            async with asyncio.timeout(ENDING):
+                await self._program.process.ended()
+        await self._program.process.kill()
+        self._program.close()
         self.confined.finish()
 
     async def _interrupt(self, progress: Callable[[str], None]) -> None:
@@ -77,12 +82,11 @@ class Kernel:
             await self.close()
 
     def _send(self, question: Mapping[str, object]) -> None:
-        if self._program is None or not self.alive or self._program.writer.is_closing():
+        if not self.alive or self._program.writer.is_closing():
             raise self._gone()
         self._program.writer.write(wire_bytes(question) + b"\n")
 
     async def _answer(self, number: int, progress: Callable[[str], None]) -> Mapping[str, object]:
-        assert self._program is not None
         while True:
             try:
                 line = await self._program.reader.readuntil(b"\n")
@@ -97,7 +101,7 @@ class Kernel:
             progress(as_str(answer.get("progress")))
 
     def _gone(self) -> ToolError:
-        lines = self._program.lines if self._program is not None else []
+        lines = self._program.lines
         said = f": {one_line(lines[-1], 300)}" if lines else ""
         return ToolError(f"The kernel has ended{said}. Its variables are gone; the next call starts another.")
 

@@ -121,10 +121,9 @@ class Notebook:
                     " the person can install bubblewrap."
                 )
             confined = await sandbox.confine(argv, profile, workspace.cwd, lasting=True)
-        kernel = Kernel(self._processes, confined)
         environment = without_keys(os.environ, self._keep, self._withheld)
         quiet = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "NO_COLOR": "1"}
-        await kernel.start({**environment, **quiet}, workspace.cwd)
+        kernel = await Kernel.start(self._processes, confined, {**environment, **quiet}, workspace.cwd)
         self._kernels[run.agent] = kernel, profile
         return kernel, notes
 
