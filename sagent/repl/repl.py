@@ -232,7 +232,7 @@ class Repl(CommandContext):
         self._show_plan(plan)
 
     def _show_plan(self, plan: str) -> None:
-        self._painter.write(*pieces_of(plan))
+        self._painter.write(*(replace(one, gap=one.gap or not at) for at, one in enumerate(pieces_of(plan))))
 
     def send_filled(self, text: str) -> None:
         self._session.send(user(text), text, when_idle=False)

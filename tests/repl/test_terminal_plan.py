@@ -60,7 +60,8 @@ def test_a_plan_by_the_tool_is_refused_changed_in_the_input_and_accepted(console
     )
     console.start("--plan", "--sandbox", "off", width=40, height=10)
     console.type("a file, please")
-    console.until("8. Write file number 8.", "Carry out this plan?", "n no")
+    console.until("I looked.\n\nThe plan\n", "8. Write file number 8.", "◌ ExitPlan ", "Carry out this plan?", "n no")
+    assert "ExitPlan  " not in console.screen
     console.keys("n")
     console.until("Why not?")
     console.type("one file is enough")

@@ -156,7 +156,7 @@ class Painter:
         except Exception as error:
             text = printable(f"{block!r:.2000} (the display failed: {type(error).__name__}: {error})")
             rows = wrap([("", text)], width)
-        return [(), *rows] if rows and separated(self._last, block) else rows
+        return [(), *rows] if rows and rows[0] and separated(self._last, block) else rows
 
     def _unfinished(self, width: int) -> list[Line]:
         try:

@@ -172,7 +172,7 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
     took = f" {_clock(at - call.since)}"
     short = essence(call.call, max(width - len(who + job + call.call.name + took) - 4, 8))
     head: Line = (("class:working", "◌ "), ("class:news", who + job), ("class:tool", call.call.name))
-    yield cut_line((*head, ("class:argument", f" {short}"), ("class:dim", took)), width)
+    yield cut_line((*head, ("class:argument", f" {short}" if short else ""), ("class:dim", took)), width)
     lines = [line for line in printable(call.tail).rstrip("\n").split("\n") if line.strip()]
     for line in lines[-1 if call.job else -tail :]:
         yield (("class:dim", "  │ "), ("class:output", cut(line, width - 4)))
