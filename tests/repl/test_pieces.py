@@ -254,6 +254,13 @@ def test_the_nearest_files_come_first() -> None:
     assert nearest("zzz", files) == []
 
 
+@given(st.text('a漢 .)\t"@\n\u202f/', min_size=1))
+def test_a_file_that_is_offered_is_mentioned_by_what_is_inserted(name: str) -> None:
+    completer = InputCompleter(lambda: [name], tuple, lambda name, typed: ())
+    offered = [one.text for one in completer.get_completions(Typed("see @"), CompleteEvent())]
+    assert [mentioned(f"see @{text} ") for text in offered] == ([] if '"' in name or "\n" in name else [[name]])
+
+
 @given(st.text(max_size=12), st.text(max_size=40))
 def test_a_match_holds_the_letters_in_their_order(query: str, text: str) -> None:
     letters = iter(text.lower())

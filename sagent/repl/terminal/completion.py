@@ -11,6 +11,7 @@ from sagent.lib.text import printable
 from sagent.repl.terminal.picker import matches
 
 MOST = 200  # that are offered at once
+_BARE = re.compile(r"[^\s@]\S*(?<![.,;:!?)])")  # a path that a mention has without quotes
 _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
 
 
@@ -53,7 +54,9 @@ class InputCompleter(Completer):
                 yield from _ranked(name, commands, "/")
         elif found := _PATH.search(document.current_line_before_cursor):
             for path in nearest(found[1], self._files()):
-                text = f'"{path}"' if " " in path else path
+                if '"' in path or "\n" in path:
+                    continue  # no mention can have it
+                text = path if _BARE.fullmatch(path) else f'"{path}"'
                 yield Completion(text, -len(found[1]), display=printable(path))
 
 
