@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.repl.view.lines import line_width, plain, wrap
+from sagent.repl.view.lines import GOES_ON, line_width, plain, wrap
 from sagent.repl.view.markdown import Flow, Piece, feed, finish, inline, render_piece
 
 SAMPLE = """# Title
@@ -190,3 +190,12 @@ def test_a_cell_may_have_lines() -> None:
 def test_code_in_quotes_within_quotes_and_quotes_in_lists() -> None:
     text = "> one\n> > two\n> > ```sh\n> > ls -la\n> > ```\n\n- a\n  - b\n      > c\n"
     assert shown(text) == "▎ one\n▎ ▎ two\n\nls -la\n\n• a\n  • b\n▎ c"
+
+
+def test_a_page_s_address_on_a_line_of_its_own_is_copied_whole() -> None:
+    address = "https://example.org/" + "x" * 50
+    (piece,) = pieces_of(f"See **this:\nhttps://short**\n{address}\n{address}\nand that.\n")
+    first, short, *rows, last = render_piece(piece, 30, edge=31)
+    assert (plain([first, short]), plain([last])) == ("See this:\nhttps://short", "and that.")
+    assert plain(rows) == "\n".join([address[:31], address[31:62], address[62:]] * 2)
+    assert [GOES_ON in row for row in rows] == [True, True, False] * 2

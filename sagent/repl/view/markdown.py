@@ -177,7 +177,13 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
     match piece.kind:
         case "paragraph":
             lead: Line = (("", " " * piece.level),) if piece.level else ()
-            yield from wrap(inline(text, live=live), prose, lead)
+            # an address on a line of its own is copied from the screen
+            long = rf"^(https?://\S{{{max(prose - piece.level - 7, 1)},}})$"
+            for number, part in enumerate(re.split(long, text, flags=re.MULTILINE)):
+                if number % 2:
+                    yield from fold(tuple(inline(part)), edge or width, joined=bool(edge) and not live)
+                elif part.strip("\n"):
+                    yield from wrap(inline(part.strip("\n"), live=live), prose, lead)
         case "heading":
             style = "class:heading.first" if piece.level == 1 else "class:heading"
             yield from wrap([(f"{style} {extra}".strip(), part) for extra, part in inline(text, live=live)], prose)
