@@ -170,6 +170,11 @@ class Parser(argparse.ArgumentParser):
             wrong = message.partition(":")[2].split()[0].partition("=")[0]
             same = FLAGS_ELSEWHERE.get(wrong, "")
             near = [same] if same.partition(" ")[0] in known else difflib.get_close_matches(wrong, known, 3, 0.6)
+        elif (choice := message.partition("invalid choice: ")[2].partition(" (choose from "))[1]:
+            import difflib
+
+            known = choice[2].rstrip(")").replace("'", "").split(", ")
+            near = difflib.get_close_matches(choice[0].strip("'"), known, 1, 0.6)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
 

@@ -829,6 +829,15 @@ def test_a_flag_of_another_program_names_what_does_it_here(flags: Sequence[str],
     assert f"Did you mean {near}?" in done.err
 
 
+@pytest.mark.parametrize(
+    ("argv", "near"), [("sessions lits", "list"), ("mcp lst", "list"), ("-p x --permission-mode edti", "edit")]
+)
+def test_a_word_that_is_spelled_nearly_so_is_answered_with_the_word(shell: Shell, argv: str, near: str) -> None:
+    done = shell.run(*argv.split(), model="")
+    assert done.code == 2
+    assert f"Did you mean {near}?" in done.err
+
+
 def test_other_names_of_commands_may_be_misspelled_too() -> None:
     assert meant_command(["logot"]).startswith("sagent doctor")
     assert meant_command(["verison"]) == "sagent --version"
