@@ -6,7 +6,6 @@ The recordings lie beside the checkout, not in it; without them these tests are 
 import base64
 import contextlib
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -20,30 +19,11 @@ from sagent.model import Reply, Request, TextPart, ToolSpec
 from sagent.providers import Google
 from sagent.providers.families.google.events import NAMELESS
 from tests.depth import deep
+from tests.providers.replayed import recordings, serve
 
-WIRE = next(
-    (path / "shared/wire" for path in Path(__file__).resolve().parents if (path / "shared/wire/dev").is_dir()), None
-)
-recorded = pytest.mark.skipif(WIRE is None, reason="the recordings in ../shared/wire are not here")
+recorded = pytest.mark.needs("recordings")
 ENDPOINTS = {"gemini.generate", "gemini.stream"}
 KINDS = {400: {"auth", "invalid_request"}, 401: {"auth"}, 404: {"not_found"}, 429: {"rate_limit"}}
-
-
-def recordings() -> list[Path]:
-    if WIRE is None:
-        return []
-    index = (json.loads(line) for line in (WIRE / "INDEX.jsonl").read_text().splitlines())
-    names = sorted(entry["file"] for entry in index if ENDPOINTS & set(entry["endpoints"]))
-    return [WIRE / "dev" / name for name in names if (WIRE / "dev" / name).is_file()]
-
-
-def serve(path: Path, **options: object):
-    sys.path.insert(0, str(WIRE))
-    try:
-        from replay_server import ReplayServer  # pyright: ignore[reportMissingImports] -- in ../shared
-    finally:
-        sys.path.remove(str(WIRE))
-    return ReplayServer(str(path), want_diff=False, **options)
 
 
 async def read_all(path: Path, **options: object) -> list[tuple[dict, Reply | ModelError]]:
@@ -71,7 +51,7 @@ async def read_all(path: Path, **options: object) -> list[tuple[dict, Reply | Mo
 
 @recorded
 async def test_no_cut_changes_what_is_read() -> None:
-    for path in recordings()[:: deep(12, 6)]:
+    for path in recordings(*ENDPOINTS)[:: deep(12, 6)]:
         seen = []
         for options in (
             {"chunk": "event"},
@@ -91,7 +71,7 @@ async def test_no_cut_changes_what_is_read() -> None:
 @recorded
 async def test_every_status_has_its_kind() -> None:
     seen = 0
-    for path in recordings():
+    for path in recordings(*ENDPOINTS):
         if '"status": 200' in path.read_text() and '"status": 4' not in path.read_text():
             continue
         for line, found in await read_all(path):
@@ -112,7 +92,7 @@ def genai() -> ModuleType:
 @recorded
 async def test_replies_as_the_sdk_reads_them(genai: ModuleType) -> None:
     compared = 0
-    for path in recordings()[:: deep(9, 3)]:
+    for path in recordings(*ENDPOINTS)[:: deep(9, 3)]:
         ours = await read_all(path, chunk="whole")
         async with serve(path, chunk="whole") as server:
             over = {"transport": httpx2.AsyncHTTPTransport()}  # and not over aiohttp, where that is installed
@@ -189,7 +169,7 @@ async def test_what_was_read_goes_out_again_in_types_that_the_sdk_accepts(genai:
     """Every recorded reply, answered and sent back; the same parts with the same signatures."""
     types, checked = genai.types, 0
     tools = (ToolSpec("read", "Read.", json_freeze_object({"type": "object", "properties": {}})),)
-    for path in recordings()[::4]:
+    for path in recordings(*ENDPOINTS)[::4]:
         for _, found in await read_all(path, chunk="whole"):
             if isinstance(found, ModelError):
                 continue

@@ -5,7 +5,6 @@ The recordings lie beside the checkout, not in it; without them these tests are 
 
 import contextlib
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,29 +15,10 @@ from sagent.messages import Message, Opaque, Thinking, user
 from sagent.model import Reply, Request, TextPart
 from sagent.providers import Anthropic, OpenAI, OpenAICompatible
 from tests.depth import deep
+from tests.providers.replayed import recordings, serve
 
-WIRE = next(
-    (path / "shared/wire" for path in Path(__file__).resolve().parents if (path / "shared/wire/dev").is_dir()), None
-)
-pytestmark = pytest.mark.skipif(WIRE is None, reason="the recordings in ../shared/wire are not here")
+pytestmark = pytest.mark.needs("recordings")
 KINDS = {401: {"auth"}, 404: {"not_found"}, 413: {"context_overflow"}, 529: {"overloaded"}}
-
-
-def recordings(endpoint: str) -> list[Path]:
-    if WIRE is None:
-        return []
-    index = (json.loads(line) for line in (WIRE / "INDEX.jsonl").read_text().splitlines())
-    names = sorted(entry["file"] for entry in index if endpoint in entry["endpoints"])
-    return [WIRE / "dev" / name for name in names if (WIRE / "dev" / name).is_file()]
-
-
-def serve(path: Path, **options: object):
-    sys.path.insert(0, str(WIRE))
-    try:
-        from replay_server import ReplayServer  # pyright: ignore[reportMissingImports] -- in ../shared
-    finally:
-        sys.path.remove(str(WIRE))
-    return ReplayServer(str(path), want_diff=False, **options)
 
 
 def lines_of(server: object, endpoint: str) -> list[dict]:

@@ -1,7 +1,5 @@
 """Every recording gives the same through the official SDKs as over our own connections: sent, read, and failed."""
 
-import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,8 @@ from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.access import Access
 from sagent.providers.clouds.sdk import SdkTransport
 from sagent.providers.wire.transport import DirectTransport, Transport
-from tests.conftest import RECORDINGS
 from tests.depth import deep
+from tests.providers.replayed import recordings, serve
 
 pytestmark = pytest.mark.needs("recordings")
 SPEAKERS = {
@@ -27,25 +25,10 @@ SPEAKERS = {
 PARTS = [(endpoint, part) for endpoint in SPEAKERS for part in range(2)]
 
 
-def recordings(endpoint: str) -> list[Path]:
-    index = (json.loads(line) for line in (RECORDINGS / "INDEX.jsonl").read_text().splitlines())
-    names = sorted(entry["file"] for entry in index if endpoint in entry["endpoints"])
-    return [RECORDINGS / "dev" / name for name in names if (RECORDINGS / "dev" / name).is_file()]
-
-
-def serve(path: Path):
-    sys.path.insert(0, str(RECORDINGS))
-    try:
-        from replay_server import ReplayServer  # pyright: ignore[reportMissingImports] -- in ../shared
-    finally:
-        sys.path.remove(str(RECORDINGS))
-    return ReplayServer(str(path), want_diff=False, order="any")
-
-
 async def read_all(path: Path, endpoint: str, transport: Transport) -> tuple[list[object], list[object]]:
     """What is made of each exchange of a recording, and what was sent for it."""
     read: list[object] = []
-    async with serve(path) as server:
+    async with serve(path, order="any") as server:
         url = server.url if SPEAKERS[endpoint][0] in ("anthropic", "google") else f"{server.url}/v1"
         provider = SPEAKERS[endpoint][1].from_key("key-for-replay", base_url=url, transport=transport)
         for number, line in enumerate(server.lines):
