@@ -15,7 +15,16 @@ from sagent.policy.places import env_files
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
 from sagent.policy.trees import searches, shows, starts_here
-from sagent.policy.wrappers import INTERPRETERS, WRAPPERS, bare_text, brings_code, is_opaque, runs
+from sagent.policy.wrappers import (
+    INTERPRETERS,
+    WRAPPERS,
+    bare_text,
+    brings_code,
+    is_fed,
+    is_opaque,
+    known_program,
+    runs,
+)
 
 # Variables that change how much a program says, and not what it does.
 _ASSIGNABLE = frozenset(
@@ -171,15 +180,17 @@ class CommandJudge:
         return self._lifted(reason, _suggested(words))
 
     def _lifted(self, reason: str, rule: str) -> Obstacle:
-        """An obstacle with the rule that lifts it, "" where there is none."""
+        """An obstacle with the rule that lifts it, "" where there is none, or where it would be this command with any
+        other input than a person sees there."""
+        rule = "" if self._script.has_input and not rule.endswith(":*)") else rule
         return self._paths.obstacle(reason, rule) if rule else Obstacle(reason, "Allowed with --permission-mode full.")
 
     def unsandboxed_rules(self) -> list[str]:
-        """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain,
-        and none for a word that another time stands for something else."""
+        """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain, or
+        may be something else another time."""
         commands = self._certain()
-        literal = all(word.kind == "literal" for words in commands for word in words)
-        return [f"Unsandboxed({_raw(words)})" for words in commands] if literal else []
+        certain = all(map(_exactly, commands)) and not self._script.has_input
+        return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
 
     def is_unsandboxed(self) -> bool:
         """Whether rules let each part of it run outside of a sandbox."""
@@ -326,8 +337,8 @@ def _is_assignable(word: Word, *, alone: bool) -> bool:
 
 def _suggested(words: tuple[Word, ...]) -> str:
     """The rule a person would most likely want: program and subcommand, or exactly this command where that is risky."""
-    first = words[0].text
-    if first in INTERPRETERS or first in SHELLS or first in WRAPPERS or first in _WRITERS:
+    first, name = words[0].text, known_program(words[0])
+    if name in INTERPRETERS or name in SHELLS or name in WRAPPERS or name in _WRITERS:
         return _exactly(words)
     named = all(word.kind == "literal" and word.raw == word.text for word in words[:2])
     acting = acts(first, [word.text for word in words[2:]])
@@ -336,9 +347,10 @@ def _suggested(words: tuple[Word, ...]) -> str:
 
 
 def _exactly(words: tuple[Word, ...]) -> str:
-    """The rule for this command and no other; "" where a word another time stands for something else, or would be read
-    as the beginning of more."""
-    return f"Bash({_raw(words)})" if all(word.kind == "literal" for word in words) else ""
+    """The rule for this command and no other; "" where it may do something else another time, by a word that is
+    computed or by what comes in on its input."""
+    literal = all(word.kind == "literal" for word in words)
+    return f"Bash({_raw(words)})" if literal and not is_fed(Part(words)) else ""
 
 
 def _raw(words: Sequence[Word]) -> str:

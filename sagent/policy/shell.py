@@ -106,8 +106,8 @@ class Part:
 class Script:
     """The commands a script may run. With `doubt` the list may be incomplete; when `broken` it means little.
 
-    `loops`: some of them more than once. `computes_input`: what a here-document or a here-string holds is only known
-    when it runs.
+    `loops`: some of them more than once. `has_input`: there are here-documents or here-strings; `computes_input`: what
+    one holds is only known when it runs.
     """
 
     parts: tuple[Part, ...]
@@ -115,6 +115,7 @@ class Script:
     broken: bool = False
     loops: bool = False
     computes_input: bool = False
+    has_input: bool = False
 
 
 def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
@@ -140,7 +141,8 @@ def _split(command: str, depth: int, for_sh: bool) -> Script:  # noqa: FBT001 --
         reader.read()
     except RecursionError:
         reader.fail("it nests too deeply")
-    return Script(tuple(reader.parts), reader.doubt, reader.broken, reader.loops, reader.computes_input)
+    seen = (reader.broken, reader.loops, reader.computes_input, reader.has_input)
+    return Script(tuple(reader.parts), reader.doubt, *seen)
 
 
 @cache
@@ -168,7 +170,7 @@ class _Reader:
         self.doubt = ""
         self.broken = False
         self.loops = False
-        self.computes_input = False
+        self.computes_input = self.has_input = False
 
     def wonder(self, why: str) -> None:
         """Something here is not modelled."""
@@ -186,6 +188,7 @@ class _Reader:
         self.broken |= script.broken
         self.loops |= script.loops
         self.computes_input |= script.computes_input
+        self.has_input |= script.has_input
 
     def read(self) -> None:
         tree = _tree(self.text)
@@ -382,7 +385,7 @@ class _List:
 
     def _read_heredoc(self, start: int, heredoc: tuple[str, bool, bool], token: "Node | None") -> bool:
         delimiter, tabs, quoted = heredoc
-        self.heredoc = None
+        self.heredoc, self.reader.has_input = None, True
         tab = "\t*" if tabs else ""
         last_line = re.compile(rf"^{tab}{re.escape(delimiter)}$", re.MULTILINE)
         last = last_line.search(self.reader.text, start)
@@ -471,6 +474,7 @@ class _List:
     def _redirect(self, operator: str, target: Word) -> None:
         self.redirection = ""
         if operator == "<<<":
+            self.reader.has_input = True
             self.reader.computes_input |= target.kind == "dynamic"
         elif operator in ("<<", "<<-"):
             self.reader.fail("a here-document begins in an unusual way")

@@ -22,6 +22,11 @@ INTERPRETERS = frozenset(
     | {"awk", "gawk", "mawk", "nawk", "sed", "ed", "ex", "vi", "vim", "emacs", "osascript", "pwsh", "source", "."}
     | {"gdb", "at", "batch", "crontab", "m4", "tar", "rsync"}
 )
+_FED = frozenset(  # what these do is said on their input
+    {"at", "batch", "crontab", "ed", "ex", "vi", "vim", "emacs", "gdb", "m4", "patch", "xargs", "parallel", "su"}
+)
+_TEXTS = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "tar", "rsync"})  # whose input is not code
+_INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NO_CODE = frozenset({"-m", "-V", "--version", "--test", "--help"})
 _EDITS_TEXT = re.compile(r"(s([/|,#]).*\2.*\2[gIip0-9]*|[0-9,$]+[pdq])(;[0-9,$]*[pdq])*")
 _RUNS_NEXT = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
@@ -76,7 +81,7 @@ def _after_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
 
 def is_opaque(words: tuple[Word, ...]) -> bool:
     """Whether a command line runs code that is not read here: an interpreter, a shell's file or input."""
-    name = program(words[0]) if words else ""
+    name = known_program(words[0]) if words else ""
     if name == "git":
         return any(
             word.text in _GIT_RUNS or word.text.startswith(("-c", "--config-env", "--exec-path")) for word in words
@@ -86,12 +91,39 @@ def is_opaque(words: tuple[Word, ...]) -> bool:
 
 def brings_code(words: tuple[Word, ...]) -> bool:
     """Whether a command line hands code to an interpreter that nobody reads here: as an option, or on its input."""
-    name, arguments = program(words[0]) if words else "", [word.text for word in words[1:]]
+    name, arguments = known_program(words[0]) if words else "", [word.text for word in words[1:]]
     if name in ("sed", "gsed"):
         return not any(map(_EDITS_TEXT.fullmatch, arguments))
     if name not in INTERPRETERS - {"tar", "rsync", "source", "."}:
         return False
     return name.endswith("awk") or not arguments or (arguments[0][:1] == "-" and arguments[0] not in _NO_CODE)
+
+
+def is_fed(part: Part) -> bool:
+    """Whether a part may run what comes in on its input, which no rule about its words can name: `python -`, `sh`."""
+    return any(_is_fed(words) for words, _ in runs(part))
+
+
+def _is_fed(words: tuple[Word, ...]) -> bool:
+    name, arguments = known_program(words[0]), [word.text for word in words[1:]]
+    if name in _FED:
+        return True
+    if name == "ssh":
+        return len(arguments) < 2 or arguments[0].startswith("-")
+    if name not in SHELLS | INTERPRETERS or (name in _TEXTS and _INPUT.isdisjoint(arguments)):
+        return False
+    code = ("-c" if name.startswith("python") else "-e", "--eval", *_NO_CODE)
+    first = arguments[0] if arguments else "-"
+    return not _INPUT.isdisjoint((first, *arguments)) or (
+        first[:1] in ("-", "+") and (name in SHELLS or first not in code)
+    )
+
+
+def known_program(word: Word) -> str:
+    """The name of the program a word stands for, without the version that an interpreter's may end in: python3.11."""
+    name = program(word)
+    bare = name.rstrip("0123456789.-")
+    return bare if bare in INTERPRETERS and name not in INTERPRETERS else name
 
 
 def bare_text(command: str) -> str:

@@ -315,6 +315,49 @@ def test_no_rule_is_offered_for_words_that_another_time_are_others(tree, command
     assert rules_for(asked) == []
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("python - <<'E'\nprint(1)\nE", "python3.12 <<< 'print(1)'", "bash <<'E'\nls\nE", "curl -s x | sh", "sh -s x"),
+        *(
+            "/usr/bin/env bash",
+            "X=1 python -u",
+            "sudo -u a python",
+            "docker run -i image python",
+            "ssh host",
+            "ls | xargs rm",
+        ),
+        *(
+            "at now",
+            "crontab -",
+            "patch -p1",
+            "tar xf -",
+            "perl -p",
+            "timeout 5 node -r x",
+            "bash -x /dev/stdin",
+            "ssh a bash",
+        ),
+    ],
+)
+def test_no_rule_is_offered_for_what_runs_its_input(tree, command: str):
+    asked = judge(tree, command)
+    assert isinstance(asked, Ask)
+    assert rules_for(asked) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("python x.py", "python3.12 -m pytest", "python -c 'print(1)'", "node -e '1'", "node --test", "sh make.sh"),
+        *("/usr/bin/env python x.py", "/bin/bash x", "ssh host uptime", "tar xf a.tar", "sed -i s/a/b/ f", "sudo make"),
+    ],
+)
+def test_what_runs_a_script_that_is_named_can_be_allowed_for_ever_as_it_is(tree, command: str):
+    asked = judge(tree, command)
+    assert isinstance(asked, Ask)
+    assert rules_for(asked) == [f"Bash({command})"]
+
+
 @pytest.mark.parametrize(("one", "other"), [("rm -r '~'", "rm -r ~"), ("touch '~/x'", "touch ~/x")])
 def test_a_rule_for_a_quoted_tilde_is_not_about_the_home(tree, one: str, other: str):
     for command, another in ((one, other), (other, one)):

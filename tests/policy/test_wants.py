@@ -81,7 +81,9 @@ async def test_where_hosts_cannot_be_told_apart_one_that_is_denied_denies_them_a
     assert isinstance(verdict, Deny)
 
 
-@pytest.mark.parametrize("command", ["rm *", "rm -r $X", "make > /opt/log", "a='1'; make \"$a\"", "*", "make $(cat x)"])
+@pytest.mark.parametrize(
+    "command", ["rm *", "rm -r $X", "make > /opt/log", "a='1'; make \"$a\"", "*", "make $(cat x)", "ls | sh"]
+)
 async def test_what_another_time_may_be_something_else_has_no_rule(command: str, tmp_path: Path) -> None:
     assert rules_in(await judged(tmp_path, command, "all", confined=False)) == []
 
