@@ -15,6 +15,7 @@ class _Package(type(sys)):  # pyright: ignore[reportUntypedBaseClass] -- types.M
 
 
 sys.modules[__name__].__class__ = _Package
+_LOOKED_FOR = ("query", "function_tool", "handoff", "trace", "create_sdk_mcp_server", "user", "assistant")
 
 
 def __getattr__(name: str) -> object:
@@ -40,5 +41,10 @@ def __getattr__(name: str) -> object:
 
             return ToolOutput
         case _:
+            if name[:1].isupper() or name in _LOOKED_FOR:
+                from sagent.lib.foreign import not_here
+
+                if here := not_here(name):
+                    raise ImportError(f"cannot import name {name!r} from 'sagent'. Here: {here}", name="sagent")
             raise AttributeError(f"module 'sagent' has no attribute {name!r}")
     return getattr(home, name)

@@ -5,7 +5,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Generic, Literal, TypeAlias
 
-from sagent.lib.dataclass import Data_co, dataclass
+from sagent.lib.dataclass import Data_co, Hinting, dataclass
 from sagent.lib.money import ZERO
 from sagent.messages import Message, Part, ToolCall, ToolResult
 from sagent.usage import Cost, Saving, Usage
@@ -80,7 +80,7 @@ class AdvisorTally:
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[Data_co]):
+class Result(Hinting, Generic[Data_co]):
     """What one run came to. `content` is the final text; `parts` the final message's parts.
 
     `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",

@@ -34,7 +34,7 @@ from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denied, Event, Result
-from sagent.lib.dataclass import Deps, Deps_contra
+from sagent.lib.dataclass import Deps, Deps_contra, Hinting, hinting, refuse_keywords
 from sagent.lib.json import JsonObject
 from sagent.messages import Message
 from sagent.model import EFFORTS, Effort, Model
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 
 
-class Agent(Node, Generic[Deps_contra]):
+class Agent(Node, Hinting, Generic[Deps_contra]):
     """An agent. Its conversation goes on from run to run; one run at a time.
 
     `model` answers: a Model, or "provider/id", whose key is taken from the environment. `tools` are offered to it, and
@@ -65,6 +65,7 @@ class Agent(Node, Generic[Deps_contra]):
     that sagent sets itself, and for those that might cost more than a cap holds.
     """
 
+    @hinting
     def __init__(
         self,
         model: Model | str,
@@ -216,6 +217,7 @@ class Agent(Node, Generic[Deps_contra]):
         output: object = None,
         deps: object = None,
         tools: Sequence[GivenTool[Never]] | None = None,
+        **unknown: object,
     ) -> Result:
         """Answer one prompt: a string, a mapping with "prompt", or a Message.
 
@@ -228,6 +230,7 @@ class Agent(Node, Generic[Deps_contra]):
         Raises ModelError, BudgetExceeded and UsageError. A run that was interrupted, stopped by a limit, or whose
         answer does not fit ("invalid_output") returns a result whose `error` says so.
         """
+        refuse_keywords("Agent.run", unknown)
         return await self._answered(prompt, output, deps, tools)
 
     @overload
@@ -264,8 +267,10 @@ class Agent(Node, Generic[Deps_contra]):
         output: object = None,
         deps: object = None,
         tools: Sequence[GivenTool[Never]] | None = None,
+        **unknown: object,
     ) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
+        refuse_keywords("Agent.run_sync", unknown)
         return wait_for(lambda: self._answered(prompt, output, deps, tools), self.aclose)
 
     async def answer(self, prompt: Prompt, deps: object) -> Result:
@@ -279,6 +284,7 @@ class Agent(Node, Generic[Deps_contra]):
             raise error
         return result
 
+    @hinting
     def stream(
         self,
         prompt: Prompt,
@@ -414,6 +420,7 @@ class Agent(Node, Generic[Deps_contra]):
             self.state.run.denials.append(event.denial)
         self.state.journal.emit(event)
 
+    @hinting
     def as_tool(
         self, name: str, description: str, *, deps: Callable[[RunContext[Deps]], Deps_contra] | None = None
     ) -> Tool[Deps]:

@@ -197,7 +197,8 @@ def _tool_of(given: object) -> Tool:
     if isinstance(given, Node):
         raise UsageError('an agent is no tool itself: give agent.as_tool("name", "what it is asked for")')
     if not callable(given):
-        raise UsageError(f"{type(given).__name__} is no tool: give one of sagent.tools, or a function")
+        name = f"{given!r:.60}" if isinstance(given, str) else type(given).__name__
+        raise UsageError(f"{name} is no tool: give one of sagent.tools, or a function")
     if not isroutine(given):
         name = type(given).__name__
         raise UsageError(f"no tool can be made of a {name}: write a function with a docstring, which calls it")

@@ -3,17 +3,18 @@
 The standard library writes and compiles up to eight methods for each class while it is imported, 0.4 ms of them. A run
 imports 110 of our classes before its first request and makes a third of them: that was 45 of 145 ms (docs/design.md).
 The classes are dataclasses: `fields`, `replace`, `asdict`, `match` and `copy` know them, and type checkers see
-that this is the standard library's decorator.
+that this is the standard library's decorator. What all classes may have, type variables and `Hinting`, is here too.
 """
 
 import dataclasses
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError
+from functools import wraps
 from types import FunctionType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, Never, cast
 
-__all__ = ["Data_co", "Deps", "Deps_contra", "dataclass"]
+__all__ = ["Data_co", "Deps", "Deps_contra", "Hinting", "dataclass", "hinting", "refuse_keywords"]
 
 
 class _Later:
@@ -146,6 +147,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    F = TypeVar("F", bound=FunctionType)
     Data_co = TypeVar("Data_co", default=object, covariant=True)
     Deps = TypeVar("Deps", default=object)
     Deps_contra = TypeVar("Deps_contra", default=object, contravariant=True)
@@ -153,7 +155,44 @@ else:
     from typing import TypeVar
 
     dataclass = _decorate
+    F = TypeVar("F")
     Data_co = TypeVar("Data_co", covariant=True)
     Deps = TypeVar("Deps")
     Deps_contra = TypeVar("Deps_contra", contravariant=True)
 """What a class holds, or takes, of which nobody need say what it is: `Result` is `Result[object]` to type checkers."""
+
+
+class Hinting:
+    """An object that, asked for an attribute that another library's has, says what is written here."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers know what there is
+
+        def __getattr__(self, name: str) -> Never:
+            from sagent.lib.foreign import missing
+
+            raise AttributeError(missing(type(self).__name__, name), name=name, obj=self)
+
+
+def hinting(function: F) -> F:
+    """A method that, given a keyword of another library's, says what is written here."""
+    code = function.__code__
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+    @wraps(function)
+    def called(*args: object, **given: object) -> object:
+        if not known >= given.keys():
+            name = function.__qualname__.removesuffix(".__init__")
+            refuse_keywords(name, {key: value for key, value in given.items() if key not in known})
+        return function(*args, **given)
+
+    return cast("F", called)
+
+
+def refuse_keywords(owner: str, unknown: Mapping[str, object]) -> None:
+    """Raise TypeError for keywords that a function does not have, if there are any."""
+    if unknown:
+        from sagent.lib.foreign import unknown_keyword
+
+        raise unknown_keyword(owner, unknown)

@@ -180,9 +180,9 @@ def tool(function: Callable[P, R], /) -> FunctionTool[P, R, object]: ...
 @overload
 def tool(*, name: str = "", description: str = "", effect: EffectKind = "execute") -> Maker: ...
 def tool(
-    function: Callable[..., object] | None = None,
+    function: Callable[..., object] | str | None = None,
     /,
-    *,
+    *more: object,
     name: str = "",
     description: str = "",
     effect: EffectKind = "execute",
@@ -201,6 +201,11 @@ def tool(
         called = name or str(getattr(function, "__name__", "tool"))
         return FunctionTool(function, name=called, description=description, effect=effect)
 
+    if more or isinstance(function, str):
+        raise TypeError(
+            "tool takes the function alone: write @tool above it, or @tool(name=..., description=...). What the model "
+            "reads comes from its name, docstring and annotations."
+        )
     return make if function is None else make(function)
 
 

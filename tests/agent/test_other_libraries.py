@@ -1,0 +1,86 @@
+"""Who comes from another library and writes what is written there is answered with what is written here."""
+
+# What programs get wrong is given here on purpose.
+# pyright: reportCallIssue=false, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+
+import sagent
+from sagent import Agent, UsageError, tool
+from sagent.lib import foreign
+from sagent.testing import ScriptedModel
+
+
+def agent() -> Agent:
+    return Agent(ScriptedModel("ok"))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Agent(ScriptedModel("ok"), instructions="x"), "Agent() has no argument 'instructions'. Here: system="),
+        (lambda: Agent(ScriptedModel("ok"), output_type=int), "Here: output= of run"),
+        (lambda: Agent(ScriptedModel("ok"), temperature=0), 'Here: options={"temperature": 0.2}'),
+        (lambda: Agent(ScriptedModel("ok"), colour="red"), "Agent() has no argument 'colour'"),
+        (
+            lambda: agent().run_sync("x", message_history=[]),
+            "Agent.run_sync() has no argument 'message_history'. Here: ",
+        ),
+        (lambda: sagent.run_sync(agent().run("x", usage_limits=1)), "Here: limits=RunLimits("),
+        (lambda: agent().stream("x", deps_type=int), "Agent.stream() has no argument 'deps_type'"),
+        (lambda: agent().as_tool(tool_name="a", tool_description="b"), 'Here: as_tool("name", "what it is asked for")'),
+        (lambda: tool("add", "Add.", {"a": int}), "tool takes the function alone: write @tool above it"),
+        (lambda: tool("add"), "tool takes the function alone"),
+    ],
+)
+def test_arguments(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        call()
+
+
+def test_attributes() -> None:
+    result = agent().run_sync("x")
+    for thing, name, words in (
+        (agent(), "tool", "'Agent' object has no attribute 'tool'. Here: Agent(..., tools=[...]"),
+        (agent(), "run_stream", "Here: async for event in agent.stream("),
+        (result, "final_output", "'Result' object has no attribute 'final_output'. Here: result.content"),
+        (result, "all_messages", "Here: agent.messages"),
+        (result, "colour", "'Result' object has no attribute 'colour'"),
+    ):
+        with pytest.raises(AttributeError, match=re.escape(words)) as caught:
+            getattr(thing, name)
+        assert (caught.value.name, caught.value.obj) == (name, thing)
+        assert not hasattr(thing, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Message", "cannot import name 'Message' from 'sagent'. Here: from sagent.messages import Message"),
+        ("Runner", "Here: Agent(...).run("),
+        ("ModelRetry", "Here: ToolError"),
+        ("function_tool", "Here: the decorator tool"),
+        ("query", "Here: Agent(...).run("),
+        ("Colour", "cannot import name 'Colour'"),
+    ],
+)
+def test_imports(name: str, words: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(words)):
+        exec(f"from sagent import {name}")
+
+
+def test_what_it_says_is_there() -> None:
+    for home, names in foreign.HOMES.items():
+        for name in names.split():
+            assert hasattr(import_module(home), name), (home, name)
+            assert foreign.not_here(name) == f"from {home} import {name}"
+
+
+def test_the_name_of_a_tool_is_no_tool() -> None:
+    with pytest.raises(UsageError, match=re.escape("'Read' is no tool: give one of sagent.tools")):
+        Agent(ScriptedModel("ok"), tools=["Read"])
