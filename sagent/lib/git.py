@@ -6,7 +6,7 @@ core.fsmonitor, filter.<driver>.clean, diff.external, ...). An archive that was 
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +35,8 @@ _NAMED = (
     rb"|command|textconv|clean|smudge|process|program|driver)[ \t\r]*="
     rb"(?![ \t]*(?:true|false|yes|no|on|off|[01])?[ \t\r]*(?:[#;\n]|\Z))"
 )
+_FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
+_WITH_CHILDREN = ("bundle", "clone")  # that cannot do without
 _NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
 
 
@@ -48,14 +50,31 @@ class GitCall(NamedTuple):
 def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | None:
     """A call of git for a repository; its working directory alone says which one that is.
 
-    None where its own configuration names filters or other files, which git offers no way to leave out.
+    None where its own configuration names filters or other files, which git offers no way to leave out. What it names
+    by the time git reads it, git cannot start on Linux.
     """
     if not _NOT_OVERRULED.isdisjoint(programs_named(directory)):
         return None
     settings = (word for setting in _INERT for word in ("-c", setting))
     kept = {name: os.environ[name] for name in _FROM_OUTSIDE if name in os.environ}
     environment = {**kept, "PATH": system_path(), **_ENVIRONMENT}
-    return GitCall(["git", *settings, "-C", os.fspath(directory), *arguments], environment)
+    git = ["git"] if arguments[0] in _WITH_CHILDREN else _alone(environment)
+    return GitCall([*git, *settings, "-C", os.fspath(directory), *arguments], environment)
+
+
+def _alone(environment: Mapping[str, str]) -> list[str]:
+    """Git, as a program that starts no other: not even the person's own filters. What these keep in another form then
+    differs from it. Where that cannot be had it is git by its name."""
+    from sagent.lib.childless import childless
+
+    candidates = (os.path.join(directory, "git") for directory in environment["PATH"].split(os.pathsep))  # noqa: PTH118
+    program = next((path for path in candidates if os.access(path, os.X_OK)), None)
+    if (wall := childless(os.getpid())) is None or program is None:
+        return ["git"]
+    home = Path(environment.get("HOME", "/"))
+    places = (home / ".gitconfig", Path(environment.get("XDG_CONFIG_HOME") or home / ".config", "git", "config"))
+    names = {name for place in places for name in re.findall(_FILTER, os.fsdecode(_read(place) or b""))}
+    return [wall.path, program, *(word for name in names for word in ("-c", f"filter.{name}.required=false"))]
 
 
 def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 In a git work tree the contents of files that git calls unchanged are git's to give, should a command change them; they
 are not read. What it does not have (changed files, new ones) is held in memory, within limits. Nothing of git's is
-written and no lock of its taken; to find whether a file has changed it may run a filter, as `git status` does.
+written and no lock of its taken.
 """
 
 import errno

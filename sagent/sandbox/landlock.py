@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.sandbox.gate import LAST, Gate
+from sagent.lib.gate import LAST, Gate, Wall
 from sagent.sandbox.profile import Profile, is_below
 from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
 from sagent.sandbox.tasks import LOCKS
@@ -41,30 +41,6 @@ READ, MAKE_DEVICES = EXECUTE | READ_FILE | READ_DIR, 1 << 6 | 1 << 11
 OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 RIGHTS = (13, 14, 15, 15, 16)  # how many there are, by ABI
 _PATIENCE = 20.0  # seconds for a command that does nothing
-
-
-class Wall:
-    """A program that raises the wall and becomes the command of its arguments. It lies in memory until it is closed;
-    what was started by then goes on."""
-
-    def __init__(self, program: bytes) -> None:
-        """Raises OSError."""
-        self._file = -1
-        try:
-            self._file = os.memfd_create("sagent-wall", os.MFD_CLOEXEC | 0x10)  # MFD_EXEC, where a system wants it
-        except OSError:  # before Linux 6.3
-            self._file = os.memfd_create("sagent-wall")
-        with open(self._file, "wb", closefd=False) as file:
-            file.write(program)
-        self.path = f"{os.path.realpath('/proc/self')}/fd/{self._file}"
-
-    def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def __del__(self) -> None:
-        self.close()
 
 
 def make_wall(

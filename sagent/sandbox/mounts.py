@@ -128,7 +128,7 @@ class Mounts:
 @functools.cache
 def gate() -> bytes:
     """The program that commands pass through; empty for a machine that it is not known for."""
-    from sagent.sandbox.gate import Gate
+    from sagent.lib.gate import Gate
     from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
 
     try:

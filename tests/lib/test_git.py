@@ -12,6 +12,7 @@ import pytest
 from sagent.agent import Agent
 from sagent.app.aside import read_git_status, start_git_status
 from sagent.lab.workcopy import scratch_of
+from sagent.lib import git as git_module
 from sagent.lib.git import git_call, programs_named
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
@@ -95,6 +96,18 @@ def clone(repository: Path) -> None:
 @pytest.mark.parametrize("what", PLANTED)
 def test_nothing_that_its_configuration_names_is_run(repository: Path, what: str, ask: Callable[[Path], None]) -> None:
     made = plant(repository, what)
+    ask(repository)
+    assert not made.exists()
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("ask", [ask_status, ask_files, ask_changed])
+@pytest.mark.parametrize("what", PLANTED)
+def test_nor_is_what_it_names_once_it_was_looked_at(
+    repository: Path, what: str, ask: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plant(repository, what)
+    monkeypatch.setattr(git_module, "programs_named", lambda _: frozenset())  # a command was quicker
     ask(repository)
     assert not made.exists()
 

@@ -392,7 +392,7 @@ async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain
             assert tree(cwd) == files
 
 
-@pytest.mark.parametrize("whose", ["mine", "its own"])
+@pytest.mark.parametrize("whose", ["mine", "its own", "mine, and it was added just now"])
 async def test_line_ends_of_the_working_tree_and_filters(
     repository: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
@@ -400,11 +400,14 @@ async def test_line_ends_of_the_working_tree_and_filters(
     settings = repository.parent / "settings" / "git"
     settings.mkdir(parents=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(settings.parent))
-    config = ("--file", str(settings / "config")) if whose == "mine" else ("--local",)
+    config = ("--local",) if whose == "its own" else ("--file", str(settings / "config"))
     git(repository, "config", *config, "filter.upper.clean", "tr a-z A-Z")
     git(repository, "config", *config, "filter.upper.smudge", "touch smudged; tr A-Z a-z")
+    git(repository, "config", *config, "filter.upper.required", "true")
     (repository / "one.crlf").write_bytes(b"one\r\ntwo\r\n")
     (repository / "two.secret").write_bytes(b"secret\n")
+    if whose == "mine":
+        os.utime(repository / "two.secret", (1e9, 1e9))
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "with attributes")
     async with at_work(repository) as rig:
@@ -412,7 +415,7 @@ async def test_line_ends_of_the_working_tree_and_filters(
         point = await rig.run("echo changed > one.crlf; echo changed > two.secret")
         done = await rig.agent.rewind_files(point)
         assert (repository / "one.crlf").read_bytes() == b"one\r\ntwo\r\n"
-        if whose == "its own":  # then git is not asked: what it would run is nobody's choice
+        if whose != "mine":  # git is not asked, or had to run the filter to know: that is nobody's choice
             assert paths(done) == {"one.crlf": "written", "two.secret": "written"}
             assert (repository / "two.secret").read_bytes() == b"secret\n"
             return

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sagent.lib.gate import Gate
 from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
-from sagent.sandbox.gate import Gate
 from sagent.sandbox.probe import Means, keep
 from sagent.sandbox.profile import Profile
 from sagent.tool import RunContext, Workspace

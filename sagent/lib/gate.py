@@ -101,3 +101,27 @@ class Gate:
     def _add(self, number: int, arguments: "tuple[int, ...]", said: bytes) -> None:
         four = (*arguments, 0, 0, 0, 0)[:4]
         self._steps.append(struct.pack("<IIqQQQQQ", number, 56, *four, self.put(said), len(said)))
+
+
+class Wall:
+    """Such a program, for which it raises a wall. It lies in memory until it is closed; what was started by then goes
+    on."""
+
+    def __init__(self, program: bytes) -> None:
+        """Raises OSError."""
+        self._file = -1
+        try:
+            self._file = os.memfd_create("sagent-wall", os.MFD_CLOEXEC | 0x10)  # MFD_EXEC, where a system wants it
+        except OSError:  # before Linux 6.3
+            self._file = os.memfd_create("sagent-wall")
+        with open(self._file, "wb", closefd=False) as file:
+            file.write(program)
+        self.path = f"{os.path.realpath('/proc/self')}/fd/{self._file}"
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __del__(self) -> None:
+        self.close()
