@@ -5,7 +5,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import field, replace
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
@@ -25,6 +25,8 @@ Line: TypeAlias = Spoken | tuple["Line", ...] | Callable[[Request], "Line | Awai
 - an exception: raised there. `Reply`: the reply, as it is.
 - a function, sync or async, of the request: its result.
 """
+
+_PARTS: tuple[type, ...] = get_args(get_args(Part)[0])
 
 
 class ScriptedModel:
@@ -127,6 +129,9 @@ class _Said:
                 self._open = True
                 return (TextPart(item),)
             case _:
+                if not isinstance(item, _PARTS):
+                    how = "give lines one by one, as in ScriptedModel(*lines)"
+                    raise TypeError(f"{item!r:.100} is no line of a script: {how}")
                 self.parts.append(item)
                 self.nothing, self._open = False, False
                 return _announce(item)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -142,3 +143,9 @@ def test_calls_and_results_must_pair_up():
     ):
         with pytest.raises(AssertionError, match=r"message \d|the history ends"):
             check_pairing(wrong)
+
+
+@pytest.mark.parametrize("line", [["Hi.", "Ho."], None, lambda request: None])
+async def test_what_is_no_line_is_named(line: Any) -> None:
+    with pytest.raises(TypeError, match=r"is no line of a script: give lines one by one, as in ScriptedModel\(\*"):
+        await collect(ScriptedModel(line), ask())

@@ -211,10 +211,8 @@ class Batches:
             lost = not isinstance(error, Disrupted) or error.sent
             if not lost:
                 self._journal.refused()
-            words, final = (
-                f"a batch was not sent: {str(error) or 'no answer came'}",
-                lost or getattr(error, "final", False),
-            )
+            words = f"a batch was not sent: {str(error) or 'no answer came'}"
+            final = lost or getattr(error, "final", False)
             for item in items:
                 if not item.place.done():  # each has its own: a traceback grows with whoever raises it
                     item.place.set_exception(Disrupted("network", words, final=final, sent=lost))
