@@ -66,6 +66,19 @@ async def test_what_was_painted_is_not_painted_again(monkeypatch: pytest.MonkeyP
         assert b"\x1b[J" not in whole
 
 
+async def test_a_row_is_written_whole_where_terminals_do_not_agree_how_wide_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with painted(monkeypatch) as (painter, written):
+        for text in ("A 漢字", " row", " 🇨🇭", " flag", " 👍", "🏽 and"):
+            written.clear()
+            painter.show(TextDelta("root", text))
+            painter.paint()
+            whole = b"".join(written).decode()
+            assert ("A 漢字 row" in whole) == (text not in ("A 漢字", " row"))
+        assert "\r\x1b[KA 漢字 row 🇨🇭 flag 👍🏽 and" in whole
+
+
 async def test_garbage_is_looked_for_when_something_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ring:
         def __init__(self) -> None:

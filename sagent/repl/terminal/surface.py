@@ -19,7 +19,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from sagent.repl.terminal import key_codes
 from sagent.repl.terminal.printed import Printed, count_letters
-from sagent.repl.view.lines import GOES_ON, Line, alike, drawable, line_width, printable, slice_line
+from sagent.repl.view.lines import GOES_ON, Line, alike, drawable, is_agreed, line_width, printable, slice_line
 from sagent.repl.view.links import address
 
 if TYPE_CHECKING:
@@ -290,11 +290,15 @@ class Surface:
         return True
 
     def _change(self, before: Line, after: Line) -> None:
-        """Write what differs in the row where the cursor is, from the first column that does."""
-        same = _common(before, after)
-        out = self._output
+        """Write what differs in the row where the cursor is, from the first column that does; all of it where it is
+        not sure which that is."""
+        out, same = self._output, 0
         out.write_raw("\r")
-        out.cursor_forward(line_width(slice_line(after, 0, same)))
+        if is_agreed(before) and is_agreed(after):
+            same = _common(before, after)
+            out.cursor_forward(line_width(slice_line(after, 0, same)))
+        else:
+            out.write_raw("\x1b[K")
         self._write(slice_line(after, same))
         if line_width(after) < line_width(before):
             out.write_raw("\x1b[K")

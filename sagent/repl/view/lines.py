@@ -15,6 +15,7 @@ TAB = "    "
 GOES_ON: Span = ("class:goes-on", "")
 """Ends a row as wide as the terminal, which the next row goes on: who copies them gets one line."""
 _NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼]*")  # of one column each: what most text is made of
+_AGREED = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼、。ぁ-ヿ㐀-䶿一-鿿가-힣！-～]*")  # as wide in all terminals
 _WORD = re.compile(r"\S{1,500}")  # of a longer one a part at a time: a command may be one word of a megabyte
 
 
@@ -30,6 +31,12 @@ def width_of(text: str) -> int:
 def line_width(line: Line) -> int:
     """Columns a line takes."""
     return sum([width_of(text) for _, text in line])
+
+
+def is_agreed(line: Line) -> bool:
+    """Whether all terminals draw a line as wide as it is counted here. Of signs that belong together, as in flags and
+    families, some make one and others several."""
+    return all(map(_AGREED.fullmatch, [text for _, text in line]))
 
 
 def plain(lines: Iterable[Line]) -> str:
