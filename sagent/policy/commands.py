@@ -37,6 +37,9 @@ _WRITERS = frozenset(
     | {"rmdir", "rsync", "shred", "unlink", "patch", "perl", "tar", "unzip", "wget", "curl", "sort", "scp", "setfacl"}
 )
 _CHANGERS = _WRITERS | {"git", "find", "fd", "fdfind", "xargs", "parallel"}  # of what is in a directory
+# Subcommands by which a program runs what is named after them; of git those that change what it runs by itself, too.
+_RUNNERS = frozenset({"exec", "dlx", "foreach", "shell", "bisect", "config", "rebase", "submodule"})
+_RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # whose `run` is about the project's own
 _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "return", "export"})
 # Commands after which it is not known where the shell is, or what its words mean.
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "exec", "shopt", "set", "export", "alias"})
@@ -341,8 +344,12 @@ def _suggested(words: tuple[Word, ...]) -> str:
     if name in INTERPRETERS or name in SHELLS or name in WRAPPERS or name in _WRITERS:
         return _exactly(words)
     named = all(word.kind == "literal" and word.raw == word.text for word in words[:2])
-    acting = acts(first, [word.text for word in words[2:]])
-    second = words[1].text if len(words) > 1 and named and not acting else ""
+    second = words[1].text if len(words) > 1 and named else ""
+    anything = second in _RUNNERS or (second == "run" and name not in _RUN_SCRIPTS)
+    if anything and any(is_fed(Part(words[at:])) for at in range(2, len(words))):
+        return ""
+    if anything or acts(first, [word.text for word in words[2:]]):
+        return _exactly(words)
     return f"Bash({first} {second}:*)" if re.fullmatch(r"[a-z][a-z0-9:_-]*", second) else _exactly(words)
 
 

@@ -290,6 +290,10 @@ def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
         "java -jar x": "'Bash(java -jar x)'",
         "make": "'Bash(make)'",
         "git push origin": "'Bash(git push:*)'",
+        "npm run build": "'Bash(npm run:*)'",
+        "poetry run pytest": "'Bash(poetry run pytest)'",  # and no other program
+        "kubectl exec pod ls": "'Bash(kubectl exec pod ls)'",
+        "git bisect start": "'Bash(git bisect start)'",
         "git log --output=f": "'Bash(git log --output=f)'",  # which Bash(git log:*) would not allow
         "'git push' origin": "'git push' origin",  # another program than git
     }.items():
