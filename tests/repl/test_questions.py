@@ -614,6 +614,17 @@ async def test_keys_that_were_pressed_before_a_list_was_to_be_seen_choose_nothin
             assert await listed == "second"
 
 
+async def test_of_a_long_paste_into_a_list_the_beginning_narrows_it() -> None:
+    picker = Picker([(("", "Which?"),)], [Option(number, f"number {number}") for number in range(999)])
+    picker.type("number 99 ")
+    picker.type("word " * 100_000)
+    assert picker.query.startswith("number 99 word")
+    assert len(picker.query) < 1_000
+    assert not picker.shown
+    picker.rub(len(picker.query) - len("number 99"))
+    assert [option.value for option in picker.shown][:1] == [99]
+
+
 ABOUT = (
     ("used", "yesterday"),
     ("said", "The tests pass."),

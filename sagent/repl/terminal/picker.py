@@ -14,6 +14,7 @@ Stop: TypeAlias = Callable[[], bool]
 Shown: TypeAlias = Callable[[int], Sequence[Line]]
 """What is to be read, in lines of a width, before something is chosen."""
 MOST_ROWS = 10
+MOST_SOUGHT = 100  # characters that narrow a list: a paste may have a megabyte of them
 MOST_ABOUT = 7  # rows about the option at hand
 COUNTED = 6  # columns for how many rows are not shown
 _IN_HINT = 1_000  # worse than any match of a name
@@ -180,7 +181,7 @@ class Picker(Generic[T]):
     def type(self, text: str) -> bool:
         """Take a letter: it chooses, or narrows. False where it is not a choice."""
         if not self.keys:
-            self.query, self.at = self.query + text, 0
+            self.query, self.at = (self.query + text)[:MOST_SOUGHT], 0
             return True
         if text == " " and self.ticked is not None:
             self._tick(max(self.at, 0))
