@@ -5,7 +5,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -114,6 +115,7 @@ class InputActions:
         self._painter, self._status, self._tasks = painter, status, tasks
         self._shells: set[asyncio.Task[tuple[int, str]]] = set()
         self._pressed_at = self._escaped_at = -HINT  # Ctrl-C, and Esc where nothing was open or ran
+        self._given_back: list[str] | None = None  # words, while the input is in an editor
         self._before = ""  # what was in the input when the last key was pressed
         screen.app.key_processor.before_key_press += self._note
         screen.buffer.on_text_changed += self._on_text
@@ -292,7 +294,9 @@ class InputActions:
 
     def give_back(self, texts: Sequence[str]) -> None:
         """Put words that were taken out of the input back before what is there now."""
-        if texts:
+        if self._given_back is not None:
+            self._given_back += texts
+        elif texts:
             self.questions.give_back("\n".join(filter(None, texts)))
 
     def paste(self, data: str) -> None:
@@ -313,19 +317,35 @@ class InputActions:
 
     def edit(self) -> None:
         """Open the input in the person's editor."""
-        self._screen.surface.freeze()
-        self._screen.buffer.open_in_editor()
+        self._tasks.spawn(self._edit())
+
+    async def _edit(self) -> None:
+        with self._in_editor():
+            await self._screen.buffer.open_in_editor()
 
     async def edit_text(self, text: str) -> str:
         """A text as the person leaves it in their editor; the input stays what it is."""
         buffer, kept = self._screen.buffer, self._screen.buffer.text
-        self._screen.replace_text(text)
+        with self._in_editor():
+            self._screen.replace_text(text)
+            try:
+                await buffer.open_in_editor()
+                return buffer.text
+            finally:
+                self._screen.replace_text(kept)
+
+    @contextmanager
+    def _in_editor(self) -> Generator[None]:
+        """The input is in an editor: words that are given back wait for its end, and Ctrl-C is the editor's, also where
+        it leaves that to the terminal, as one that waits for a window does."""
         self._screen.surface.freeze()
+        before, self._given_back = signal.signal(signal.SIGINT, lambda number, frame: None), []
         try:
-            await buffer.open_in_editor()
-            return buffer.text
+            yield
         finally:
-            self._screen.replace_text(kept)
+            signal.signal(signal.SIGINT, before)
+            texts, self._given_back = self._given_back, None
+            self.give_back(texts)
 
     def paste_image(self) -> None:
         """Attach the image in the clipboard."""

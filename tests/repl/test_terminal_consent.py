@@ -11,6 +11,7 @@ from samples import PNG
 
 from sagent.repl.terminal.questions import QUIET
 from sagent.testing.server import Call, ErrorEvent, Received, Turn
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -201,3 +202,42 @@ def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typ
     console.until("b Back", gone="Tab: answer this")
     console.keys("Escape")
     console.until("› ", gone="? a.txt")
+
+
+def test_words_that_come_back_while_the_draft_is_in_an_editor_are_in_the_input_with_it(
+    console: Console, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(
+        f'#!/bin/sh\necho waiting; while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; echo " it" >> "$1"\n'
+    )
+    editor.chmod(0o755)
+    console.environment["EDITOR"] = str(editor)
+    failing = ErrorEvent(Turn(text="Let me see. " * 40, gap=0.15), 18, "invalid_request_error")
+    console.serve([failing])
+    console.start()
+    console.type("look at this")
+    console.until("Let me see.")
+    console.type("and mind the tests")
+    console.until("sent, not read yet")
+    console.tmux("send-keys", "-l", "draft")
+    console.keys("C-x", "C-e")
+    console.until("waiting")
+    logs = console.cwd.parent / "home"
+    wait_until(lambda: any('"kind":"failed"' in log.read_text() for log in logs.rglob("root.jsonl")), "the run to fail")
+    (tmp_path / "go").touch()
+    console.until("› and mind the tests", "draft it", gone="sent, not read yet")
+
+
+def test_ctrl_c_for_an_editor_that_has_the_terminal_ends_that_alone(console: Console) -> None:
+    console.environment["EDITOR"] = "sh -c 'echo waiting; exec sleep 300'"
+    server = console.serve([Turn(text="Read.")])
+    console.start()
+    console.tmux("send-keys", "-l", "draft")
+    console.keys("C-x", "C-e")
+    console.until("waiting")
+    console.keys("C-c")
+    console.until("› draft")
+    console.keys("Enter")
+    console.until("Read.")
+    assert "draft" in last_text(server.requests[0])
