@@ -1,18 +1,52 @@
 """Changes one value in the person's config.toml and leaves everything else as it is written."""
 
+import fcntl
 import json
+import os
 import re
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import wraps
 from pathlib import Path
-from typing import cast
+from typing import Concatenate, ParamSpec, cast
 
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.json import as_array, as_object
 from sagent.lib.toml import toml_members, toml_value
 
+P = ParamSpec("P")
+PATIENCE = (
+    2.0  # seconds after which the file is changed although another process seems to change it, as one that stands
+)
 
+
+def _one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concatenate[Path, P], None]:
+    """Have the processes that change a file wait for each other, so that what one adds is not lost by another."""
+
+    @wraps(change)
+    def changed(path: Path, *args: P.args, **kwargs: P.kwargs) -> None:
+        with ExitStack() as held:
+            with suppress(OSError):  # there is no directory yet, or its file system has no locks
+                held.callback(os.close, lock := os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC))
+                _take(lock)
+            change(path, *args, **kwargs)
+
+    return changed
+
+
+def _take(lock: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        with suppress(BlockingIOError):
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.01)
+    return None
+
+
+@_one_by_one
 def add_rule(path: Path, rule: str, name: str = "allow") -> None:
     """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError; UsageError where the file cannot be changed
     safely."""
@@ -35,6 +69,7 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> None:
     _replace(path, changed, wanted, f"add {quoted} to permissions.{name}")
 
 
+@_one_by_one
 def add_tables(path: Path, tables: str) -> None:
     """Add tables at the end. Raises as `add_rule`."""
     text, before = _read(path)
@@ -53,6 +88,7 @@ def _joined(one: object, other: object) -> object:
     return None
 
 
+@_one_by_one
 def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
     """Set `api_key` of `[providers.NAME]`, and `base_url` where one is given. Raises as `add_rule`."""
     text, before = _read(path)
@@ -72,6 +108,7 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
     _replace(path, changed, wanted, f"set api_key of providers.{provider}")
 
 
+@_one_by_one
 def add_server(path: Path, name: str, given: Mapping[str, object]) -> None:
     """Add `[mcp.NAME]` with these members. Raises as `add_rule`, and UsageError where there is one of this name."""
     text, before = _read(path)
@@ -84,6 +121,7 @@ def add_server(path: Path, name: str, given: Mapping[str, object]) -> None:
     _replace(path, _with_table(text, f"mcp.{name}", toml_members(given)), wanted, f"add [mcp.{name}]")
 
 
+@_one_by_one
 def remove_server(path: Path, name: str) -> None:
     """Remove `[mcp.NAME]`. Raises as `add_rule`, and UsageError where there is none."""
     text, before = _read(path)

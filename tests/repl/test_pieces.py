@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,18 @@ def test_a_rule_of_any_characters_is_written_and_line_ends_stay(tmp_path: Path) 
     before, _, after = path.read_bytes().partition(b"allow = [")
     assert before == b"# mine\r\n[permissions]\r\n"
     assert after.endswith(b"] # none\r\n")
+
+
+def test_what_is_added_at_the_same_time_is_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+
+    def add(name: str) -> None:
+        for number in range(20):
+            add_rule(path, f"Bash({name} {number})")
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(add, ("one", "two")))
+    assert len(tomllib.loads(path.read_text())["permissions"]["allow"]) == 40
 
 
 def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
