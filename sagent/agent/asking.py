@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Result
-from sagent.messages import Message, user
+from sagent.lib.json import as_array
+from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 
 Prompt: TypeAlias = str | Mapping[str, object] | Message
 T = TypeVar("T")
@@ -18,15 +19,36 @@ def to_message(prompt: Prompt) -> Message:
     if isinstance(prompt, Message):
         if prompt.role != "user":
             raise UsageError("a prompt is a message of the user: restore() takes a conversation that there was")
+        check_message(prompt)
         return prompt
     if isinstance(prompt, str):
         return user(prompt)
     if not isinstance(prompt, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
-        raise UsageError(f"a prompt is a string, a mapping with a prompt, or a Message, not {type(prompt).__name__}")
+        raise UsageError(
+            f"a prompt is a string, a mapping with a prompt, or a Message, not {type(prompt).__name__}: of text and "
+            'images user("What is it?", Image("image/png", data)) makes one (sagent.messages)'
+        )
     text = prompt.get("prompt")
     if not isinstance(text, str) or len(prompt) != 1:
         raise UsageError(f'a prompt mapping is {{"prompt": "text"}}, not {dict(prompt)!r:.200}')
     return user(text)
+
+
+def check_message(message: Message) -> None:
+    """Raise UsageError for what is no message, or has parts that are none: not everybody has a type checker."""
+    if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
+        raise UsageError(
+            f'{message!r:.60} is no Message: user("...") and assistant("...") of sagent.messages make them'
+        )
+    given = cast("object", message.parts)
+    for part in as_array(given) or (() if given in ((), []) else (given,)):
+        if not isinstance(part, Text | Thinking | Image | Document | ToolCall | ToolResult | Opaque):
+            raise UsageError(f'{part!r:.60} is no part of a message: user("text", *parts) makes one of text and parts')
+        data = cast("object", part.data if isinstance(part, Image | Document) else b"")
+        if not isinstance(data, bytes):
+            raise UsageError(
+                f"{type(part).__name__}: its data is {type(data).__name__}; give bytes, as path.read_bytes()"
+            )
 
 
 async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]]) -> Result:

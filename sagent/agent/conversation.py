@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Literal
 
+from sagent.agent.asking import check_message
 from sagent.agent.handoffs import Handoff
 from sagent.context.breakdown import break_down
 from sagent.cost.ledger import Ledger
@@ -172,7 +173,9 @@ class Conversation(Caller):
         await make_room(self.state, "asked for", hints, summarise=True)
 
     def restore(self, history: Sequence[Message]) -> None:
-        """Take over an earlier conversation, before the first run."""
+        """Take over an earlier conversation, before the first run. Raises UsageError for what is none."""
+        for each in history:
+            check_message(each)
         state, extension = self.state, self.advisory
         state.context.history, state.context.meter = list(history), _meter_of(state)
         if extension is not None and history:

@@ -9,8 +9,8 @@ from typing import TypeAlias, get_args
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import canonical_bytes, sha256_hex
-from sagent.messages import Message, Part, StopReason, Text, Thinking
+from sagent.lib.json import canonical_bytes, json_freeze, sha256_hex
+from sagent.messages import Message, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, ModelLimits, Reply, Request, RequestDigest, TextPart, ThinkingPart
 from sagent.usage import Charge, Usage
 
@@ -114,7 +114,7 @@ class _Said:
                 return ()
             case Message():
                 self.nothing, self._open = False, False
-                self.parts += item.parts
+                self.parts += map(_frozen, item.parts)
                 self.stop = item.stop
                 return [delta for part in item.parts for delta in _announce(part)]
             case str():
@@ -132,9 +132,14 @@ class _Said:
                 if not isinstance(item, _PARTS):
                     how = "give lines one by one, as in ScriptedModel(*lines)"
                     raise TypeError(f"{item!r:.100} is no line of a script: {how}")
-                self.parts.append(item)
+                self.parts.append(_frozen(item))
                 self.nothing, self._open = False, False
                 return _announce(item)
+
+
+def _frozen(part: Part) -> Part:
+    """A call with arguments that a test wrote as a dict, as a provider's adapter gives them."""
+    return replace(part, arguments=json_freeze(part.arguments)) if isinstance(part, ToolCall) else part
 
 
 def _announce(part: Part) -> Sequence[Delta]:

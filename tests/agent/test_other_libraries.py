@@ -13,6 +13,7 @@ import pytest
 import sagent
 from sagent import Agent, UsageError, tool
 from sagent.lib import foreign
+from sagent.messages import Image, Message, ToolCall, user
 from sagent.testing import ScriptedModel
 
 
@@ -79,6 +80,41 @@ def test_what_it_says_is_there() -> None:
         for name in names.split():
             assert hasattr(import_module(home), name), (home, name)
             assert foreign.not_here(name) == f"from {home} import {name}"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (["What is it?", Image("image/png", b"x")], 'not list: of text and images user("What is it?", Image('),
+        (Message("user", "hi"), "'hi' is no part of a message: user("),
+        (Message("user", ({"type": "text", "text": "hi"},)), "is no part of a message"),
+        (user("x", "y"), "'y' is no part of a message"),
+        (user("x", Image("image/png", "eA==")), "Image: its data is str; give bytes"),
+    ],
+)
+def test_prompts(prompt: object, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        agent().run_sync(prompt)
+    with pytest.raises(UsageError, match=re.escape(words)):
+        agent().send(prompt)
+
+
+@pytest.mark.parametrize("history", ["x", [{"role": "user", "content": "hi"}], [Message("user", "hi")]])
+def test_histories(history: object) -> None:
+    with pytest.raises(UsageError, match=r"is no Message: user|is no part of a message"):
+        agent().restore(history)
+
+
+def test_a_script_takes_arguments_as_they_are_written() -> None:
+    """Frozen or not, they are those of a call."""
+
+    def total(numbers: list[int]) -> int:
+        """The sum."""
+        return sum(numbers)
+
+    written = Agent(ScriptedModel(ToolCall("1", "total", {"numbers": [1, 2]}), "ok"), tools=[total])
+    written.run_sync("x")
+    assert written.messages[2].results[0].text == "3"
 
 
 def test_the_name_of_a_tool_is_no_tool() -> None:
