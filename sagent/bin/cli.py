@@ -12,6 +12,7 @@ if __name__ == "__main__":  # run as a file: the checkout takes the place of thi
 
 def start() -> None:
     """Run the command line as a process of its own, and end it with the exit code."""
+    _leave_directory_out()
     codes: list[int] = []
     atexit.register(_leave, codes)  # the first to be registered, so the last to be called
     codes.append(main())
@@ -32,6 +33,20 @@ def main() -> int:
 
     _notice_ended_children()
     return run(argv)
+
+
+def _leave_directory_out() -> None:
+    """Import nothing from the working directory, where commands write, and which `python -m` and PYTHONPATH put on the
+    path: but this program, if it lies there."""
+    join, here = os.path.join, os.path.abspath  # pathlib is not loaded yet
+    try:
+        given = {here(each) for each in ("", *os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+    except FileNotFoundError:  # it was deleted
+        return
+    inside, own = join(os.path.realpath(""), ""), os.path.realpath(__file__).rsplit("/", 3)[0]
+    reals = {each: os.path.realpath(each) for each in given}
+    away = {each for each, real in reals.items() if join(real, "").startswith(inside) and real != own}
+    sys.path[:] = [each for each in sys.path if here(each) not in away]
 
 
 def _notice_ended_children() -> None:

@@ -18,7 +18,7 @@ from sagent.session.view import FileLogView, Index, LogView, MemoryLogView, bran
 if TYPE_CHECKING:
     from sagent.session.segment import Place
 
-L = TypeVar("L")
+_L = TypeVar("_L")
 
 
 class Log(Protocol):
@@ -100,7 +100,7 @@ class _Chain(ABC):
     def _write(self, parent: str, content: Content) -> Entry: ...
 
 
-class Family(dict[str, L]):
+class Family(dict[str, _L]):
     """The open logs of one session by their agents. `follow` is called with the agent and each entry once it is in the
     file, in the thread that appends. `latest` is when the last entry of any of them was written: the next one is later,
     so that times say in which order agents did what."""

@@ -9,12 +9,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Outcome, Shell
+from program import CHECKOUT, PROGRAM, Outcome, Shell
 
 from sagent.testing.server import Call, Turn
 
@@ -37,6 +38,29 @@ def test_a_caller_that_ignores_ended_children_loses_no_exit_code_and_leaves_no_b
     assert "exit code 7" in json.dumps(server.requests[1].json["messages"][-1])
     lines = (file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists())
     assert not [line for line in lines if line.startswith(b"/usr/bin/bwrap") and os.fsencode(shell.cwd) in line]
+
+
+@pytest.mark.parametrize("way", ["module", "", ".", "below", "link"])
+def test_what_a_command_writes_is_not_imported_by_the_program(shell: Shell, way: str) -> None:
+    below, link = shell.cwd / "below", shell.cwd.parent / "link"
+    below.mkdir()
+    link.symlink_to(shell.cwd)
+    write = 'echo \'open(__file__ + "-ran", "w")\' | tee difflib.py below/difflib.py'  # which Edit imports
+    edit = {"file_path": "a.txt", "old_string": "one", "new_string": "two"}
+    calls = [
+        Call("Bash", {"command": f"{write}; echo one > a.txt"}),
+        Call("Read", {"file_path": "a.txt"}),
+        Call("Edit", edit),
+    ]
+    shell.serve([*(Turn(calls=(call,)) for call in calls), Turn(text="Done.")])
+
+    paths = {"module": str(CHECKOUT), "link": str(link)}
+    environment = {**shell.environment, "PYTHONPATH": f"{paths.get(way, way)}:{CHECKOUT}"}
+    program = [sys.executable, "-m", "sagent"] if way == "module" else [str(Path(sys.executable).with_name("sagent"))]
+    argv = [*program, "--model", "claude-sonnet-4-6", "go"]
+    done = subprocess.run(argv, cwd=shell.cwd, env=environment, stdin=subprocess.DEVNULL, timeout=60, check=False)
+    assert (done.returncode, (shell.cwd / "a.txt").read_text()) == (0, "two\n")
+    assert not list(shell.cwd.rglob("*-ran"))
 
 
 def denied(done: Outcome) -> bool:

@@ -141,7 +141,7 @@ def _download(weights: Weights, source: Source, stopped: Callable[[], bool]) -> 
     environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     if source.token:
         environment["HF_TOKEN"] = source.token
-    command = [sys.executable, "-c", _DOWNLOADER, weights.name, str(source.folder)]
+    command = [sys.executable, "-P", "-c", _DOWNLOADER, weights.name, str(source.folder)]
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
