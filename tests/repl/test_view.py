@@ -290,6 +290,15 @@ def test_why_a_call_failed_is_said_once(width: int, reason: str) -> None:
     assert "src/a.py" in shown
 
 
+@pytest.mark.parametrize("agent", ["root", "root/漢字"])
+def test_how_long_a_job_took_is_seen_after_a_long_command(agent: str) -> None:
+    long = ToolCall("1", "Bash", JsonObject({"command": "word " * 40}))
+    done = ToolFinished(agent, long, answer(long), 12.0, "exit 0", "", "job:1")
+    head = written([done]).split("\n")[0]
+    assert head.endswith("… · exit 0 (12 s)")
+    assert "job:1 Bash word word" in head
+
+
 @pytest.mark.parametrize(
     ("output", "below"),
     [

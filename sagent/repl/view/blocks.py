@@ -12,7 +12,7 @@ from sagent.lib.figures import count, duration, money
 from sagent.lib.json import json_dump
 from sagent.messages import Message, Text
 from sagent.repl.view.calls import counts, essence, render_diff
-from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, wrap
+from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
 from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
@@ -236,7 +236,8 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
         added, removed = counts(block.diff)
         summary = f"+{added} -{removed}"
     style = "class:failed" if block.result.is_error else "class:outcome"
-    room = max(width - 2 - len(who) - len(block.call.name) - len(took) - 3, 10)
+    job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
+    room = max(width - 2 - width_of(who + job) - len(block.call.name) - len(took) - 3, 10)
     below, most = _outcome(block), MOST_FAILED if block.result.is_error else MOST_DONE
     if 0 < len(below) <= most and one_line(below[0])[:199] == summary[:199]:  # one of the two says it
         if len(summary) > (room // 2 if essence(block.call) else room):
@@ -244,7 +245,6 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
         else:
             below.pop(0)
     short = essence(block.call, max(room - min(len(summary), room // 2) - 2, 8))
-    job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
     head: list[Span] = [mark, ("class:news", who + job), ("class:tool", block.call.name)]
     if short:
         path = block.call.arguments.get("file_path")
