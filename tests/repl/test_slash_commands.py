@@ -161,7 +161,7 @@ COMMANDS = (
     Row("/agents", "/agents", "root  idle", wrong="x"),
     Row("/enter [agent]", "/enter root", refuses="no terminal in which", completes="root", wrong="nobody"),
     Row("/send <agent> <text>", "/send nobody hello", refuses="There is no agent 'nobody'"),
-    Row("/stop [name]", "/stop", wrong="nobody"),
+    Row("/stop [name]", "/stop", refuses="No turn is in progress", wrong="nobody"),
     Row("/tasks", "/tasks", "nothing in the background", wrong="x"),
     Row("/detach <job>", "/detach job:9", refuses="no job 'job:9'; running: none"),
     Row("/permissions [mode]", "/permissions", "Mode edit", completes="full", wrong="everything"),

@@ -78,6 +78,8 @@ async def stop(context: CommandContext, name: str = "") -> None:
     """
     root = context.opened.agent
     if not name:
+        if not root.running:
+            raise UsageError("No turn is in progress; /tasks lists what runs in the background.")
         root.interrupt()
         return
     for agent, job in _all_jobs(context):
