@@ -8,7 +8,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import HSplit
 from prompt_toolkit.layout.dimension import Dimension, sum_layout_dimensions
 
-from sagent.repl.view.lines import Line, drawable
+from sagent.repl.view.lines import Line, drawable, one_sign_each
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -67,5 +67,5 @@ class Rows(HSplit):
 
 def drawn_text(lines: Sequence[Line]) -> "StyleAndTextTuples":
     """Lines as they may be drawn, one below the other."""
-    drawn = enumerate(map(drawable, lines))
+    drawn = enumerate([(style, one_sign_each(text)) for style, text in drawable(line)] for line in lines)
     return [span for number, line in drawn for span in ((("", "\n"), *line) if number else line)]

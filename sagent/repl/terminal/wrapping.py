@@ -8,7 +8,7 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 from prompt_toolkit.layout.utils import explode_text_fragments
 
 from sagent.lib.text import printable
-from sagent.repl.view.lines import width_of
+from sagent.repl.view.lines import one_sign_each, width_of
 
 _WORDS = re.compile(r"\S+|\s")
 
@@ -45,22 +45,22 @@ class DrawnInput(Processor):
         seen."""
         fragments, room = transformation_input.fragments, transformation_input.width - self._label()
         text = fragment_list_to_text(fragments)
-        if text.isprintable() and width_of(text) <= room:
+        if text == one_sign_each(text) and text.isprintable() and width_of(text) <= room:
             return Transformation(fragments)
-        cells = [(cell[0], printable(cell[1])) for cell in explode_text_fragments(fragments)]
+        cells = [(cell[0], one_sign_each(printable(cell[1]))) for cell in explode_text_fragments(fragments)]
         text = "".join(cell[1] for cell in cells)
-        places = gaps(text, room) if len(cells) == len(text) and width_of(text) > room > 0 else {}
-        if not places:
-            return Transformation([*cells])
+        places = gaps(text, room) if width_of(text) > room > 0 else {}
         shown: list[tuple[str, str]] = []
         to_display: list[int] = []
         to_source: list[int] = []
+        at = 0
         for number, cell in enumerate(cells):
-            gap = places.get(number, 0)
+            gap = places.get(at, 0) if cell[1] else -1
             drawn = [] if gap < 0 else [*([("", " ")] * gap), cell]
             to_display.append(len(shown) + max(gap, 0))
             to_source += [number] * len(drawn)
             shown += drawn
+            at += len(cell[1])
         end, after = len(cells), len(shown)
         return Transformation(
             [*shown],

@@ -16,6 +16,8 @@ GOES_ON: Span = ("class:goes-on", "")
 """Ends a row as wide as the terminal, which the next row goes on: who copies them gets one line."""
 _NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼]*")  # of one column each: what most text is made of
 _AGREED = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼、。ぁ-ヿ㐀-䶿一-鿿가-힣！-～]*")  # as wide in all terminals
+_JOINED = re.compile("[\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff]")
+_FLAGS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
 _WORD = re.compile(r"\S{1,500}")  # of a longer one a part at a time: a command may be one word of a megabyte
 
 
@@ -37,6 +39,14 @@ def is_agreed(line: Line) -> bool:
     """Whether all terminals draw a line as wide as it is counted here. Of signs that belong together, as in flags and
     families, some make one and others several."""
     return all(map(_AGREED.fullmatch, [text for _, text in line]))
+
+
+def one_sign_each(text: str) -> str:
+    """The text where each character is a sign of its own, for what is drawn by columns: without what joins several to
+    one sign, and with the letters of flags."""
+    if text.isascii():
+        return text
+    return _JOINED.sub(lambda found: chr(ord(found[0]) - 0x1F1E6 + ord("A")) if found[0] in _FLAGS else "", text)
 
 
 def plain(lines: Iterable[Line]) -> str:
