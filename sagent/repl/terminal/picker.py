@@ -6,6 +6,7 @@ from dataclasses import field, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import cut as shorten
 from sagent.repl.terminal.menu import count_hidden, render_menu
 from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, width_of, wrap
 
@@ -294,6 +295,9 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
         return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
     most = max(height - above, height // 2) if picker.keys else MOST_ROWS
     most = max(min(most, height - 2 - (not picker.keys)), 1)
+    shown = [
+        replace(one, label=shorten(one.label, width * height)) for one in shown
+    ]  # of a longer one no more has room
     options = [_option(picker, option, number, width) for number, option in enumerate(shown)]
     if shown and all(option.key for option in shown) and sum(map(len, options)) + 4 > height:
         options = [_on_few_lines(picker, width, height)]
