@@ -432,8 +432,10 @@ async def test_where_there_is_room_for_two_rows_no_more_are_drawn() -> None:
         assert len(rows) == 2
         assert "↓9" in plain(rows)
         assert held or plain(rows).split()[-4:] == list("ysan")
-        many = Picker([(("", "Which?"),)], [Option(number, str(number)) for number in range(99)], held=held)
-        assert len(render_picker(many, 19, 9)) <= 9
+        for lookup in (None, Lookup[str](lambda words, stop: {}, lambda value, stop: ())):
+            names = [Option(str(number), str(number)) for number in range(99)]
+            many = Picker([(("", "Which?"),)], names, held=held, lookup=lookup)
+            assert all(len(render_picker(many, 19, height)) <= height for height in range(2, 20))
 
 
 @given(st.text("ab\n", max_size=8), st.text("ab\n", max_size=8), st.data())

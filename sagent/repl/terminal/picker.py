@@ -239,11 +239,11 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
         if picker.second is not None:
             found += f" · Ctrl-X {picker.second.words}"
         query.append(cut_line((("class:mark", "  / "), ("", picker.query), ("class:dim", found)), width))
-    room = max(height - len(rows) - len(query), 1)
+    room = max(height - len(rows) - len(query), 0)
     if picker.lookup is not None:
         return [*_previewed(picker, width, height), *query, *rows]
     if len(title) > room:
-        title = _scrolled(picker, title, width, room)
+        title = _scrolled(picker, title, width, room) if room else []
     return [*title, *query, *rows]
 
 
@@ -290,11 +290,10 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
     """The options below so many rows of a title; where the terminal is low, all those with keys on as few lines as they
     fit on."""
     shown = picker.shown
-    if not (picker.keys or picker.held):
-        most = max(min(MOST_ROWS, height - 3), 1) if picker.lookup is None else _most_options(height)
-        return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
     most = max(height - above, height // 2) if picker.keys else MOST_ROWS
-    most = max(min(most, height - 2 - (not picker.keys)), 1)
+    most = max(min(most, height - (2 if picker.keys else 3)), 1) if picker.lookup is None else _most_options(height)
+    if not (picker.keys or picker.held):
+        return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
     shown = [
         replace(one, label=shorten(one.label, width * height)) for one in shown
     ]  # of a longer one no more has room
