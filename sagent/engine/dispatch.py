@@ -217,7 +217,7 @@ def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, flo
     if not isinstance(delay, int | float):
         raise ToolError(f"delay: a number of seconds is needed, not {delay!r:.40}")
     rest = JsonObject({name: value for name, value in arguments.items() if name not in extra})
-    return rest, extra.get("background") in (True, "true"), min(max(float(delay), 0.0), LONGEST_DELAY)
+    return rest, extra.get("background") in (True, "true"), float(min(max(delay, 0.0), LONGEST_DELAY))
 
 
 async def _run_one(state: AgentState, item: Ready, before: Sequence[asyncio.Task[None]], results: Results) -> None:

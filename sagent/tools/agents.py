@@ -111,7 +111,7 @@ class AgentSend(Harmless):
         message = user(as_str(arguments.get("content")), sender=caller.path)
         names = ", ".join(peer.path for peer in peers)
         delay = arguments.get("delay")
-        seconds = min(max(float(delay), 0.0), LONGEST_DELAY) if isinstance(delay, int | float) else 0.0
+        seconds = float(min(max(delay, 0.0), LONGEST_DELAY)) if isinstance(delay, int | float) else 0.0
         for peer in peers:
             caller.post(peer.path, message, seconds)
         when = f" in {seconds:g} s" if seconds else ""
@@ -293,7 +293,7 @@ def _limits(wanted: Mapping[str, object], own: Status, other: Status) -> Mapping
     limits: dict[str, int] = {}
     for name, value in wanted.items():
         text = str(value).strip()
-        if isinstance(value, bool) or not text.isascii() or not text.isdecimal() or int(text) == 0:
+        if isinstance(value, bool) or not re.fullmatch(r"0*[1-9][0-9]{0,17}", text):
             raise UsageError(f"{name}: a whole number above 0 is needed, not {value!r:.40}.")
         limits[name] = int(text)
         if (most := ceiling.get(name)) is not None and limits[name] > most:

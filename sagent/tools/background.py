@@ -47,8 +47,8 @@ class BackgroundTask(Harmless):
 async def _do(caller: Caller, operation: str, name: str, seconds: object) -> str:
     match operation:
         case "wait":
-            limit = float(seconds) if isinstance(seconds, int | float) else LONGEST_WAIT
-            return _line(await caller.wait_for_job(name, min(max(limit, 0.0), LONGEST_WAIT)))
+            limit = seconds if isinstance(seconds, int | float) else LONGEST_WAIT
+            return _line(await caller.wait_for_job(name, float(min(max(limit, 0.0), LONGEST_WAIT))))
         case "output":
             return caller.job_output(name) or "(nothing yet)"
         case "cancel":

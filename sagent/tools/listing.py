@@ -64,7 +64,7 @@ async def _ripgrep(arguments: Sequence[str], root: str, seconds: float) -> list[
     try:
         async with asyncio.timeout(seconds):
             done = await run([*limited, *_ALIKE, *arguments, "./"], cwd=root, env={"PATH": system_path()})
-    except TimeoutError:
+    except (TimeoutError, ValueError):  # or what no program can be given: a NUL, half a character
         return None
     if done is None or done.code not in (0, 1):  # 2: something could not be read, or is beyond this version
         return None

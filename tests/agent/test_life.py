@@ -462,6 +462,23 @@ async def test_a_delay_that_is_no_number_is_an_error_result() -> None:
     assert "delay: a number of seconds is needed, not 'soon'" in (await agent.run("go")).content
 
 
+async def test_numbers_that_no_float_holds_end_no_run() -> None:
+    gate = Gate()
+    gate.open.set()
+    calls = (
+        call("1", "Gate", delay=-(10**400)),
+        call("2", "AgentSend", to="root", content="now", delay=-(10**400)),
+        call("3", "BackgroundTask", operation="wait", id="job:1", seconds=10**400),
+        call("4", "AgentSelf", limits={"max_turns": "9" * 5_000}),
+    )
+    agent = Agent(ScriptedModel(calls, results, "end", "end"), tools=[gate, *tree_tools()])
+    through, sent, *others = (await agent.run("go")).content.split("\n")
+    assert (through, sent) == ("through", "Sent to root.")
+    assert "job:1" in others[0]
+    assert "max_turns: a whole number above 0 is needed" in others[1]
+    await agent.aclose()
+
+
 async def test_what_cannot_be_done_any_more_when_its_time_comes_is_told_and_changes_nothing() -> None:
     away: list[str] = []
 

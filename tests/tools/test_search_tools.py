@@ -191,6 +191,12 @@ async def test_a_wrong_pattern_is_told_the_same_way(call, root, engine, pattern,
         await call(Grep(), pattern=pattern)
 
 
+@pytest.mark.parametrize("pattern", ["a\0b", "a\ud800"])
+async def test_what_no_program_can_be_given_is_searched_for(call, root, engine, pattern: str) -> None:
+    make(root, {"f": "plain\n"})
+    assert text_of(await call(Grep(), pattern=pattern)) == "No matches."
+
+
 async def test_wrong_places_and_types_are_told(call, root, engine) -> None:
     make(root, PROJECT)
     with pytest.raises(ToolError, match=r"Did you mean src\?"):

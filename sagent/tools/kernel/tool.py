@@ -70,7 +70,7 @@ class Notebook:
         _check_installed()
         code = _judged(run.effect) or _code(arguments, run.workspace)
         seconds = arguments.get("timeout", DEFAULT_TIMEOUT)
-        limit = min(float(seconds) if isinstance(seconds, int | float) else DEFAULT_TIMEOUT, LONGEST_TIMEOUT)
+        limit = float(min(seconds if isinstance(seconds, int | float) else DEFAULT_TIMEOUT, LONGEST_TIMEOUT))
         if limit <= 0:
             raise ToolError("timeout: a number of seconds above 0 is needed")
         async with self._turns.setdefault(run.agent, asyncio.Lock()):
