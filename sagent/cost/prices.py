@@ -123,7 +123,7 @@ class PriceBook:
         Whatever the split over buckets, size band and time of day; twice the list for OpenRouter, whose hosts differ.
         `tier` None: whichever service tier the provider picks by itself, which under a cap is OpenAI's standard one;
         "fast" speed and Gemini's "priority" cost more and count only when named. With `hour` a request may ask for
-        caches that are kept so long.
+        caches that are kept so long. A model that makes images has none where the price of these is unknown.
         """
         from sagent.cost.tariff import Ceiling, scale
 
@@ -137,9 +137,10 @@ class PriceBook:
             tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, key[2]) if entry else None
             margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
             scaled = [scale(tariff, margin) for tariff in tariffs or ()]
-            drawn = self.fees(provider, model, now).get("image_output", ZERO)  # under a cap no model speaks
-            beyond = EXACT.multiply(margin, drawn)
-            ceiling = Ceiling(scaled, hour=hour, beyond_text=beyond) if scaled else None
+            drawn = self.fees(provider, model, now).get("image_output")  # under a cap no model speaks
+            unsure = drawn is None and "image" in model.lower() and f"{provider}/{model}".lower() not in self._own
+            beyond = EXACT.multiply(margin, drawn or ZERO)
+            ceiling = Ceiling(scaled, hour=hour, beyond_text=beyond) if scaled and not unsure else None
             self._ceilings[key] = (now.date(), ceiling)
         return ceiling
 

@@ -228,6 +228,9 @@ def test_thinking_that_was_cut_off_is_shown_but_not_sent_back() -> None:
         (["null"], {}, None),
         (['{"a":NaN}'], {}, '{"a":NaN}'),
         (["[" * 100_000], {}, "[" * 100_000),
+        ([r'"{\"a\":1}"'], {"a": 1}, None),
+        ([r'"{\"a\":"'], {}, r'"{\"a\":"'),
+        (['"a"'], {}, '"a"'),
     ],
 )
 def test_arguments(raw: list[str], arguments: dict, malformed: str | None) -> None:
@@ -244,6 +247,7 @@ def test_arguments(raw: list[str], arguments: dict, malformed: str | None) -> No
         ("max_tokens", "max_tokens"),
         ("stop_sequence", "stop_sequence"),
         ("pause_turn", "pause"),
+        ("length", "max_tokens"),
         ("compaction", "pause"),
         ("tool_use", "tool_use"),
         ("refusal", "refusal"),

@@ -100,6 +100,13 @@ def test_what_is_held_covers_an_answer_of_nothing_else() -> None:
     assert bound_of(book, "google", model, 0, 1_000) == book.price("google", model, drawn) == Decimal("0.12")
 
 
+def test_a_model_whose_images_have_no_known_price_has_no_bound() -> None:
+    model = "google/gemini-3-pro-image-preview"
+    assert bound_of(PriceBook(), "openrouter", model, 0, 1_000) is None
+    own = PriceBook({f"openrouter/{model}": {"input": 2, "output": 12, "image_output": 120}})
+    assert bound_of(own, "openrouter", model, 0, 1_000) == Decimal("0.24")  # hosts differ there: twice the list
+
+
 def test_an_image_of_unknown_price_is_not_billed_as_text() -> None:
     drawn = Usage(output=1_000, fees={"image_output": 1_000})
     assert PriceBook().price("google", "gemini-3.8-flash", drawn) is None

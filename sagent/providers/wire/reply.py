@@ -174,6 +174,8 @@ def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
     """A call's arguments; when they are no JSON object, none and what was sent in their place (`null` is none)."""
     try:
         value = json_load(raw)
+        if isinstance(value, str):  # the object as a text, as some models write it
+            value = json_load(value)
     except (ValueError, RecursionError):
         return EMPTY, valid_text(raw)
     if isinstance(value, JsonObject):

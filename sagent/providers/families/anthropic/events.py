@@ -27,6 +27,8 @@ _STOPS: Mapping[str, StopReason] = {
     "compaction": "pause",
     "refusal": "refusal",
     "model_context_window_exceeded": "context_overflow",
+    "length": "max_tokens",  # these from gateways that translate
+    "content_filter": "content_filter",
 }
 
 _OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "tool_use"}
