@@ -237,5 +237,5 @@ def conflict(first: Effect, second: Effect) -> bool:
     return "execute" in kinds or not _real(first.paths).isdisjoint(_real(second.paths))
 
 
-def _real(paths: Iterable[Path]) -> set[Path]:
-    return {path.resolve() for path in paths}
+def _real(paths: Iterable[Path]) -> set[str]:
+    return {os.path.realpath(path) for path in paths}

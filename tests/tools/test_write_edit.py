@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.session.blobs import BlobDirectory
-from sagent.tool import RunContext
+from sagent.tool import RunContext, conflict
 from sagent.tools import Edit, Read, Write
 from sagent.tools.change import unified_diff
 from sagent.tools.replacement import Replacement, replace
@@ -282,6 +282,16 @@ async def test_a_directory_that_becomes_a_link_after_it_was_judged_leads_nowhere
         with pytest.raises(ToolError, match="elsewhere"):
             await tool(asked, run)
     assert not list(outside.iterdir())
+
+
+def test_two_calls_for_links_in_a_circle_have_their_order(workspace, root) -> None:
+    (root / "one").symlink_to("other")
+    (root / "other").symlink_to("one")
+    one, other = (
+        Write().effect(json_freeze_object({"file_path": name, "content": ""}), workspace) for name in ("one", "other")
+    )
+    assert conflict(one, one)
+    assert not conflict(one, other)
 
 
 LINES = st.lists(st.sampled_from(["", "a", "b", "-", "+", "@@ -1 +1 @@"]), max_size=14)
