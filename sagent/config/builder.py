@@ -75,6 +75,7 @@ class SettingsBuilder:
         start = Settings(
             cwd=cwd.resolve(),
             config_dir=self.config_dir,
+            user_file=self.user_file,
             state_dir=directory("state", self.environ, self.home),
             origins=self.origins,
             warnings=tuple(self.warnings),

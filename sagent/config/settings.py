@@ -84,8 +84,9 @@ def _setting(default: T, read: Reader, project: Project = "no", *, flag: str = "
 class Settings:
     """Every setting. None leaves a choice to whoever needs it; `origins` has for each name where it was set.
 
-    `config_dir` is where the person's config.toml (or config.yaml) and AGENTS.md lie; it and what follows `prices` are
-    not settings. `project_file` is there where it was read, and `wish` is what it asks for and these are without.
+    `config_dir` is where the person's AGENTS.md lies, and `user_file` has their settings, or would have; these and what
+    follows `prices` are not settings. `project_file` is there where it was read, and `wish` is what it asks for and
+    these are without.
     """
 
     model: str | None = _setting(None, values.name_of, "ask")
@@ -155,6 +156,7 @@ class Settings:
     telemetry: bool = _setting(False, values.switch)  # noqa: FBT003 -- spans and metrics, by OpenTelemetry
 
     config_dir: Path
+    user_file: Path
     advisor_addresses: Mapping[str, Address] = field(default_factory=dict[str, Address])  # of advisors, by their names
     advisor_rules: "Rules | None" = None  # None = Rules()
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])

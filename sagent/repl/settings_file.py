@@ -12,12 +12,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, cast
 
+from sagent.config.files import NAMES
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.json import as_array, as_object
 from sagent.lib.toml import toml_members, toml_value
 
 P = ParamSpec("P")
+_YAML = (".yaml", ".yml")
 PATIENCE = (
     2.0  # seconds after which the file is changed although another process seems to change it, as one that stands
 )
@@ -142,6 +144,10 @@ def write_private(path: Path, text: str | bytes) -> None:
 
 
 def _read(path: Path) -> tuple[str, dict[str, object]]:
+    """A file's text and what it says. Nothing is put next to settings in YAML, which would no longer be read then."""
+    others = (path, *map(path.with_name, NAMES)) if path.suffix in _YAML or not path.exists() else ()
+    if yaml := next((each for each in others if each.suffix in _YAML and each.exists()), None):
+        raise UsageError(f"{yaml} has the settings, and YAML is not changed automatically: change it yourself.")
     try:
         data = path.read_bytes()  # with the line ends that it has
     except FileNotFoundError:

@@ -9,6 +9,7 @@ import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,8 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document as Typed
 from samples import PNG
 
+from sagent.app import policy_of
+from sagent.config import load
 from sagent.errors import UsageError
 from sagent.events import Retrying
 from sagent.lib.json import JsonObject, json_freeze_object
@@ -25,11 +28,12 @@ from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from sagent.policy import Ask
 from sagent.policy.rules import rules_for
 from sagent.repl.input import InputBuffer
+from sagent.repl.opening import Current
 from sagent.repl.project import add_note, attach, branch_of, images_at, list_files, mentioned
 from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
-from sagent.repl.terminal.approval import approval_options
+from sagent.repl.terminal.approval import allow_rules, approval_options
 from sagent.repl.terminal.clipboard import osc52
 from sagent.repl.terminal.completion import InputCompleter, nearest, used_commands
 from sagent.repl.terminal.history import ProjectHistory
@@ -79,6 +83,33 @@ def test_a_rule_of_any_characters_is_written_and_line_ends_stay(tmp_path: Path) 
     before, _, after = path.read_bytes().partition(b"allow = [")
     assert before == b"# mine\r\n[permissions]\r\n"
     assert after.endswith(b"] # none\r\n")
+
+
+def test_no_file_takes_the_place_of_settings_in_yaml(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("permissions:\n  deny: [Bash(rm)]\n")
+    with pytest.raises(UsageError, match=r"config\.yaml has the settings"):
+        add_rule(tmp_path / "config.toml", "Bash")
+    with pytest.raises(UsageError, match=r"config\.yaml has the settings"):
+        store_key(tmp_path / "config.toml", "openai", "sk")
+    with pytest.raises(UsageError, match=r"config\.yaml has the settings"):
+        add_rule(tmp_path / "config.yaml", "Bash")
+    assert not (tmp_path / "config.toml").exists()
+
+
+def test_what_is_always_allowed_is_written_where_the_settings_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[permissions]\ndeny = ["Bash(rm)"]\n')
+    current = Current()
+    current.use(load({}, {"HOME": str(tmp_path)}, tmp_path, file=file))
+    vars(current)["_opened"] = SimpleNamespace(policy=policy_of(current.settings))
+    said = list(allow_rules(current, ["Bash(make)", "Edit(/a\nb)"], always=True))
+    assert said == [
+        (f"Bash(make) is allowed from now on, also in {file}", True),
+        (f"Edit(/a⟨U+000A⟩b) is allowed from now on, also in {file}", True),
+    ]
+    again = load({}, {"HOME": str(tmp_path)}, tmp_path, file=file)
+    assert (set(again.allow), again.deny) == ({"Bash(make)", "Edit(/a\nb)"}, ("Bash(rm)",))
+    assert not (tmp_path / ".config").exists()
 
 
 def test_what_is_added_at_the_same_time_is_all_there(tmp_path: Path) -> None:

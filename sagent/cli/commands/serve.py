@@ -53,7 +53,7 @@ async def _serve(
     from sagent.bridges.serve.sessions import Place, Sessions
     from sagent.repl.settings_file import add_rule
 
-    keep = partial(add_rule, settings.config_dir / "config.toml")
+    keep = partial(add_rule, settings.user_file)
     roots = tuple(path.resolve() for path in (settings.cwd, *settings.add_dirs))
     users = {
         token: Sessions(

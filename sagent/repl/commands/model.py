@@ -231,7 +231,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     own = context.settings.providers
     address = await asyncio.to_thread(own_address, row.name, own, os.environ)
     await test_key(row.name, key, address.base_url, own)
-    path, kept = context.settings.config_dir / "config.toml", key
+    path, kept = context.settings.user_file, key
     if await asyncio.to_thread(has_keyring):
         in_file = Option(key, f"in {path}, which only you can read")
         options = [Option(IN_KEYRING, "in the keyring of this computer"), in_file]
@@ -248,7 +248,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     context.say(f"The key works; it is kept {where}{only}")
     if kept != IN_KEYRING and repository_root(path.resolve().parent) is not None:
         context.say(f"{path} lies in a git repository: make sure that it is not committed")
-    fresh = await asyncio.to_thread(load, {}, None, context.settings.cwd)
+    fresh = await asyncio.to_thread(load, {}, None, context.settings.cwd, file=path)
     _reopen(context, replace(context.settings, providers=fresh.providers))
 
 

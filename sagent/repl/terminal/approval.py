@@ -34,7 +34,7 @@ def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> It
     and whether it went well."""
     policy = current.opened.policy
     policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
-    path = current.settings.config_dir / "config.toml"
+    path = current.settings.user_file
     for rule in rules if always else ():
         try:
             add_rule(path, rule)
