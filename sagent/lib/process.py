@@ -420,11 +420,14 @@ def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
         os.close(reading)
 
 
-def system_path() -> str:
-    """PATH for programs of our own, with the system's directories first: into others, a project's .venv/bin among them,
-    the commands of an agent may have put programs of the same names."""
+def system_path(environ: Mapping[str, str] | None = None) -> str:
+    """PATH for programs of our own: the system's directories first, and none of the working directory, a project's
+    .venv/bin among them, where the commands of an agent may have put programs of the same names."""
     system = ("/usr/", "/bin", "/sbin", "/nix/", "/run/current-system/")
-    given = [directory for directory in os.get_exec_path() if directory.startswith("/")]
+    given = [directory for directory in os.get_exec_path(environ) if directory.startswith("/")]
+    with contextlib.suppress(FileNotFoundError):  # it was deleted
+        here = os.getcwd().rstrip("/") or "//"  # noqa: PTH109 -- of / nothing would be left
+        given = [each for each in given if not f"{os.path.realpath(each)}/".startswith(f"{here}/")]
     return os.pathsep.join([*sorted(given, key=lambda directory: not directory.startswith(system)), os.defpath])
 
 

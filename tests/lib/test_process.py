@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, open_writer, run
+from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, open_writer, run, system_path
+from sagent.repl.terminal.clipboard import image_from_clipboard
+from sagent.tools.listing import list_files
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("linux")
@@ -322,3 +324,23 @@ async def test_a_process_that_is_terminated_may_clean_up_first() -> None:
     assert (process.code, process.notes()) == (5, b"ready\nbye\n")
     process.close()
     await group.aclose()
+
+
+async def test_programs_of_our_own_are_not_those_that_commands_put_into_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, link, elsewhere = tmp_path / "work", tmp_path / "link", tmp_path / "elsewhere"
+    inside = work / ".venv" / "bin"
+    inside.mkdir(parents=True)
+    link.symlink_to(inside)
+    for name in ("wl-paste", "rg", "git"):
+        (inside / name).write_text(f"#!/bin/sh\n: > {work}/ran\n")
+        (inside / name).chmod(0o755)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("PATH", f"{inside}:{link}:{work}:{elsewhere}:.")
+    assert system_path() == f"{elsewhere}:{os.defpath}"
+    await image_from_clipboard()
+    await list_files(str(work))
+    assert not (work / "ran").exists()
+    monkeypatch.chdir("/")
+    assert str(inside) in system_path()

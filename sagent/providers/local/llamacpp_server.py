@@ -14,7 +14,7 @@ from threading import Thread
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.process import ProcessGroup
+from sagent.lib.process import ProcessGroup, system_path
 
 PROGRAM = "llama-server"
 GRACE = 5.0  # seconds a server is given to end by itself
@@ -174,7 +174,7 @@ def _program(environ: Mapping[str, str]) -> str:
     import shutil
 
     named = environ.get("LLAMA_CPP_SERVER", "").strip()
-    found = shutil.which(str(Path(named or PROGRAM).expanduser()), path=environ.get("PATH", os.environ.get("PATH")))
+    found = shutil.which(str(Path(named or PROGRAM).expanduser()), path=system_path({**os.environ, **environ}))
     if found:
         return str(Path(found).absolute())
     what = f"LLAMA_CPP_SERVER: there is no program {named!r}." if named else f"LLAMA_CPP_MODEL needs {PROGRAM}."

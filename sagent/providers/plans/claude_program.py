@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -13,7 +12,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object
 from sagent.lib.piped import PipedProcess
-from sagent.lib.process import ProcessGroup
+from sagent.lib.process import ProcessGroup, system_path
 from sagent.model import Effort
 
 SERVER = "sagent"
@@ -79,7 +78,7 @@ class Program:
     @classmethod
     def find(cls, path: str | None, environ: Mapping[str, str], variables: Mapping[str, str]) -> Self:
         """By path, or on PATH. `variables` are set for it whatever they are. Raises UsageError when it is missing."""
-        found = shutil.which(path or "claude", path=environ.get("PATH", os.defpath))
+        found = shutil.which(path or "claude", path=system_path(environ))
         if found is None:
             raise UsageError(
                 f"The program {path or 'claude'} is not there, and anthropic-cli works through its login. Install it"

@@ -18,6 +18,7 @@ from sagent.errors import UsageError
 from sagent.lib.figures import count, money
 from sagent.lib.money import UNBILLED
 from sagent.lib.names import path_of, quote_path
+from sagent.lib.process import system_path
 from sagent.lib.text import count as counted
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
@@ -292,7 +293,7 @@ def show_page(page: Path) -> str:
         return "It is not opened in a browser: the terminal is on another machine (ssh)."
     if not (mac or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "It is not opened in a browser: there is no desktop here."
-    if (program := shutil.which(name)) is None:
+    if (program := shutil.which(name, path=system_path())) is None:
         return f"It is not opened in a browser: there is no {name} here."
     # a browser may run on after us: what has not failed by then has opened it
     line = '"$0" "$1" & for i in 1 2 3 4 5; do sleep 0.2; kill -0 $! 2>&- || { wait $!; exit; }; done'

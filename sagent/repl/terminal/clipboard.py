@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
-from sagent.lib.process import run
+from sagent.lib.process import run, system_path
 
 if TYPE_CHECKING:
     from sagent.messages import Image
@@ -48,9 +48,9 @@ async def image_from_clipboard() -> "Image | None":
     from sagent.tools.media import media_type, show_image
 
     for command in _READERS:
-        if not await asyncio.to_thread(shutil.which, command[0]):
+        if not (program := await asyncio.to_thread(shutil.which, command[0], path=system_path())):
             continue
-        data = _bytes_of(await _output(command))
+        data = _bytes_of(await _output((program, *command[1:])))
         if media_type(data) and (shown := show_image(data, "The clipboard's image")) is not None:
             return next(part for part in shown.content if isinstance(part, Image))
     return None
