@@ -367,6 +367,13 @@ def test_reasoning_that_is_a_summary_in_the_content() -> None:
     assert (thought.text, text.text) == ("Let me think", "Hi")
 
 
+def test_a_part_of_the_content_that_is_no_text_is_kept_with_the_text() -> None:
+    reference = {"type": "reference", "reference_ids": [1, 2]}
+    reader, _ = drafted(says(content=[{"type": "text", "text": "So."}, reference]), ends("stop"))
+    (text,) = reader.message().parts
+    assert (text.text, json_thaw(text.private.data)) == ("So.", {"parts": [reference]})
+
+
 def test_calls_of_a_reply_that_was_split_into_choices() -> None:
     """Copilot's, of Claude."""
     called = {"content": None, "tool_calls": [call(None, "a", "A", "{}")]}

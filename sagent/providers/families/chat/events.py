@@ -291,6 +291,8 @@ class ChatReplyReader(ReplyReader):
             elif kind in ("text", "output_text", "") or "text" in part:
                 for text in _texts(part.get("text") if part else item):
                     self._say(text, out)
+            else:  # Mistral's references, and what may come
+                self._cite("parts", [part])
 
     def _reason(self, delta: Mapping[str, object], out: list[Delta]) -> None:
         """Reasoning, under one of its names. Some gateways say it twice, as text and as details: it counts once."""
