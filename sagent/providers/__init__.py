@@ -70,5 +70,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
+        row = name.lower() if name[:1].isupper() else ""
+        if row and row in import_module(f"{__name__}.rows").built_in():
+            here = f'provider_named("{row}"), or Agent("{row}/MODEL")'
+            raise ImportError(f"cannot import name {name!r} from {__name__!r}. Here: {here}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -75,6 +75,13 @@ def test_imports(name: str, words: str) -> None:
         exec(f"from sagent import {name}")
 
 
+def test_a_provider_that_is_a_row_has_no_class() -> None:
+    with pytest.raises(ImportError, match=re.escape('Here: provider_named("groq"), or Agent("groq/MODEL")')):
+        exec("from sagent.providers import Groq")
+    with pytest.raises(ImportError, match="cannot import name 'Colour'"):
+        exec("from sagent.providers import Colour")
+
+
 def test_what_it_says_is_there() -> None:
     for home, names in foreign.HOMES.items():
         for name in names.split():
