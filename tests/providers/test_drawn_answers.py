@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sagent.cost.prices import PriceBook
+from sagent.lib.json import json_thaw
 from sagent.messages import Image, Message, Text, user
 from sagent.model import Reply, Request
 from sagent.providers.registry import provider_named
@@ -68,11 +69,24 @@ async def test_an_answer_that_is_an_image_only(raw_server: Callable[..., Any]) -
     assert body["messages"][1]["content"] == "[image/png]"
 
 
-@pytest.mark.parametrize("url", ["https://a/cat.png", "data:text/plain;base64,eA==", "data:image/png;base64,e!"])
-async def test_an_image_that_is_somewhere_else_is_its_address(raw_server: Callable[..., Any], url: str) -> None:
-    answer = streamed(chunk(images=[{"image_url": {"url": url}}]), chunk("stop"))
+async def test_an_image_that_is_somewhere_else_is_its_address(raw_server: Callable[..., Any]) -> None:
+    answer = streamed(chunk(images=[{"image_url": {"url": "https://a/cat.png"}}]), chunk("stop"))
     reply, _ = await answered(raw_server, "openai-compatible", "m", answer)
-    assert reply.message.parts == (Text(url),)
+    assert reply.message.parts == (Text("https://a/cat.png"),)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["data:text/plain;base64,eA==", "data:image/png;base64,e", "data:image/p\x1bng;base64,eA==", "data:image/png"],
+)
+async def test_what_is_no_image_is_kept_with_the_text(raw_server: Callable[..., Any], url: str) -> None:
+    answer = streamed(chunk(content="Here."), chunk(images=[{"image_url": {"url": url}}]), chunk("stop"))
+    reply, _ = await answered(raw_server, "openai-compatible", "m", answer)
+    (text,) = reply.message.parts
+    assert isinstance(text, Text)
+    assert text.text == "Here."
+    assert text.private is not None
+    assert json_thaw(text.private.data) == {"parts": [{"image_url": {"url": url}}]}
 
 
 @pytest.mark.parametrize(

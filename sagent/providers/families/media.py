@@ -1,5 +1,6 @@
 """Images, documents and recordings on the wire: base64, their tokens, and the words for those that cannot be sent."""
 
+import re
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import assert_never
 from sagent.messages import Document, Image, Message, Part, Text, ToolResult
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_IMAGE_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,40})(?:;[a-z0-9.=-]{1,40}){0,9};base64")
 AUDIO = ("audio/wav", "audio/mpeg")
 # What a second of a recording counts as: Gemini makes 32 tokens of it, OpenAI 10, and either sells these dearer than
 # those of text, up to 7 and up to 17 times; so that what is held for the input covers them.
@@ -28,11 +30,10 @@ def data_url(media_type: str, data: bytes) -> str:
 def image_at(url: str) -> Image | None:
     """The image that a data URL holds; None for any other address, and for what is no base64."""
     head, _, data = url.partition(",")
-    kind = head.removeprefix("data:").partition(";")[0]
-    if not (head.startswith("data:image/") and head.endswith(";base64")):
+    if not (found := _IMAGE_URL.fullmatch(head)):
         return None
     try:
-        return Image(kind, a2b_base64(data))
+        return Image(found[1], a2b_base64(data))
     except ValueError:
         return None
 

@@ -230,6 +230,8 @@ class ChatReplyReader(ReplyReader):
             self._images[image] = None
             self._bound(self._images)
             self.received += 1  # it is no silence
+        elif url.startswith("data:"):
+            self._cite("parts", [part])
         else:
             self._say(url, out)
 
