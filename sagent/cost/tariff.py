@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.json import as_array, as_object
-from sagent.lib.money import EXACT, ZERO
+from sagent.lib.money import EXACT, TOO_MUCH, ZERO
 from sagent.usage import BUCKETS, Usage
 
 _RATES = (*BUCKETS, "thinking")
@@ -213,7 +213,7 @@ def _rate(name: str, key: str, value: object) -> Decimal:
             rate = Decimal(str(value))
         except InvalidOperation:
             rate = Decimal("NaN")
-        if rate.is_finite() and rate >= 0:
+        if rate.is_finite() and 0 <= rate < TOO_MUCH:
             return rate
     shown = str(value) if isinstance(value, Decimal) else repr(value)
     unit = "thousand calls" if key in FEES else "million tokens"

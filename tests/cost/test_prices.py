@@ -312,6 +312,7 @@ def test_a_user_price_wins_over_all_others_and_is_read_exactly():
         ({"input": -1, "output": 1}, "-1"),
         ({"input": True, "output": 1}, "True"),
         ({"input": float("nan"), "output": 1}, "nan"),
+        ({"input": "1e999999", "output": 1}, "1e999999"),
         ({"input": 1, "output": 1, "tiers": [{"input": 2}]}, "over"),
         ({"input": 1, "output": 1, "tiers": 5}, "tiers"),
         ({"input": 1, "output": 1, "tiers": [5]}, "tiers"),
