@@ -257,8 +257,11 @@ def _reporting(builder: AgentBuilder) -> Generator[None]:
 def policy_of(settings: Settings, private: Sequence[Path] = ()) -> PermissionPolicy:
     """The policy that the settings describe; `private` are more directories that hold keys or conversations."""
     rules = Rules.parse(settings.allow, settings.deny)
-    private = (settings.config_dir, settings.state_dir, *private)
-    return PermissionPolicy(settings.permission_mode, rules, private=private, domains=settings.allow_domains)
+    private, file = (settings.config_dir, settings.state_dir, *private), settings.user_file
+    obeyed = () if file.is_relative_to(settings.config_dir) else (file,)
+    return PermissionPolicy(
+        settings.permission_mode, rules, private=private, obeyed=obeyed, domains=settings.allow_domains
+    )
 
 
 def servers_of(settings: Settings) -> "Servers | None":

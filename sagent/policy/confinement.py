@@ -60,7 +60,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         path for path in writable if not is_below(path, unwritten)
     ]  # what is denied wins, also over deeper ones
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
-    own = {path for path in starts if is_below(path, [*judge.roots, *written])}
+    own = {path for path in (*starts, *judge.places.obeyed) if is_below(path, [*judge.roots, *written])}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
         protected=tuple(sorted((protected | own) - set(written))),

@@ -34,8 +34,9 @@ class PermissionPolicy(Policy):
     questions, but not over plan. In every mode but full a question comes before keys are read and before things that
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
-    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`; `domains`
-    are the hosts that commands in a sandbox and tools for the web may reach. Raises UsageError for another mode.
+    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`;
+    `obeyed` are more files that say what sagent may do; `domains` are the hosts that commands in a sandbox and
+    tools for the web may reach. Raises UsageError for another mode.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class PermissionPolicy(Policy):
         *,
         home: Path | None = None,
         private: Sequence[Path] = (),
+        obeyed: Sequence[Path] = (),
         domains: Sequence[str] = (),
     ) -> None:
         if mode not in MODES:
@@ -52,7 +54,7 @@ class PermissionPolicy(Policy):
         self.mode: Mode = mode
         self.rules = rules or Rules()
         self._domains = domains
-        self._places = Places(home or Path("~").expanduser(), private)
+        self._places = Places(home or Path("~").expanduser(), private, obeyed)
 
     def expose(self, *paths: Path, notes: Sequence[Path] = ()) -> None:
         """Let these be read although they lie in private directories: the session's own files. Earlier ones no more.

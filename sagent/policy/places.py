@@ -20,12 +20,13 @@ _ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env
 
 class Places:
     """Knows the places of one person's home; `private` are more directories that hold keys or conversations (sagent's
-    own). What lies below `exposed`, absolute paths, may be read all the same, and what lies in `notes` by tools for
-    files, which may write its Markdown files, too."""
+    own), and `obeyed` more files that say what sagent may do. What lies below `exposed`, absolute paths, may be read
+    all the same, and what lies in `notes` by tools for files, which may write its Markdown files, too."""
 
-    def __init__(self, home: Path, private: Sequence[Path] = ()) -> None:
+    def __init__(self, home: Path, private: Sequence[Path] = (), obeyed: Sequence[Path] = ()) -> None:
         self.home = str(home)
         self._private = private
+        self.obeyed = frozenset(os.path.realpath(path) for path in obeyed)
         self.exposed: tuple[str, ...] = ()
         self.notes: frozenset[str] = frozenset()
         self._surveys: dict[str, tuple[Sequence[str], Survey]] = {}  # by the directory
@@ -52,7 +53,7 @@ class Places:
     def _guarded(self) -> frozenset[str]:
         from sagent.sandbox.places import known_places, really_below
 
-        return really_below(self.home, known_places().run_by_themselves)
+        return really_below(self.home, known_places().run_by_themselves) | self.obeyed
 
     @cached_property
     def _guarded_names(self) -> re.Pattern[str]:

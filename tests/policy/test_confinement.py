@@ -14,10 +14,15 @@ from pathlib import Path
 import pytest
 
 import sagent
+from sagent.app import policy_of
+from sagent.config import load
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall
+from sagent.policy import Allow, Ask
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox, places
-from sagent.tool import Workspace
+from sagent.tool import Effect, Workspace
 
 CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('connected')"
 
@@ -40,6 +45,24 @@ def listeners(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     yield [f"{work}/a.sock", f"{work}/b.sock"]
     for server in servers:
         server.close()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+async def test_the_person_s_settings_are_not_written_unasked_where_they_lie_in_the_workspace(
+    work: Path, linked: bool
+) -> None:
+    file = work / "mine.toml"
+    file.write_text("")
+    (work / "link.toml").symlink_to("mine.toml")
+    settings = load({}, {"HOME": str(work.parent)}, work, file=work / ("link.toml" if linked else "mine.toml"))
+    policy, workspace = policy_of(settings), Workspace(work)
+    assert policy.mode == "edit"
+    for name, asked in (("mine.toml", True), ("link.toml", True), ("other.toml", False)):
+        call = ToolCall("c", "Write", JsonObject({"file_path": name, "content": ""}))
+        verdict = await policy.before_tool(call, Effect("write", (work / name,)), workspace)
+        assert isinstance(verdict, Ask if asked else Allow)
+    assert not policy.profile(workspace).can_write(str(file))
+    assert policy.profile(workspace).can_read(str(file))
 
 
 @pytest.mark.needs("bwrap")
