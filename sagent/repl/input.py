@@ -115,7 +115,6 @@ class InputActions:
         self._painter, self._status, self._tasks = painter, status, tasks
         self._shells: set[asyncio.Task[tuple[int, str]]] = set()
         self._pressed_at = self._escaped_at = -HINT  # Ctrl-C, and Esc where nothing was open or ran
-        self._given_back: list[str] | None = None  # words, while the input is in an editor
         self._before = ""  # what was in the input when the last key was pressed
         screen.app.key_processor.before_key_press += self._note
         screen.buffer.on_text_changed += self._on_text
@@ -294,10 +293,8 @@ class InputActions:
 
     def give_back(self, texts: Sequence[str]) -> None:
         """Put words that were taken out of the input back before what is there now."""
-        if self._given_back is not None:
-            self._given_back += texts
-        elif texts:
-            self.questions.give_back("\n".join(filter(None, texts)))
+        if text := "\n".join(filter(None, texts)):
+            self.questions.give_back(text)
 
     def paste(self, data: str) -> None:
         """Put what was pasted into the input: a place holder for what is long, the image for an image's path."""
@@ -339,12 +336,12 @@ class InputActions:
         """The input is in an editor: words that are given back wait for its end, and Ctrl-C is the editor's, also where
         it leaves that to the terminal, as one that waits for a window does."""
         self._screen.surface.freeze()
-        before, self._given_back = signal.signal(signal.SIGINT, lambda number, frame: None), []
+        before, self.questions.lent = signal.signal(signal.SIGINT, lambda number, frame: None), []
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
-            texts, self._given_back = self._given_back, None
+            texts, self.questions.lent = self.questions.lent, None
             self.give_back(texts)
 
     def paste_image(self) -> None:

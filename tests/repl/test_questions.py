@@ -101,6 +101,12 @@ class Desk:
         while self.questions.leaving != "leaves it":
             await asyncio.sleep(0)
 
+    async def ask_which(self) -> "asyncio.Task[str | None]":
+        asked = asyncio.create_task(self.questions.answer(Question("root", "Which?", ("red",))))
+        while self.questions.picker is None:
+            await asyncio.sleep(0)
+        return asked
+
     async def ask(self) -> "asyncio.Task[str | None]":
         asked = asyncio.create_task(self.questions.approve(CALL, RULED))
         while self.questions.picker is None:
@@ -303,6 +309,26 @@ async def test_a_plan_that_is_withdrawn_while_it_is_changed_leaves_the_words_in_
         await asyncio.gather(settling, return_exceptions=True)
         assert desk.screen.buffer.text == f"One step.{' pasted.' * times}\nwords of a message"
         assert desk.questions.withdrawn  # an Enter that was meant for it sends nothing
+
+
+async def test_a_question_that_is_withdrawn_while_its_answer_is_in_an_editor_leaves_the_draft(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        actions = desk.bind()
+        for ask, key in ((desk.ask, "n"), (desk.ask_which, "")):
+            desk.screen.replace_text("half a message")
+            asked = await ask()
+            desk.questions.take_up()
+            if key:
+                desk.questions.type(key)
+                await desk.until_lining()
+            desk.write("because")
+            with actions._in_editor():
+                asked.cancel()
+                await asyncio.gather(asked, return_exceptions=True)
+                desk.screen.buffer.text = "because of that"  # as the editor leaves it
+            assert desk.screen.buffer.text == "half a message\nbecause of that"
 
 
 async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(

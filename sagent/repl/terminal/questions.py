@@ -103,6 +103,7 @@ class Questions:
         self._withdrawn_at = -QUIET  # when a question went away by itself for which something was typed
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
         self._draft = ""  # what stood in the input when a question or a line took it for words
+        self.lent: list[str] | None = None  # while what is in the input is in an editor: words to come back after that
         self._waits: object = None  # the last letter that may choose
         screen.resizing.on_resizing = self.hold  # until it is there again as it is
         self._floor = asyncio.Lock()  # one question at a time
@@ -367,17 +368,26 @@ class Questions:
             if left is not None and said is None and words:
                 left(self.whole(words))
                 words = ""
-            screen.replace_text(_joined(self._draft, words))
+            self._return_draft(words)
             screen.redraw()
         return said
 
     def give_back(self, text: str) -> None:
         """Put words into the input, before what is there; while an answer is typed there, before what comes back."""
         picker = self.picker
-        if self._line is not None or (picker is not None and picker.words and not picker.held):
+        if self.lent is not None:
+            self.lent.append(text)
+        elif self._line is not None or (picker is not None and picker.words and not picker.held):
             self._draft = _joined(text, self._draft)
         else:
             self._screen.replace_text(_joined(text, self._screen.buffer.text))
+
+    def _return_draft(self, words: str) -> None:
+        """Have what was typed before in the input again, with words that are no answer."""
+        if self.lent is None:
+            self._screen.replace_text(_joined(self._draft, words))
+        else:  # words are what the editor has
+            self.lent.append(self._draft)
 
     async def _open(self, picker: "Picker[T]") -> None:
         """Show a list until something was chosen, or nothing."""
@@ -413,7 +423,7 @@ class Questions:
         finally:
             if picker.words and not picker.held:
                 self._screen.line.label = self._screen.line.home
-                self._screen.replace_text(_joined(self._draft, self._screen.buffer.text))
+                self._return_draft(self._screen.buffer.text)
         return self._words
 
     async def _watch(self, picker: "Picker[T]") -> None:
