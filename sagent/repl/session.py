@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.context.todo import tasks_in
-from sagent.errors import SagentError, UsageError
+from sagent.errors import SagentError, SessionBusy, UsageError
 from sagent.events import (
     Advised,
     Finished,
@@ -63,6 +63,8 @@ def guide(error: Exception) -> Sequence[Block]:
         lacking = re.match(r"No key for ([\w.-]+)", text)
         login = f"/login {lacking[1]}" if lacking else "/login"
         ways = f"Change what is wrong, then {login}, /resume or /model again; /quit leaves."
+        if isinstance(error, SessionBusy):
+            ways = "/new begins another, /resume lists those that there are; /quit leaves."
         return (Report(text, "error"), Report(ways))
     steps = (
         (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {detail}"))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from console import Console
 
+from sagent.session.store import Session, latest
 from sagent.testing.server import Call, Turn
 from tests.depth import deep
 from tests.waiting import wait_until
@@ -233,3 +234,21 @@ def test_a_directory_that_is_deleted_under_it_costs_nothing_but_itself(console: 
     console.until("Still here.")
     console.keys("C-d")
     console.until("To continue:  sagent --session ", "ended 0")
+
+
+def test_where_a_session_is_in_use_another_can_be_begun(console: Console) -> None:
+    console.serve([Turn(text="Here."), Turn(text="There.")])
+    console.start()
+    console.type("hello")
+    console.until("Here.")
+    console.keys("C-d")
+    console.until("ended 0")
+    console.leave()
+    state = Path(console.environment["HOME"]) / ".local" / "state" / "sagent"
+    with Session.open(latest(state, console.cwd)):
+        console.start("--continue", ready="is in use by process")
+        console.until("/new begins another")
+        console.type("/new")
+        console.until("This is a new session.", "│ $0")
+        console.type("hello again")
+        console.until("There.")

@@ -81,11 +81,13 @@ async def resume(context: CommandContext, session: str = "") -> None:
 @command(here=True)
 async def new(context: CommandContext) -> None:
     """Begin a new session; this one can be resumed."""
-    agent = context.opened.agent
-    back = f" To go back: /resume {agent.log.session_id}" if agent.log.path and agent.messages else ""
-    settings = replace(context.settings, session=None, continue_session=False, fork=None)
-    chosen = replace(Choices.of(context.opened), rules=None, cap=None)  # those were given to the one that is left
-    context.reopen(settings, chosen, f"This is a new session.{back}")
+    said, chosen = "This is a new session.", None
+    with suppress(UsageError):  # none could be opened
+        opened = context.opened
+        log = opened.agent.log
+        said += f" To go back: /resume {log.session_id}" if log.path and opened.agent.messages else ""
+        chosen = replace(Choices.of(opened), rules=None, cap=None)  # those were given to the one that is left
+    context.reopen(replace(context.settings, session=None, continue_session=False, fork=None), chosen, said)
 
 
 async def choose_session(context: CommandContext) -> Path | None:
