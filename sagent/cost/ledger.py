@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 
 from sagent.cost.budget import Ask, Budget, refusal_of
 from sagent.cost.prices import PriceBook, keeps_an_hour
-from sagent.errors import BudgetExceeded
+from sagent.errors import BudgetExceeded, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY
 from sagent.lib.money import EXACT, ZERO, show, total
@@ -105,6 +105,10 @@ class Ledger:
     """
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
+        """Raises UsageError for a cap that could not be kept."""
+        number: object = cap  # of a program without a type checker
+        if cap is not None and not (isinstance(number, Decimal | int) and Decimal(number).is_finite()):
+            raise UsageError(f"a ledger's cap is USD as a Decimal, as in Decimal('0.50'), not {cap!r:.40}")
         self.prices = prices  # what it bills by
         self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
         self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all

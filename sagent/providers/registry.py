@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
 from sagent.model import Provider
-from sagent.providers.access import first_set
+from sagent.providers.access import check_text, first_set
 from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.rows import MAKERS, Row, built_in, row_for_url
 from sagent.providers.wire.exchange import Timeouts
@@ -38,6 +38,7 @@ def provider_named(
     `auth` is "key", "bearer" or "credentials"; `transport` "direct" or "sdk". Raises UsageError: for an unknown name
     with the nearest known ones, for a missing key with its variable.
     """
+    check_text("name", name)
     row = row_named(name, rows)
     if row.name in _OWN_WAYS:
         return _own_way(row.name, key, base_url, environ, transport, timeouts)

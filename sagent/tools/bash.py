@@ -19,7 +19,7 @@ from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.exports import Exports, profile_of
+from sagent.tools.exports import Exports, names_given, profile_of
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
@@ -104,7 +104,7 @@ class Bash:
     def __init__(
         self, *, keep_keys: Collection[str] = (), withheld: Collection[str] = (), sandbox: Sandbox | None = None
     ) -> None:
-        keep, leave_out = frozenset(keep_keys), frozenset(withheld)
+        keep, leave_out = names_given("keep_keys", keep_keys), names_given("withheld", withheld)
 
         @functools.cache  # every command asks it of the same variables
         def is_kept_back(name: str, value: str) -> bool:

@@ -1,8 +1,9 @@
 """What commands may touch, and start with: the variables that earlier ones of the same agent exported."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from sagent.errors import UsageError
 from sagent.tool import Workspace
 
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ def profile_of(workspace: Workspace) -> "Profile":
     from sagent.policy.permissions import PermissionPolicy
 
     return PermissionPolicy("edit").profile(workspace)
+
+
+def names_given(argument: str, given: Collection[str]) -> frozenset[str]:
+    """Names of variables. Raises UsageError for one text, which type checkers take for a collection of its letters."""
+    if isinstance(given, str):
+        raise UsageError(f"{argument}={given!r:.40}: give a list of names")
+    return frozenset(given)
 
 
 class Exports:

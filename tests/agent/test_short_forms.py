@@ -35,11 +35,11 @@ from sagent.patterns import handoff, loop_until, parallel, sequential, triage
 from sagent.peer import Action, SpawnRequest
 from sagent.policy import Allow, AllowAll, Ask, Policy, Verdict
 from sagent.policy.permissions import PermissionPolicy
-from sagent.providers import Anthropic
+from sagent.providers import Anthropic, provider_named
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import Effect, RunContext, Workspace
-from sagent.tools import Read, tool
+from sagent.tools import Bash, Notebook, Read, tool
 from tests.depth import slow
 from tests.messages import call
 from tests.snippets import check
@@ -228,6 +228,12 @@ async def later(event: object) -> None:
         (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a text or SpawnRequest"),
         (lambda agent: asyncio.run(agent.spawn(SpawnRequest("x", budget_usd=0.5))), "budget_usd=0.5: .* Decimal"),
         (lambda _: Agent(ScriptedModel(), policy=lambda run: Plain()).run_sync("x"), "Plain.before_tool is not async"),
+        (lambda _: Ledger(0.5, PriceBook()), "a ledger's cap is USD as a Decimal, as in .*, not 0.5"),
+        (lambda _: Ledger(Decimal("nan"), PriceBook()), r"a ledger's cap is USD as a Decimal, .*, not Decimal"),
+        (lambda _: Bash(withheld="HOME"), "withheld='HOME': give a list of names"),
+        (lambda _: Notebook(keep_keys="HOME"), "keep_keys='HOME': give a list of names"),
+        (lambda _: provider_named(None), "name is NoneType: give a text"),
+        (lambda _: Anthropic.from_key("k" * 8, transport=3), "transport is direct or sdk, not 3"),
         (lambda _: Agent.open(3), "session=3: give the path of its directory"),
     ],
 )

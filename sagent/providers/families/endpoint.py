@@ -195,7 +195,7 @@ def _from_env(row: Row, base_url: str | None, auth: str | None, environ: Mapping
 
 
 def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts: Timeouts) -> Transport:
-    if transport is not None and not isinstance(transport, str):
+    if not isinstance(transport, str | None) and hasattr(transport, "post"):
         return transport
     if transport not in (None, "direct", "sdk"):
         raise UsageError(f"transport is direct or sdk, not {transport!r}.")

@@ -15,7 +15,7 @@ from sagent.lib.process import ProcessGroup
 from sagent.messages import Image, Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.exports import profile_of
+from sagent.tools.exports import names_given, profile_of
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
@@ -51,7 +51,8 @@ class Notebook:
     def __init__(
         self, *, keep_keys: Collection[str] = (), withheld: Collection[str] = (), sandbox: Sandbox | None = None
     ) -> None:
-        self._keep, self._withheld, self._sandbox = tuple(keep_keys), tuple(withheld), sandbox
+        self._keep, self._withheld = names_given("keep_keys", keep_keys), names_given("withheld", withheld)
+        self._sandbox = sandbox
         self._processes = ProcessGroup()
         self._turns: dict[str, asyncio.Lock] = {}  # by agent
         self._kernels: dict[str, tuple[Kernel, Profile | None]] = {}  # by agent, with what they run within
