@@ -228,7 +228,9 @@ class CommandJudge:
             yield Obstacle(f"Opening {target.text} needs permission.", "Allowed with --permission-mode full.")
         else:
             hinder = self._paths.write_obstacle if redirect.writes else self._paths.read_obstacle
-            yield from filter(None, map(hinder, paths))
+            for path, found in zip(paths, map(hinder, paths), strict=True):
+                if found is not None:  # a rule for a file is not one for all that lies below a directory
+                    yield self._lifted(found.reason, "") if os.path.isdir(path) else found  # noqa: PTH112 -- a text path
 
     def _look_obstacle(self, words: tuple[Word, ...]) -> Obstacle | None:
         """A command that only looks is free, but not at keys, and not as git in a planted repository."""

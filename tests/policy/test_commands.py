@@ -362,6 +362,14 @@ def test_what_runs_a_script_that_is_named_can_be_allowed_for_ever_as_it_is(tree,
     assert rules_for(asked) == [f"Bash({command})"]
 
 
+def test_a_rule_for_a_file_is_not_offered_where_there_is_a_directory(tree):
+    (tree.cwd / "there").mkdir()
+    for name, rules in (("there", []), ("here", [f"Edit({tree.cwd}/here)"])):
+        asked = judge(tree, f"echo x > {name}", "ask")
+        assert isinstance(asked, Ask)
+        assert rules_for(asked) == rules
+
+
 @pytest.mark.parametrize(("one", "other"), [("rm -r '~'", "rm -r ~"), ("touch '~/x'", "touch ~/x")])
 def test_a_rule_for_a_quoted_tilde_is_not_about_the_home(tree, one: str, other: str):
     for command, another in ((one, other), (other, one)):
