@@ -4,6 +4,7 @@ We work outside of the wall, on what commands have made and may still be changin
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import identity
+from sagent.sandbox.anchored import anchored, copy_tree
 from sagent.sandbox.scratch import COPY, Before, before_for_others, share_states
 
 _MOST = 1000  # entries of one protected directory
@@ -187,7 +189,10 @@ class Guard:
         state = _look(real)
         (self._closed.add if _is_closed(real) else self._closed.discard)(real)
         if _is_small(state):
-            noted[real] = state, self._copy_of(real, state) if state and not state.link else None
+            try:
+                noted[real] = state, self._copy_of(real, state) if state and not state.link else None
+            except OSError:  # a command has put something else there since we looked
+                noted[real] = None, None
         return noted
 
     def _copy_of(self, path: str, state: _State) -> Path:
@@ -216,23 +221,27 @@ class Guard:
     def _restored(self, path: str, state: _State | None, copy: Path | None, links: dict[str, bool]) -> bool:
         """Whether a path had changed. Of a directory that is gone nothing is put back."""
         if path not in self._closed and _is_closed(path):
-            with contextlib.suppress(OSError), _anchored(path, opening=True):
+            with contextlib.suppress(OSError), anchored(path, opening=True):
                 links.clear()
         astray = _link_above(path, links)
         if not astray and _is_same(path, state, copy):
             return False
         if astray:
-            with contextlib.suppress(OSError), _anchored(astray) as place:
+            with contextlib.suppress(OSError), anchored(astray) as place:
                 self._take_away(place)
             links.clear()
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), _anchored(path) as place:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), anchored(path) as place:
             if _is_same(str(place), state, copy):
                 return bool(astray)
             self._take_away(place)
-            if state and state.link:
-                place.symlink_to(state.link)
-            elif copy is not None:
-                _copy(copy, place)
+            try:
+                if state and state.link:
+                    place.symlink_to(state.link)
+                elif copy is not None:
+                    copy_tree(copy, place)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ELOOP):
+                    raise  # else a command was quicker: the next look finds that
             return True
         return bool(astray)
 
@@ -264,7 +273,8 @@ def changed(states: Mapping[str, Before]) -> Iterator[str]:
 
 def _copied(path: str, place: Path) -> Path:
     place.mkdir(mode=0o700, parents=True)
-    _copy(Path(path), place / COPY)
+    with anchored(path) as source:
+        copy_tree(source, place / COPY)
     return place / COPY
 
 
@@ -289,27 +299,6 @@ def _link_above(path: str, known: dict[str, bool]) -> str:
     return found
 
 
-@contextlib.contextmanager
-def _anchored(path: str, *, opening: bool = False) -> Generator[Path]:
-    """A path that leads to the same place whatever becomes of the directories above, where the system has such. Raises
-    OSError where one is gone or a link. With `opening` those that let nobody in do so from now on."""
-    *above, name = Path(path).parts
-    way = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    directory = os.open(above[0], way)
-    try:
-        for each in above[1:]:
-            outer = directory
-            directory = os.open(each, way, dir_fd=outer)
-            os.close(outer)
-            own = f"/proc/self/fd/{directory}"
-            if opening and not os.access(own, os.X_OK, effective_ids=True):
-                os.chmod(own, os.fstat(directory).st_mode | stat.S_IRWXU)  # noqa: PTH101 -- as the others here
-        own = Path(f"/proc/self/fd/{directory}")
-        yield (own if own.is_dir() else Path(path).parent) / name
-    finally:
-        os.close(directory)
-
-
 def _is_closed(path: str) -> bool:
     """Whether it is not known what lies at a path, for somebody has closed a directory above."""
     try:
@@ -330,13 +319,6 @@ def _is_small(state: _State | None) -> bool:
     entries = state.entries if state else ()
     plain = all(stat.S_IFMT(mode) in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK) for *_, mode in entries)
     return plain and len(entries) < _MOST and sum(size for _, _, size, _, _ in entries) < _LARGEST
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target, symlinks=True)
-    else:
-        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _look(path: str) -> _State | None:

@@ -1,6 +1,7 @@
 """What is put back when commands have ended, and which of them is told."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
+from sagent.sandbox import guard as guard_module
 from sagent.sandbox.guard import Guard, can_guard
 from sagent.sandbox.probe import Means
 from sagent.sandbox.profile import Profile
@@ -488,3 +490,57 @@ async def test_what_was_planted_when_the_session_ended_is_undone(
         assert not (session.work / ".vscode").exists()
     finally:
         (session.work / "end").touch()
+
+
+@pytest.mark.parametrize("where", ["itself", "in a directory"])
+def test_nothing_is_put_back_through_a_link_that_a_command_is_quick_to_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    place, outside = tmp_path / "tree", tmp_path / "outside"
+    (tmp_path / "elsewhere").mkdir()
+    outside.write_text("mine")
+    protected = place / ".envrc"
+    protected.mkdir(parents=True) if where == "in a directory" else place.mkdir()
+    file = protected / "a" if where == "in a directory" else protected
+    file.write_text("from the repository")
+    guard = watching(tmp_path, str(protected))
+    file.write_text("planted")
+    mkdir, rename = os.mkdir, Path.rename
+
+    def quick(*_: object, **__: object) -> None:
+        with contextlib.suppress(OSError):
+            file.symlink_to(outside)
+
+    monkeypatch.setattr(Path, "rename", lambda own, to: (rename(own, to), quick())[0])
+    monkeypatch.setattr(os, "mkdir", lambda *given, **more: (mkdir(*given, **more), quick())[0])
+    assert guard.put_back() == [str(protected)]
+    monkeypatch.undo()
+    assert outside.read_text() == "mine"
+    assert guard.put_back() == [str(protected)]
+    assert file.read_text() == "from the repository"
+
+
+def test_what_lies_elsewhere_is_not_put_where_a_link_led_there_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, home = tmp_path / "tree", tmp_path / "home"
+    for directory in (place / "sub", home / ".claude"):
+        directory.mkdir(parents=True)
+    (home / ".claude" / "key").write_text("secret")
+    real, protected = place / "real", str(place / "sub" / ".claude")
+    links = guard_module._link_above
+
+    def late(path: str, known: dict[str, bool]) -> str:
+        found = links(path, known)
+        (place / "sub").rename(real)  # once it was looked at
+        (place / "sub").symlink_to(home)
+        return found
+
+    monkeypatch.setattr(guard_module, "_link_above", late)
+    guard = watching(tmp_path, protected)
+    monkeypatch.undo()
+    (place / "sub").unlink()
+    real.rename(place / "sub")
+    guard.put_back()
+    assert os.listdir(place / "sub") == []
+    assert not [file for file in (tmp_path / "aside").rglob("*") if file.is_file()]

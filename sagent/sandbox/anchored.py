@@ -1,0 +1,83 @@
+"""Paths in directories that commands may still be changing: what lies there is reached, and copied, through no link."""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Generator
+from pathlib import Path
+
+from sagent.lib.regular import open_real
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+_LARGEST = 1 << 24  # bytes of a file
+
+
+@contextlib.contextmanager
+def anchored(path: str, *, opening: bool = False) -> Generator[Path]:
+    """A path that leads to the same place whatever becomes of the directories above, where the system has such. Raises
+    OSError where one is gone or a link. With `opening` those that let nobody in do so from now on."""
+    *above, name = Path(path).parts
+    way = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    directory = os.open(above[0], way)
+    try:
+        for each in above[1:]:
+            outer = directory
+            directory = os.open(each, way, dir_fd=outer)
+            os.close(outer)
+            own = f"/proc/self/fd/{directory}"
+            if opening and not os.access(own, os.X_OK, effective_ids=True):
+                os.chmod(own, os.fstat(directory).st_mode | stat.S_IRWXU)  # noqa: PTH101 -- as the others here
+        own = Path(f"/proc/self/fd/{directory}")
+        yield (own if own.is_dir() else Path(path).parent) / name
+    finally:
+        os.close(directory)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy what lies at a path to another, where nothing is: links as they are, and modes and times. Of what is no
+    file, directory or link there is no copy. The directories that the two are in are taken as they lie. Raises OSError,
+    also where something else has come there meanwhile."""
+    above, below = os.open(source.parent, _DIRECTORY), os.open(target.parent, _DIRECTORY)
+    try:
+        _copy(source.name, above, target.name, below)
+    finally:
+        os.close(above)
+        os.close(below)
+
+
+def _copy(name: str, above: int, new: str, below: int) -> None:
+    found = os.stat(name, dir_fd=above, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        os.symlink(os.readlink(name, dir_fd=above), new, dir_fd=below)
+        return
+    if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+        return
+    source = target = -1
+    try:
+        if stat.S_ISDIR(found.st_mode):
+            source = open_real(name, _DIRECTORY, above)
+            os.mkdir(new, 0o700, dir_fd=below)
+            target = open_real(new, _DIRECTORY, below)
+            for each in os.listdir(source):  # noqa: PTH208 -- a descriptor
+                _copy(each, source, each, target)
+        else:
+            source = open_real(name, os.O_RDONLY | os.O_NONBLOCK, above)
+            target = open_real(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, below)
+            _copy_bytes(source, target)
+        os.fchmod(target, stat.S_IMODE(found.st_mode))
+        os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+    finally:
+        for descriptor in (source, target):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _copy_bytes(source: int, target: int) -> None:
+    if not stat.S_ISREG(os.fstat(source).st_mode):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    left = _LARGEST
+    while data := os.read(source, min(left, 1 << 20)):
+        left -= len(data)
+        while data:
+            data = data[os.write(target, data) :]
