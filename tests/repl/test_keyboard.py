@@ -19,7 +19,7 @@ from sagent.repl.greeting import take_news
 from sagent.repl.terminal.key_codes import read_key
 from sagent.repl.terminal.parser import InputParser
 from sagent.repl.terminal.wrapping import DrawnInput, gaps
-from sagent.repl.view.lines import one_sign_each, width_of
+from sagent.repl.view.lines import TAB, one_sign_each, width_of
 from sagent.version import __version__
 
 
@@ -153,19 +153,20 @@ def test_rows_end_between_words_and_no_word_that_fits_is_broken(text: str, room:
     assert [word for word in text.split() if width_of(word) <= room and word not in whole] == []
 
 
-@given(st.text(st.sampled_from("ab宽 \u200d\ufe0f👩❤🏽🇨1\u20e3"), max_size=60), st.integers(8, 20))
+@given(st.text(st.sampled_from("ab宽 \t\u200d\ufe0f👩❤🏽🇨1\u20e3"), max_size=60), st.integers(8, 20))
 def test_what_is_typed_is_drawn_in_columns_on_which_terminals_agree(text: str, width: int) -> None:
     asked = TransformationInput(
         BufferControl(), Document(text), 0, lambda place: place, [("", text)], width, 1, lambda number: [("", text)]
     )
     done = DrawnInput(lambda: 2).apply_transformation(asked)
     drawn = fragment_list_to_text(done.fragments)
-    assert not {*drawn} & {*"\u200d\ufe0f🏽🇨\u20e3"}
+    assert not {*drawn} & {*"\t\u200d\ufe0f🏽🇨\u20e3"}
     assert "".join(drawn.split()) == "".join(one_sign_each(text).split())
     for place, letter in enumerate(text):
         if one_sign_each(letter) and (at := done.source_to_display(place)) < len(drawn):
             assert letter.isspace() or (drawn[at] == one_sign_each(letter) and done.display_to_source(at) == place)
     assert done.source_to_display(len(text)) == len(drawn)
+    assert "\t" not in text or " " * len(TAB) in drawn or width_of(drawn) > width - 2
 
 
 def test_what_is_new_is_told_once_and_not_to_who_is_new(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 from prompt_toolkit.layout.utils import explode_text_fragments
 
 from sagent.lib.text import printable
-from sagent.repl.view.lines import one_sign_each, width_of
+from sagent.repl.view.lines import TAB, one_sign_each, width_of
 
 _WORDS = re.compile(r"\S+|\s")
 
@@ -34,6 +34,10 @@ def gaps(text: str, room: int) -> dict[int, int]:
     return found
 
 
+def _drawn(character: str) -> str:
+    return TAB if character == "\t" else one_sign_each(printable(character))
+
+
 class DrawnInput(Processor):
     """Draws the input for rows that begin with a label of so many columns."""
 
@@ -47,20 +51,21 @@ class DrawnInput(Processor):
         text = fragment_list_to_text(fragments)
         if text == one_sign_each(text) and text.isprintable() and width_of(text) <= room:
             return Transformation(fragments)
-        cells = [(cell[0], one_sign_each(printable(cell[1]))) for cell in explode_text_fragments(fragments)]
+        cells = [(cell[0], _drawn(cell[1])) for cell in explode_text_fragments(fragments)]
         text = "".join(cell[1] for cell in cells)
         places = gaps(text, room) if width_of(text) > room > 0 else {}
         shown: list[tuple[str, str]] = []
         to_display: list[int] = []
         to_source: list[int] = []
         at = 0
-        for number, cell in enumerate(cells):
-            gap = places.get(at, 0) if cell[1] else -1
-            drawn = [] if gap < 0 else [*([("", " ")] * gap), cell]
-            to_display.append(len(shown) + max(gap, 0))
-            to_source += [number] * len(drawn)
-            shown += drawn
-            at += len(cell[1])
+        for number, (style, drawn) in enumerate(cells):
+            to_display.append(len(shown) + max(places.get(at, 0), 0) * bool(drawn))
+            for letter in drawn:
+                gap = places.get(at, 0)
+                row = [] if gap < 0 else [*([("", " ")] * gap), (style, letter)]
+                to_source += [number] * len(row)
+                shown += row
+                at += 1
         end, after = len(cells), len(shown)
         return Transformation(
             [*shown],
