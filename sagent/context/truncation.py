@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from sagent.errors import ToolError
+from sagent.lib.json import as_array
 from sagent.messages import Text
 from sagent.tool import Blobs, Media, ToolOutput
 
@@ -9,7 +11,14 @@ MOST_OUTPUT = 60_000  # characters of text one call may put into the context; to
 
 
 def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
-    """The output with its text held to MOST_OUTPUT characters; media pass."""
+    """The output with its text held to MOST_OUTPUT characters; media pass. Raises ToolError for what is no output: not
+    every tool is checked for types."""
+    if not _is_output(output):
+        given = f"ToolOutput({output.content!r:.60})" if hasattr(output, "content") else f"{output!r:.60}"
+        raise ToolError(
+            f'the tool gave {given}: it may give a text, ToolOutput.of("text"), or a ToolOutput with a tuple of Text, '
+            "Image and Document, whose data are bytes"
+        )
     whole = "".join(part.text for part in output.content if isinstance(part, Text))
     if len(whole) <= MOST_OUTPUT:
         return output
@@ -17,6 +26,16 @@ def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
     media = tuple(part for part in output.content if not isinstance(part, Text))
     short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the whole is in {path}")), *media)
     return replace(output, content=short)
+
+
+def _is_output(output: object) -> bool:
+    parts: object = output.content if isinstance(output, ToolOutput) else None
+    return isinstance(parts, tuple | list) and all(
+        isinstance(getattr(part, "text", None), str)
+        if isinstance(part, Text)
+        else isinstance(getattr(part, "data", None), bytes)
+        for part in as_array(parts)
+    )
 
 
 def head_and_tail(text: str, most: int, where: str) -> str:

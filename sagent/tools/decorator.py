@@ -28,7 +28,8 @@ from typing import (
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import Deps_contra
-from sagent.lib.json import EMPTY, Json, JsonObject, json_freeze_object, json_thaw
+from sagent.lib.json import EMPTY, Json, JsonObject, as_array, json_freeze_object, json_thaw
+from sagent.messages import Document, Image, Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 if TYPE_CHECKING:
@@ -192,9 +193,9 @@ def tool(
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
     the docstring's lines `name: what it is`. A parameter annotated `RunContext`, or `RunContext[Deps]`, gets the call's
     context and is not in the schema; where it is the first one, type checkers hold `Deps` against the agent's. The
-    function returns text, a ToolOutput or a JSON value, or yields values; what it raises is an error result. `effect`
-    is what a policy goes by; "execute", which may touch anything, by default. Raises TypeError for a function that
-    cannot be a tool.
+    function returns text, an image or a document, a list of these, a ToolOutput or a JSON value, or yields values; what
+    it raises is an error result. `effect` is what a policy goes by; "execute", which may touch anything, by default.
+    Raises TypeError for a function that cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R, object]:
@@ -291,6 +292,10 @@ def _output(result: object) -> ToolOutput:
         return result
     if isinstance(result, str):
         return ToolOutput.of(result)
+    parts = as_array(result) or (result,)
+    shown = [part for part in parts if isinstance(part, str | Text | Image | Document)]
+    if len(shown) == len(parts) and not all(isinstance(part, str) for part in parts):  # a list of texts is JSON
+        return ToolOutput(tuple(Text(part) if isinstance(part, str) else part for part in shown))
     from pydantic_core import to_json
 
     try:

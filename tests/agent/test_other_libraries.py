@@ -11,9 +11,10 @@ from importlib import import_module
 import pytest
 
 import sagent
-from sagent import Agent, UsageError, tool
+from sagent import Agent, RunContext, ToolOutput, UsageError, tool
 from sagent.lib import foreign
-from sagent.messages import Image, Message, ToolCall, user
+from sagent.lib.json import JsonObject
+from sagent.messages import Document, Image, Message, Text, ToolCall, user
 from sagent.testing import ScriptedModel
 
 
@@ -122,6 +123,47 @@ def test_a_script_takes_arguments_as_they_are_written() -> None:
     written = Agent(ScriptedModel(ToolCall("1", "total", {"numbers": [1, 2]}), "ok"), tools=[total])
     written.run_sync("x")
     assert written.messages[2].results[0].text == "3"
+
+
+@pytest.mark.parametrize(
+    ("given", "content"),
+    [
+        (Image("image/png", b"x"), (Image("image/png", b"x"),)),
+        (["see", Image("image/png", b"x")], (Text("see"), Image("image/png", b"x"))),
+        ((Text("a"), Document("application/pdf", b"x")), (Text("a"), Document("application/pdf", b"x"))),
+        (["a", "b"], (Text('["a","b"]'),)),
+        ([], (Text("[]"),)),
+        (ToolOutput([Text("a")]), (Text("a"),)),
+    ],
+)
+def test_what_a_function_may_return(given: object, content: tuple[object, ...]) -> None:
+    def show() -> object:
+        """Show something."""
+        return given
+
+    asked = Agent(ScriptedModel(ToolCall("1", "show"), "ok"), tools=[show])
+    asked.run_sync("x")
+    assert tuple(asked.messages[2].results[0].content) == content
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, 3, ["x"], ToolOutput("x"), ToolOutput(("x",)), ToolOutput((Image("image/png", "x"),)), ToolOutput(None)],
+)
+def test_a_tool_that_gives_what_is_no_output_has_failed(given: object) -> None:
+    """Which ends no run: the model reads it."""
+
+    class Odd:
+        name, description, parameters = "odd", "Odd.", JsonObject({"type": "object"})
+
+        async def __call__(self, arguments: JsonObject, run: RunContext) -> object:
+            return given
+
+    asked = Agent(ScriptedModel(ToolCall("1", "odd"), "ok"), tools=[Odd()])
+    assert asked.run_sync("x").content == "ok"
+    (result,) = asked.messages[2].results
+    assert result.is_error
+    assert 'it may give a text, ToolOutput.of("text")' in result.text
 
 
 def test_the_name_of_a_tool_is_no_tool() -> None:
