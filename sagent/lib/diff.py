@@ -7,7 +7,7 @@ from typing import TypeAlias
 from sagent.lib.text import same_ends
 
 _CONTEXT = 3
-_MOST_COMPARED = 50_000_000  # steps in comparing: pairs of equal lines, for each line
+_MOST_COMPARED = 500_000_000  # pairs of equal lines, for each line: about a second of comparing
 
 Opcodes: TypeAlias = list[tuple[str, int, int, int, int]]
 Hunk: TypeAlias = tuple[int, int, int, int, list[tuple[str, str]]]
@@ -48,15 +48,13 @@ def hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
         yield i1, i2 - i1, j1, j2 - j1, rows
 
 
-def worth_comparing(old: Sequence[str] | Sequence[bytes], new: Sequence[str] | Sequence[bytes]) -> bool:
-    """Whether two texts have lines in common, and not so many in so many places that comparing them would take long."""
-    before, after = Counter[str | bytes](old), Counter[str | bytes](new)
-    pairs = sum(count * after[line] for line, count in before.items())
-    return 0 < pairs * min(len(old), len(new)) <= _MOST_COMPARED
-
-
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Opcodes]:
-    if (old or new) and not worth_comparing(old, new):  # one block goes, another comes
+    counts, most = (
+        Counter(new),
+        len(new) // 100 + 1 if len(new) >= 200 else 200,
+    )  # difflib passes over what is there more often
+    pairs = sum(count for line in old if (count := counts[line]) <= most)
+    if pairs * min(len(old), len(new)) > _MOST_COMPARED:  # one block goes, another comes
         return [[("replace", 0, len(old), 0, len(new))]]
     from difflib import SequenceMatcher
 

@@ -11,7 +11,6 @@ from typing import Literal
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.atomic import replace_link, replacing
 from sagent.lib.dataclass import dataclass
-from sagent.lib.diff import worth_comparing
 from sagent.lib.regular import real_directory
 from sagent.lib.text import same_ends
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
@@ -21,6 +20,7 @@ from sagent.session.log import Log, read_agent
 from sagent.session.touches import Omission, Snapshot, Touch, Touched
 
 Fetch = Callable[[str], bytes]
+_MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
 ASTRAY = "its directory is reached through a link now"
 
 
@@ -140,8 +140,9 @@ def _count_lines(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     """Lines that come, and lines that go."""
     head, tail = same_ends(old, new)
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]
-    if not worth_comparing(old, new):  # what only moved is not counted then
-        before, after = Counter(old), Counter(new)
+    before, after = Counter(old), Counter(new)
+    pairs = sum(count * after[line] for line, count in before.items())
+    if not 0 < pairs * min(len(old), len(new)) <= _MOST_COMPARED:  # what only moved is not counted then
         return (after - before).total(), (before - after).total()
     import difflib
 

@@ -294,6 +294,14 @@ def test_two_calls_for_links_in_a_circle_have_their_order(workspace, root) -> No
     assert not conflict(one, other)
 
 
+def test_two_changes_far_apart_are_shown_by_themselves_where_most_lines_are_alike() -> None:
+    before = [line for number in range(1_000) for line in ("  {", f'    "n": {number}', "  },")]
+    after = list(before)
+    after[10], after[2_998] = "first", "last"
+    rows = unified_diff("\n".join(before), "\n".join(after), "f").split("\n")
+    assert [row for row in rows if row[:1] in "+-"][2:-1] == [f"-{before[10]}", "+first", f"-{before[2_998]}", "+last"]
+
+
 LINES = st.lists(st.sampled_from(["", "a", "b", "-", "+", "@@ -1 +1 @@"]), max_size=14)
 
 
