@@ -49,10 +49,8 @@ def hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
 
 
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Opcodes]:
-    counts, most = (
-        Counter(new),
-        len(new) // 100 + 1 if len(new) >= 200 else 200,
-    )  # difflib passes over what is there more often
+    counts = Counter(new)
+    most = len(new) // 100 + 1 if len(new) >= 200 else 200  # difflib passes over lines that are there more often
     pairs = sum(count for line in old if (count := counts[line]) <= most)
     if pairs * min(len(old), len(new)) > _MOST_COMPARED:  # one block goes, another comes
         return [[("replace", 0, len(old), 0, len(new))]]
