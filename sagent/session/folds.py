@@ -209,7 +209,8 @@ class Point:
     """Something a person asked for, to which a session can be wound back: what was before it ends at entry `before`,
     and what came of it, as far as it was followed last, at `tip`.
 
-    `depth` counts the requests that led to it, `current` says whether it is part of the conversation as it stands.
+    `after` is the entry of the request that it was made after, "" for none, `depth` counts those that led to it, and
+    `current` says whether it is part of the conversation as it stands.
     """
 
     entry: str
@@ -217,6 +218,7 @@ class Point:
     tip: str
     at: str
     text: str
+    after: str
     depth: int
     current: bool
 
@@ -251,7 +253,16 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
         here.add(last.entry.id)
         last = last.after
     return tuple(
-        Point(each.entry.id, each.before, each.tip, each.entry.at, each.text, each.depth, each.entry.id in here)
+        Point(
+            entry=each.entry.id,
+            before=each.before,
+            tip=each.tip,
+            at=each.entry.at,
+            text=each.text,
+            after=each.after.entry.id if each.after else "",
+            depth=each.depth,
+            current=each.entry.id in here,
+        )
         for each in asked
     )
 

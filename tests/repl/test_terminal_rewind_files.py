@@ -68,7 +68,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
     assert (console.cwd / "file1.txt").exists()
     assert not (console.cwd / "old.txt").exists()
     console.type("/tree")
-    console.until("1 ● change 1", "2 ●   change 2")
+    console.until("1 ● change 1", "2 ● change 2")
     console.type("/rewind 2 files")
     console.until("files back to before: change 2")
     assert (console.cwd / "log.txt").read_text() == "1\n"

@@ -31,7 +31,7 @@ def test_escape_twice_goes_back_and_another_way_is_a_branch(console: Console) ->
     console.until("You said: the other second")
     assert "the third" not in str(server.requests[-1].json)
     console.type("/tree")
-    console.until("1 ● the first", "○   the second", "○     the third", "●   the other second")
+    console.until("1 ● the first", "2 ○ ├ the second", "3 ○ │ the third", "4 ● └ the other second")
 
 
 def test_rewind_by_number_and_forward_again(console: Console) -> None:

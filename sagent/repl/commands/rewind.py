@@ -248,11 +248,31 @@ async def show_tree(context: CommandContext) -> None:
     ● marks the current conversation.
     """
     rows: list[Line] = []
-    for number, point in enumerate(_points(context), 1):
+    for number, point, lead in _branches(_points(context)):
         mark, style = ("●", "") if point.current else ("○", "class:dim")
-        indent = "  " * min(point.depth, 20)
-        rows.append((("class:dim", f"  {number:>3} {mark} {indent}"), (style, _line_of(point))))
+        rows.append((("class:dim", f"  {number:>3} {mark} {lead}"), (style, _line_of(point))))
     context.write(rows)
+
+
+def _branches(found: Sequence[Point]) -> Iterator[tuple[int, Point, str]]:
+    """The requests by their numbers, each branch as a whole, and what is drawn before them: where a conversation was
+    gone on with in several ways, a line from each to the next."""
+    below: dict[str, list[int]] = {}
+    for at, point in enumerate(found):
+        below.setdefault(point.after, []).append(at)
+    waiting: list[tuple[int, str, str]] = []  # with what is drawn before it, and before what follows it
+
+    def add(entry: str, lead: str) -> None:
+        ways = below.get(entry, [])
+        for at in reversed(ways):
+            first, more = ("", "") if len(ways) == 1 else ("└ ", "  ") if at == ways[-1] else ("├ ", "│ ")
+            waiting.append((at, lead + first, lead + more))
+
+    add("", "")
+    while waiting:
+        at, lead, more = waiting.pop()
+        yield at + 1, found[at], lead
+        add(found[at].entry, more)
 
 
 @command(here=True)
