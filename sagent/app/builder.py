@@ -85,7 +85,8 @@ class AgentBuilder:
     def expose(self, notes: Sequence[Path] = ()) -> None:
         """Let tools read what is the session's own, and in the directories `notes` write too."""
         home, kept = self.settings.config_dir, self.log.path
-        self.policy.expose(home / "skills", *plugin_folders(home), *((Path(kept),) if kept else ()), notes=notes)
+        session = (Path(kept),) if kept else ()
+        self.policy.expose(home / "skills", *plugin_folders(home), session=session, notes=notes)
 
 
 def is_deferrable(tool: Tool) -> bool:

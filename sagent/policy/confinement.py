@@ -60,13 +60,15 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         path for path in writable if not is_below(path, unwritten)
     ]  # what is denied wins, also over deeper ones
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
+    session = {path for path in judge.places.session if is_below(path, writable)}  # which would be theirs to change
     own = {path for path in (*starts, *judge.places.obeyed) if is_below(path, [*judge.roots, *written])}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
         protected=tuple(sorted((protected | own) - set(written))),
-        hidden=tuple(sorted(hidden - {*written, *read})),
+        hidden=tuple(sorted(session | (hidden - {*written, *read}))),
         exposed=tuple(
             {*(root for root in judge.roots if not is_below(root, unread)), *judge.places.exposed, *written, *read}
+            - session
         ),
         domains=tuple(_not_denied(hosts, rules.deny)),
         partly_known=tuple(root for root, survey in surveys.items() if survey.is_cut),

@@ -123,7 +123,8 @@ class PathJudge:
             return None
         rule = f"Edit({escape(real)})"
         if guarded:
-            return self.obstacle(f"What is written to {quote_path(path)} may run by itself, or holds keys.", rule)
+            what = "may run by itself, holds keys, or is the record of this session"
+            return self.obstacle(f"What is written to {quote_path(path)} {what}.", rule)
         if self.mode == "ask":
             return self.obstacle(f"Writing {quote_path(path)} needs permission.", rule, "--permission-mode edit")
         if self.in_roots(real):

@@ -56,11 +56,13 @@ class PermissionPolicy(Policy):
         self._domains = domains
         self._places = Places(home or Path("~").expanduser(), private, obeyed)
 
-    def expose(self, *paths: Path, notes: Sequence[Path] = ()) -> None:
-        """Let these be read although they lie in private directories: the session's own files. Earlier ones no more.
+    def expose(self, *paths: Path, session: Sequence[Path] = (), notes: Sequence[Path] = ()) -> None:
+        """Let these be read although they lie in private directories, and the session's own files, in the directory
+        `session`. Earlier ones no more.
 
         In the directories `notes` tools for files may read all, and write the Markdown files; no command sees them."""
-        self._places.exposed = tuple({spelled for path in paths for spelled in spellings(str(path))})
+        self._places.session = frozenset(spelled for path in session for spelled in spellings(str(path)))
+        self._places.exposed = tuple({spelled for path in (*paths, *session) for spelled in spellings(str(path))})
         self._places.notes = frozenset(spelled for path in notes for spelled in spellings(str(path)))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:

@@ -28,6 +28,7 @@ class Places:
         self._private = private
         self.obeyed = frozenset(os.path.realpath(path) for path in obeyed)
         self.exposed: tuple[str, ...] = ()
+        self.session: frozenset[str] = frozenset()  # the directory of the session, which is among them
         self.notes: frozenset[str] = frozenset()
         self._surveys: dict[str, tuple[Sequence[str], Survey]] = {}  # by the directory
 
@@ -114,7 +115,7 @@ class Places:
         for spelled in spellings(path):
             if self._guarded_names.search(f"{spelled}/"):
                 return True
-            if lies_in(spelled, self._guarded) or lies_in(spelled, self.secrets):
+            if any(lies_in(spelled, places) for places in (self._guarded, self.secrets, self.session)):
                 return True
         return self.is_secret(path)
 

@@ -44,9 +44,10 @@ class Profile:
     """What commands may touch. Paths are absolute and free of symlinks; a directory stands for all that is below it.
 
     Everything may be read but `hidden`, and nothing may be written but `writable`. In there not what is `protected`,
-    which need not exist; `exposed` paths may be read although they lie below a hidden one. Where a path lies below
-    several of these the deepest holds, and of two that are the same `protected` and `exposed`. `domains` are the hosts
-    that may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
+    which need not exist; `exposed` paths may be read although they lie below a hidden one, where nothing is written.
+    Where a path lies below several of these the deepest holds, and of two that are the same `protected` and `exposed`.
+    `domains` are the hosts that may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without
+    one 80 and 443.
     `partly_known` are directories in which not everything was found that is to be hidden or protected. `origin` is from
     what it follows but for what lies there at the moment: mode and rules, say; () where that is not known.
     """
@@ -65,7 +66,7 @@ class Profile:
         return frozenset(self.writable), frozenset(self.exposed), self.origin or (self.hidden, self.protected)
 
     def can_write(self, path: str) -> bool:
-        return _depth(path, self.writable) > _depth(path, self.protected)
+        return _depth(path, self.writable) > max(_depth(path, self.protected), _depth(path, self.hidden))
 
     def can_read(self, path: str) -> bool:
         return _depth(path, self.hidden) <= _depth(path, self.exposed)

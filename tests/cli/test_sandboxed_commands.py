@@ -63,6 +63,23 @@ def test_what_a_command_writes_is_not_imported_by_the_program(shell: Shell, way:
     assert not list(shell.cwd.rglob("*-ran"))
 
 
+def test_a_session_in_the_working_directory_is_not_for_commands_to_change(shell: Shell) -> None:
+    told = "cat s/root.jsonl; cat s/blobs/*"
+    change = "echo >> s/root.jsonl; echo > s/blobs/new; mkdir s/root; rm -rf s; mv s t"
+    commands = ("seq 20000", told, change)
+    edit = Call("Write", {"file_path": "s/root/x.jsonl", "content": "x"})
+    calls = [*(Call("Bash", {"command": command}) for command in commands), edit]
+    server = shell.serve([*(Turn(calls=(call,)) for call in calls), Turn(text="Done.")])
+    done = shell.run("--session", "s", "--output-format", "json", "go")
+    assert done.code == 0, done.err
+    _, read, _, written = (json.dumps(request.json["messages"][-1]) for request in server.requests[1:])
+    assert "s/root.jsonl: No such file" in read
+    assert "19999" in read  # a long output stays within reach
+    assert "Permission denied" in written
+    assert shell.run("verify", "s", model="").code == 0
+    assert "19999" in "".join(file.read_text() for file in (shell.cwd / "s" / "blobs").iterdir())
+
+
 def denied(done: Outcome) -> bool:
     return bool(done.json["permission_denials"])
 
