@@ -27,7 +27,6 @@ CONTINUE = "Continue."
 EMPTY = "(empty message)"
 PAUSED = "(paused)"
 
-
 LONGEST_EXCERPT = 2_000  # characters
 _LONGEST_QUESTION = 300
 _ASKED = ("query", "queries", "url", "pattern", "code", "command")

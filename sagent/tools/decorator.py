@@ -129,8 +129,8 @@ class FunctionTool(Generic[P, R, Deps_contra]):
 
 
 async def _in_thread(function: Callable[..., object], values: Mapping[str, object]) -> object:
-    """What a function returns that may never do so: its thread ends with the program at the latest, as those of
-    asyncio.to_thread do not, and takes no place from whatever else wants one."""
+    """Call a function in a daemon thread of its own: those of asyncio.to_thread keep the program from ending, and a few
+    that are stuck leave none for others."""
     returned, context = Future[object](), copy_context()
     returned.set_running_or_notify_cancel()
 

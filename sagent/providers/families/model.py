@@ -57,7 +57,7 @@ class WireModel(ABC, Generic[E_co]):
     search: ClassVar[Mapping[str, str]] = {}
     """The tool of the provider's own by which a model finds deferred ones; none, where it has none."""
 
-    if not TYPE_CHECKING:  # its constructor has read the name by then
+    if not TYPE_CHECKING:  # checked here, for constructors of families read the name before they call this one
 
         def __new__(cls, _provider: object, model_id: object) -> Self:
             check_text("model_id", model_id)

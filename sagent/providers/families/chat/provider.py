@@ -221,8 +221,8 @@ class ChatModel(WireModel["ChatProvider"]):
         return ChatDialect(f"chat:{name}", f"{name}/", quirks, self._life(request), bool(self._able.audio))
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """The model cannot be shown media, which may be in the history since another had the conversation; or it takes
-        no marks of caches."""
+        """Media, which may be in the history since another model had the conversation, or marks of caches are left out
+        where the model refuses them."""
         provider, words = self._provider, str(error.args[0])
         marked = error.kind in ("invalid_request", "server") and self._life(request)
         if marked and re.search(_UNMARKED, words, re.IGNORECASE):
