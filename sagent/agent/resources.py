@@ -76,6 +76,9 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
         if isinstance(given, type) or not callable(getattr(given, "stream", None)):
             name = given.__name__ if isinstance(given, type) else type(given).__name__
             raise UsageError(f'{name} is no model: give "provider/model", or provider.model("...")')
+        if lacking := [each for each in ("provider", "id", "limits", "max_input_tokens") if not hasattr(given, each)]:
+            name, what = type(given).__name__, ", ".join(lacking)
+            raise UsageError(f"{name} lacks {what}: what a model has, the protocol sagent.model.Model says")
         return given, None
     from sagent.providers.registry import infer, provider_named
 

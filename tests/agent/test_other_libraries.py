@@ -166,6 +166,16 @@ def test_a_tool_that_gives_what_is_no_output_has_failed(given: object) -> None:
     assert 'it may give a text, ToolOutput.of("text")' in result.text
 
 
+def test_a_model_of_ones_own_that_lacks_something() -> None:
+    class Own:
+        id = provider = "own"
+
+        async def stream(self, request: object) -> object: ...
+
+    with pytest.raises(UsageError, match="Own lacks limits, max_input_tokens: what a model has, the protocol"):
+        Agent(Own())
+
+
 def test_the_name_of_a_tool_is_no_tool() -> None:
     with pytest.raises(UsageError, match=re.escape("'Read' is no tool: give one of sagent.tools")):
         Agent(ScriptedModel("ok"), tools=["Read"])
