@@ -1,5 +1,6 @@
 """A team as settings and a file describe it, put together; and its report, from the log."""
 
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -168,7 +169,10 @@ def _line(text: str) -> str:
 def write_report(directory: Path, result: TeamResult, text: str) -> None:
     """`final.md`, the answer as it is, and `report.md`, without what looks like a secret, in a directory. Raises
     OSError."""
+    from sagent.lib.atomic import atomic_output
     from sagent.lib.secrets import redact
 
-    (directory / "final.md").write_text(result.content + "\n", "utf-8", "replace")
-    (directory / "report.md").write_text(redact(text)[0], "utf-8", "replace")
+    for name, content in (("final.md", result.content + "\n"), ("report.md", redact(text)[0])):
+        with atomic_output(directory / name) as file:
+            file.write(content.encode("utf-8", "replace"))
+            os.fchmod(file.fileno(), 0o644)

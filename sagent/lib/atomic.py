@@ -17,7 +17,20 @@ def atomic_write(path: Path) -> Generator[IO[bytes]]:
     It is on the disk by then. A link goes on leading where it did. What is no plain file (a pipe, /dev/null) is not
     replaced but written to. Raises OSError; then there is nothing at `path` that was not there before.
     """
-    real = Path(os.path.realpath(path))
+    with _whole(Path(os.path.realpath(path))) as file:
+        yield file
+
+
+@contextmanager
+def atomic_output(path: Path) -> Generator[IO[bytes]]:
+    """The same for what is made for people, where a command may have put a link: that is replaced, unless it leads to
+    what is no plain file (/dev/stdout)."""
+    with _whole(Path(os.path.realpath(path.parent), path.name)) as file:
+        yield file
+
+
+@contextmanager
+def _whole(real: Path) -> Generator[IO[bytes]]:
     if real.exists() and not stat.S_ISREG(real.stat().st_mode):
         with real.open("wb") as file:
             yield file

@@ -11,7 +11,7 @@ from dataclasses import field
 from pathlib import Path
 
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import atomic_output
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, as_array, as_int, as_object, as_str, canonical_bytes, json_load, sha256_hex
 from sagent.session.segment import Place
@@ -87,7 +87,7 @@ def write_bundle(out: Path, members: Mapping[str, object], files: Mapping[str, P
         digest = sha256_hex(content) if isinstance(content, bytes) else content.sha256()
         rows.append({"name": name, "size": size, "sha256": digest})
     manifest = manifest_bytes({**members, "format": FORMAT, "version": VERSION, "files": rows})
-    with atomic_write(out) as file:
+    with atomic_output(out) as file:
         file.writelines(_archive({NAME: manifest, **dict(sorted(files.items()))}))
     return manifest[7:71].decode()
 

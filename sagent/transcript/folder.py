@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import atomic_output
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import money
 from sagent.lib.json import as_int, as_object, as_str, canonical_bytes
@@ -66,7 +66,7 @@ class SharedFolder:
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    with atomic_write(path) as file:
+    with atomic_output(path) as file:
         file.writelines(pieces)
         os.fchmod(file.fileno(), 0o644)
 

@@ -130,6 +130,22 @@ def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
     assert checked.code == 0, checked.out
 
 
+def test_a_link_that_a_role_has_put_in_the_place_of_the_answer_is_replaced(shell: Shell, crew) -> None:
+    outside = shell.cwd.parent / "outside"
+    outside.write_text("mine")
+
+    def plants(request: Received) -> Step:
+        if who(request) == "three":
+            for name in ("final.md", "report.md"):
+                (shell.cwd / "out" / name).symlink_to(outside)
+        return says(request)
+
+    shell.serve(plants)
+    assert team(shell, crew(), *MODEL, "The task.", "--output", "out").code == 0
+    assert outside.read_text() == "mine"
+    assert (shell.cwd / "out" / "final.md").read_text() == "What three found.\n"
+
+
 def test_json_has_roles_hand_offs_and_costs(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task.", "--output-format", "json", "--visible-handoffs", "1")

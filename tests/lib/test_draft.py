@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import atomic_output, atomic_write
 
 
 def test_what_was_written_is_there_when_it_is_whole_for_its_owner_alone(tmp_path: Path) -> None:
@@ -48,6 +48,18 @@ def test_a_link_goes_on_leading_where_it_did(tmp_path: Path) -> None:
             file.write(text)
         assert link.is_symlink()
         assert (tmp_path / "there" / "file").read_bytes() == text
+
+
+def test_a_link_that_a_command_may_have_put_there_is_replaced_by_what_is_for_people(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    for name, target in (("link", "mine"), ("nowhere", "new"), ("device", os.devnull)):
+        (tmp_path / name).symlink_to(target)
+        with atomic_output(tmp_path / name) as file:
+            file.write(b"theirs")
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert [(tmp_path / name).read_text() for name in ("link", "nowhere")] == ["theirs", "theirs"]
+    assert (tmp_path / "device").is_symlink()
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:

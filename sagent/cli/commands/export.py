@@ -13,7 +13,7 @@ from sagent.cli.settings import load_settings, session_path
 from sagent.config import Settings
 from sagent.config.report import show
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_write
+from sagent.lib.atomic import atomic_output
 from sagent.lib.text import count
 from sagent.session.store import named_logs
 from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
@@ -87,7 +87,7 @@ def _write(out: Path | None, pieces: Iterable[bytes]) -> None:
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         return
-    with atomic_write(out) as file:
+    with atomic_output(out) as file:
         file.writelines(pieces)
 
 

@@ -18,6 +18,7 @@ from sagent.cli.settings import load_settings
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.events import Event, Notice, Result, ToolStarted
+from sagent.lib.atomic import atomic_output
 from sagent.lib.text import printable
 from sagent.review.changes import read_changes
 from sagent.review.finding import SEVERITIES, Review
@@ -141,7 +142,9 @@ def _report(given: argparse.Namespace, found: Review) -> int:
         binary_safe(sys.stdout).write(text)
     else:
         try:
-            Path(given.out).write_text(text, "utf-8")
+            with atomic_output(Path(given.out)) as file:
+                file.write(text.encode())
+                os.fchmod(file.fileno(), 0o644)
         except OSError as error:
             raise UsageError(f"{given.out}: {error.strerror or error}") from error
     if given.format != "text" or given.out is not None:
