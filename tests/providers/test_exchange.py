@@ -196,6 +196,16 @@ async def test_a_line_that_is_not_json_is_a_broken_protocol_and_what_came_before
         assert told == [TextPart("he")]
 
 
+@pytest.mark.parametrize("before", [b"", says("hal")])
+async def test_an_error_of_a_field_of_its_own(raw_server, before: bytes) -> None:
+    """llama.cpp's until late 2025, with a proper end after it."""
+    error = {"code": 400, "message": "the request exceeds the available context size", "type": "invalid_request_error"}
+    stream = before + b"error: " + json.dumps(error).encode() + b"\n\n" + DONE
+    async with raw_server([HEAD, chunk(stream), END]) as server, chat(server.url) as model:
+        failed = await failure(model)
+    assert (failed.kind, failed.status, failed.args[0]) == ("context_overflow", 400, error["message"])
+
+
 async def test_an_error_in_a_stream(raw_server) -> None:
     failed = event({"error": {"code": 502, "message": "Provider disconnected"}, "choices": []})
     async with raw_server([HEAD, chunk(says("he") + failed), END]) as server, chat(server.url) as model:
