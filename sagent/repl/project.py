@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagent.context.instructions import NAMES, repository_root
+from sagent.errors import UsageError
 from sagent.lib.git import git_call
 from sagent.lib.names import path_of
 from sagent.lib.process import run
@@ -56,8 +57,11 @@ def instructions_file(directory: Path) -> Path:
 
 
 def add_note(directory: Path, text: str) -> Path:
-    """Write a note into the project's instructions, under their last heading "Notes". Raises OSError."""
+    """Write a note into the project's instructions, under their last heading "Notes". Raises OSError, and UsageError
+    where these are a link out of the project."""
     path = instructions_file(directory)
+    if not path.resolve().is_relative_to(path.parent.resolve()):
+        raise UsageError(f"{path} is a link that leads out of the project, so nothing was noted. Make it a file.")
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     note = "- " + " ".join(text.split()) + "\n"
     place = before.rfind(f"{HEADING}\n")

@@ -395,6 +395,21 @@ def test_notes_go_under_their_heading(tmp_path: Path, before: str, after: str) -
     assert path.read_text() == after
 
 
+def test_a_note_is_not_written_out_of_the_project(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    project.mkdir()
+    outside.write_text("mine\n")
+    (project / "AGENTS.md").symlink_to(outside)
+    with pytest.raises(UsageError, match="leads out of the project"):
+        add_note(project, "new")
+    assert outside.read_text() == "mine\n"
+    (project / "AGENTS.md").unlink()
+    (project / "RULES.md").touch()
+    (project / "AGENTS.md").symlink_to("RULES.md")
+    add_note(project, "new")
+    assert "- new" in (project / "RULES.md").read_text()
+
+
 async def test_a_shell_line_tells_what_it_wrote_and_is_bounded(tmp_path: Path) -> None:
     assert await run_shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
     code, output = await run_shell("yes flood | head -c 30000000; echo end", tmp_path)
