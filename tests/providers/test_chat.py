@@ -480,6 +480,7 @@ def test_a_refusal_is_shown_and_named() -> None:
     ("choice", "kind"),
     [
         ({"finish_reason": "error", "error": {"code": 502, "message": "upstream"}}, "server"),
+        ({"finish_reason": "ERROR"}, "server"),
         ({"finish_reason": "insufficient_system_resource"}, "overloaded"),
         ({"finish_reason": "abort"}, "server"),
     ],

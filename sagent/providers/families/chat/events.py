@@ -394,7 +394,7 @@ class ChatReplyReader(ReplyReader):
         return ToolCall(pending.id, pending.name, arguments, malformed, private)
 
     def _finish(self, reason: str, choice: Mapping[str, object]) -> None:
-        if reason == "error" or error_in(choice):
+        if reason.lower() == "error" or error_in(choice):  # Cohere's is in capitals
             raise from_event(self._origin, {"error": choice.get("error") or "the provider broke the reply off"})
         if kind := _BROKEN.get(reason):
             raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply broke off: {reason}"}})
