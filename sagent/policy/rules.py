@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -95,6 +95,7 @@ class Rule:
         named = all(
             _same(want, word) and _is_home(want) == _is_home(word) for want, word in zip(wanted, words, strict=False)
         )
+        named = named and _assigned(wanted) == _assigned(words[: len(wanted)])
         return named and not acts(words[0].text, [word.text for word in words[len(wanted) :]])
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
@@ -233,6 +234,11 @@ def _same(want: "Word", word: "Word") -> bool:
 def _is_home(word: "Word") -> bool:
     """Whether the shell puts the home in the place of its tilde, which it leaves where that is quoted."""
     return word.raw == "~" or word.raw.startswith("~/")
+
+
+def _assigned(words: "Sequence[Word]") -> int:
+    """How many of the words before a command set variables, which a quoted one does not."""
+    return sum(1 for _ in takewhile(lambda word: word.is_assignment, words))
 
 
 def _checked_command(text: str, pattern: str) -> str:

@@ -370,8 +370,10 @@ def test_a_rule_for_a_file_is_not_offered_where_there_is_a_directory(tree):
         assert rules_for(asked) == rules
 
 
-@pytest.mark.parametrize(("one", "other"), [("rm -r '~'", "rm -r ~"), ("touch '~/x'", "touch ~/x")])
-def test_a_rule_for_a_quoted_tilde_is_not_about_the_home(tree, one: str, other: str):
+@pytest.mark.parametrize(
+    ("one", "other"), [("rm -r '~'", "rm -r ~"), ("touch '~/x'", "touch ~/x"), ("'A=1' make", "A=1 make")]
+)
+def test_a_rule_for_a_quoted_word_is_not_about_what_it_means_without_quotes(tree, one: str, other: str):
     for command, another in ((one, other), (other, one)):
         assert judge(tree, command, allow=(f"Bash({command})",)) == Allow()
         assert isinstance(judge(tree, another, allow=(f"Bash({command})",)), Ask)
