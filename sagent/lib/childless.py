@@ -9,10 +9,12 @@ import functools
 import os
 import struct
 import sys
+from contextlib import suppress
 
 from sagent.lib.gate import Gate, Wall
 
 _SUPPORTED = "/proc/sys/kernel/seccomp/actions_avail"
+_NOEXEC = "/proc/sys/vm/memfd_noexec"  # 2 where a file in memory cannot be run
 _MACHINES = {"x86_64": (0xC000003E, 56, (57, 58)), "aarch64": (0xC00000B7, 220, ())}  # for audit; clone; fork, vfork
 _CLONE3, _X32, _THREAD = 435, 0x40000000, 0x10000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -26,6 +28,9 @@ def childless(process: int) -> Wall | None:
     known = machine in _MACHINES and sys.maxsize > 1 << 32 and process == os.getpid()
     if not (known and os.path.exists(_SUPPORTED)):  # noqa: PTH110 -- at every start
         return None
+    with suppress(OSError), open(_NOEXEC) as file:  # noqa: PTH123 -- as above
+        if file.read(1) == "2":
+            return None
     gate = Gate()
     gate.call("PR_SET_NO_NEW_PRIVS", "prctl", 38, 1)
     gate.filter(_filter(*_MACHINES[machine]))
