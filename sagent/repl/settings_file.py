@@ -180,4 +180,7 @@ def _replace(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) 
         done = False
     if not done:
         raise UsageError(f"{path} is written in a way that cannot be changed automatically: {by_hand} yourself.")
+    with suppress(FileNotFoundError):
+        if not path.stat().st_mode & 0o222:
+            raise UsageError(f"{path} is read-only, so it was not changed: {by_hand} yourself.")
     write_private(path, text)

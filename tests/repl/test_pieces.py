@@ -85,6 +85,15 @@ def test_a_rule_of_any_characters_is_written_and_line_ends_stay(tmp_path: Path) 
     assert after.endswith(b"] # none\r\n")
 
 
+def test_settings_that_are_read_only_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\n")
+    path.chmod(0o444)
+    with pytest.raises(UsageError, match=r'is read-only, so it was not changed: add "Bash" to permissions.allow'):
+        add_rule(path, "Bash")
+    assert path.read_text() == "# mine\n"
+
+
 def test_no_file_takes_the_place_of_settings_in_yaml(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("permissions:\n  deny: [Bash(rm)]\n")
     with pytest.raises(UsageError, match=r"config\.yaml has the settings"):
