@@ -92,7 +92,9 @@ class Desk:
         self.press()
 
     async def wait(self, seconds: float = QUIET) -> None:
-        """Time passes, and the question looks up."""
+        """All is drawn that may be, time passes, and the question looks up."""
+        for _ in range(9):
+            await asyncio.sleep(0)
         self.now += seconds
         await asyncio.sleep(0)
         self.questions.look()
@@ -168,6 +170,28 @@ async def test_a_question_takes_no_keys_while_the_size_changes(monkeypatch: pyte
         assert desk.questions.taking is not None
 
 
+async def test_a_question_that_takes_long_to_draw_takes_no_key_of_that_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        monkeypatch.setattr("sagent.repl.terminal.questions.QUIET", 0.0)
+        desk.bind()
+        await desk.screen.until_drawn()
+        asked = await desk.ask()
+        pressed = ["y"]
+
+        def draw(_: object) -> None:
+            desk.now += 9.0
+            desk.keys.send_text("".join(pressed))
+
+        desk.screen.app.before_render += draw
+        desk.screen.app.after_render += lambda _: pressed.clear()
+        for _ in range(9):
+            await asyncio.sleep(0.01)
+        assert not asked.done()
+        assert desk.screen.buffer.text == "y"
+
+
 async def test_a_question_that_the_terminal_has_not_taken_takes_no_keys(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -177,6 +201,7 @@ async def test_a_question_that_the_terminal_has_not_taken_takes_no_keys(
         await desk.wait(9.0)
         assert desk.questions.taking is None
         desk.screen.output._unsent = b""
+        desk.screen.output.on_taken()
         await desk.wait()
         assert desk.questions.taking is not None
 

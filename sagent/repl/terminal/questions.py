@@ -1,6 +1,7 @@
 """Questions to the person, one at a time: lists to choose from, lines to type, calls to approve, what agents ask."""
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -417,7 +418,7 @@ class Questions:
         await self._until_free()
         self._presence.call("sagent asks")
         self._words, self._draft, picker.held = "", "", _HELD
-        self._shown_at = self._presence.clock()
+        self._shown_at = math.inf  # until it is drawn
         try:
             await self._open(picker)
         finally:
@@ -428,10 +429,9 @@ class Questions:
 
     async def _watch(self, picker: "Picker[T]") -> None:
         """Have a question take keys as soon as nobody types; a list when it is drawn and earlier keys are read."""
-        if self._unseen:
-            await self._screen.until_drawn()
-            await asyncio.sleep(0)
-            self._unseen = False
+        await self._screen.until_drawn()
+        await asyncio.sleep(0)
+        self._unseen, self._shown_at = False, self._presence.clock()
         away = False
         while not picker.chosen.done():
             held, before, away = picker.held, away, self._screen.unseen
