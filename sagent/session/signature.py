@@ -5,6 +5,7 @@ What is signed is a file as it lies, in the namespace "sagent", so that anybody 
 of allowed signers are those of ssh-keygen(1).
 """
 
+import os
 import subprocess
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, as_array, as_object, as_str, canonical_bytes, json_load
+from sagent.lib.process import system_path
 
 NAMESPACE = "sagent"
 STATEMENT = "signed.json"  # in a session: what is signed, since its logs may grow
@@ -92,12 +94,12 @@ def _is_as_written(data: bytes) -> bool:
 
 def _run(arguments: list[str], data: bytes | Path) -> subprocess.CompletedProcess[bytes]:
     """ssh-keygen with these bytes, or this file, to read."""
-    command = ["ssh-keygen", *arguments]
+    command, environment = ["ssh-keygen", *arguments], {**os.environ, "PATH": system_path()}
     try:
         if isinstance(data, bytes):
-            return subprocess.run(command, input=data, capture_output=True, check=False)
+            return subprocess.run(command, env=environment, input=data, capture_output=True, check=False)
         with data.open("rb") as file:
-            return subprocess.run(command, stdin=file, capture_output=True, check=False)
+            return subprocess.run(command, env=environment, stdin=file, capture_output=True, check=False)
     except FileNotFoundError as error:
         if error.filename != "ssh-keygen":
             raise

@@ -1,5 +1,6 @@
 """Who vouches for a session or a bundle: real keys, real ssh-keygen."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -61,6 +62,21 @@ def test_a_signed_session_tells_by_whom_and_may_go_on(session: Path, key: Path, 
         made.log().append(Unknown("label", {"text": "more"}))
     assert verify(session, signers=signers).problems == ()
     assert {path.stat().st_mode & 0o777 for path in session.iterdir() if path.is_file()} == {0o600}
+
+
+def test_who_has_signed_is_not_asked_of_a_program_in_the_working_directory(
+    session: Path, key: Path, signers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sign_record(session, verify(session), key)
+    (session / STATEMENT).write_bytes((session / STATEMENT).read_bytes().replace(b"root", b"toor"))
+    inside = tmp_path / "work" / ".venv" / "bin"
+    inside.mkdir(parents=True)
+    (inside / "ssh-keygen").write_text("#!/bin/sh\necho me@example.org with a key\n")
+    (inside / "ssh-keygen").chmod(0o755)
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("PATH", f"{inside}:{os.environ['PATH']}")
+    problems = verify(session, signers=signers).problems
+    assert any("not a signature of these bytes" in problem for problem in problems)
 
 
 def test_anybody_can_check_it_with_ssh_keygen_alone(session: Path, key: Path, signers: Path):
@@ -145,6 +161,7 @@ def test_a_machine_without_ssh_keygen_is_told_what_to_do(
     session: Path, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "defpath", str(tmp_path))
     with pytest.raises(UsageError, match="install OpenSSH"):
         sign_record(session, verify(session), key)
 
