@@ -96,12 +96,12 @@ async def test_pictures_and_calls_that_make_no_sense_keep_no_question_from_being
         await agent.aclose()
 
 
-NEEDS = {"needs": ["network:example.org", "read:/else/data"]}
+NEEDS = ["network:example.org", "read:/else/data"]
 EARLIER = [
     bash("git push b"),
     bash("git push c"),
     bash("git push b"),
-    bash("curl x", **NEEDS),
+    bash("curl x", needs=NEEDS),
     call("Write", file_path="/here/src/a.py", content="x"),
     call("Read", file_path="src/a.py"),
     call("Grep", pattern="secret", path="/else/data"),
