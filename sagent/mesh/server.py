@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
-from sagent.lib.process import Process, ProcessGroup
+from sagent.lib.process import Process, ProcessGroup, system_path
 from sagent.mesh import names
 from sagent.mesh.errors import Unavailable
 from sagent.mesh.room import Room
@@ -169,7 +169,7 @@ def _start(options: ServerOptions, group: ProcessGroup, limit: int, port: int | 
 
 def _binary() -> str:
     own = Path(sysconfig.get_path("scripts"), "nats-server")
-    found = str(own) if own.is_file() else shutil.which("nats-server")
+    found = str(own) if own.is_file() else shutil.which("nats-server", path=system_path())
     if found is None:
         from sagent.lib.installed import install_command
 
