@@ -294,9 +294,8 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
     most = max(min(most, height - (2 if picker.keys else 3)), 1) if picker.lookup is None else _most_options(height)
     if not (picker.keys or picker.held):
         return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
-    shown = [
-        replace(one, label=shorten(one.label, width * height)) for one in shown
-    ]  # of a longer one no more has room
+    room = width * height  # characters: more of an option cannot be shown
+    shown = [replace(one, label=shorten(one.label, room)) for one in shown]
     options = [_option(picker, option, number, width) for number, option in enumerate(shown)]
     if shown and all(option.key for option in shown) and sum(map(len, options)) + 4 > height:
         options = [_on_few_lines(picker, width, height)]
@@ -310,9 +309,8 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
     start = sum(map(len, options[: max(picker.at, 0)]))
     size = len(options[picker.at]) if 0 <= picker.at < len(options) else 0
     first = min(max(start + size // 2 - rows // 2, start + size - rows, 0), start, len(lines) - rows)
-    return count_hidden(
-        lines[first : first + rows], first, len(lines) - first - rows, width, all_by="Ctrl-O" * (size > rows)
-    )
+    below, all_by = len(lines) - first - rows, "Ctrl-O" * (size > rows)
+    return count_hidden(lines[first : first + rows], first, below, width, all_by=all_by)
 
 
 def _on_few_lines(picker: Picker[T], width: int, height: int) -> list[Line]:
