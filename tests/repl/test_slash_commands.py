@@ -630,6 +630,7 @@ def test_a_page_is_opened_where_there_is_a_desktop(
     program.write_text(f'#!/bin/sh\nprintf %s "$1" > {told}; $FAILS\n')
     program.chmod(0o755)
     monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("sagent.repl.commands.session.system_path", lambda: os.environ["PATH"])  # it may have one
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_TTY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment}.items():
