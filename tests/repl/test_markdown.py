@@ -187,6 +187,29 @@ def test_a_cell_may_have_lines() -> None:
     assert shown("| a | b |\n|---|---|\n| one<br>two<br/>3 | x |\n") == "a   │ b\n────┼──\none │ x\ntwo │ \n3   │ "
 
 
+@pytest.mark.parametrize(
+    "text", ["2*3*4", "x**2 + y**2", "src/**/*.py and **/test_*.py, tests/** too", "__init__.py, __main__"]
+)
+@pytest.mark.parametrize("live", [False, True])
+def test_operators_patterns_and_names_are_not_emphasised(text: str, *, live: bool) -> None:
+    assert "".join(part for _, part in inline(text, live=live)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["~~a " * 2_000, "*_" * 450 + "a" + "_*" * 450, "**~~" * 2_000, "`" * 2_000 + "a " * 2_000]
+)
+@pytest.mark.parametrize("live", [False, True])
+def test_marks_without_end_are_read(text: str, *, live: bool) -> None:
+    assert "a" in "".join(part for _, part in inline(text, live=live)) or "a" not in text
+
+
+def test_a_line_may_end_with_a_backslash() -> None:
+    assert shown("one\\\n**two**\\\nthree\n") == "one\ntwo\nthree"
+    assert [span for span in inline("这是**重点**内容") if span[0]] == [("class:strong", "重点")]
+    assert [span for span in inline("__two words__") if span[0]] == [("class:strong", "two words")]
+    assert [span for span in inline("all **API**s") if span[0]] == [("class:strong", "API")]
+
+
 def test_code_in_quotes_within_quotes_and_quotes_in_lists() -> None:
     text = "> one\n> > two\n> > ```sh\n> > ls -la\n> > ```\n\n- a\n  - b\n      > c\n"
     assert shown(text) == "▎ one\n▎ ▎ two\n\nls -la\n\n• a\n  • b\n▎ c"

@@ -223,21 +223,23 @@ def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -
 # ----------------------------------------------------------------------------------------------------------------------
 # Inside a line
 
-_INLINE = re.compile(
-    r"(?P<escape>\\[\\`*_{}\[\]()#+.!|<>~-])"
-    r"|(?P<ticks>`+)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)"
-    r"|\*\*(?=\S)(?P<strong>.+?)(?<=\S)\*\*(?!\*)"
-    r"|(?<!\w)__(?=\S)(?P<strong2>.+?)(?<=\S)__(?!\w)"
-    r"|~~(?=\S)(?P<strike>.+?)(?<=\S)~~"
-    r"|\*(?=[^\s*])(?P<em>.+?)(?<=[^\s*])\*(?!\*)"
-    r"|(?<!\w)_(?=\S)(?P<em2>.+?)(?<=\S)_(?!\w)"
-    r"|!?\[(?P<label>[^\]\n]+)\]\((?P<url>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+\"[^\"]*\")?\)"
-    r"|<(?P<auto>https?://[^>\s]+)>"
+_INLINE = re.compile(  # what may as well be an operator, a pattern of files or a name like __init__ is no mark
+    r"(?P<escape>\\[\\`*_{}\[\]()#+.!|<>~\n-])"
+    r"|(?<!`)(?P<ticks>`+)(?!`)(?P<code>.{1,1000}?)(?<!`)(?P=ticks)(?!`)"
+    r"|(?<![0-9A-Za-z/])\*\*(?=\S)(?!/(?:(?!\*\*).){0,1000}/\*\*)(?P<strong>.{1,1000}?)(?<=\S)\*\*(?!\*)"
+    r"|(?<!\w)__(?=\S)(?!\w+__)(?P<strong2>.{1,1000}?)(?<=\S)__(?!\w)"
+    r"|~~(?=\S)(?P<strike>.{1,1000}?)(?<=\S)~~"
+    r"|(?<![0-9A-Za-z/*])\*(?=[^\s*])(?P<em>.{1,1000}?)(?<=[^\s*])\*(?!\*)"
+    r"|(?<!\w)_(?=[^\s_])(?P<em2>.{1,1000}?)(?<=[^\s_])_(?!\w)"
+    r"|!?\[(?P<label>[^\]\n]{1,1000})\]\((?P<url>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+\"[^\"]*\")?\)"
+    r"|<(?P<auto>https?://[^>\s]{1,4000})>"
     r"|(?P<bare>https?://[^\s<>\"'`)\]]*[^\s<>\"'`)\].,;:!?])",
     re.DOTALL,
 )
 _OPEN = re.compile(
-    r"(?P<code>`+)(?=[^`])|(?P<strong>\*\*)(?=\S)|(?P<strike>~~)(?=\S)|(?<![\w*])(?P<em>\*)(?=[^\s*])", re.DOTALL
+    r"(?P<code>`+)(?=[^`])|(?<![0-9A-Za-z/])(?P<strong>\*\*)(?=[^\s/])|(?P<strike>~~)(?=\S)"
+    r"|(?<![\w*/])(?P<em>\*)(?=[^\s*])",
+    re.DOTALL,
 )
 
 
@@ -271,9 +273,10 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
             yield (leading_to(f"{style} class:link", url), url)
         else:
             [(name, inner)] = found.items()
-            yield from inline(inner, f"{style} class:{name.rstrip('2')}".strip())
+            look = f"class:{name.rstrip('2')}"
+            yield from [(style, inner)] if look in style else inline(inner, f"{style} {look}".strip())
     rest = text[last:]
-    if live and (opened := _OPEN.search(rest)):
+    if live and (opened := _OPEN.search(rest)) and f"class:{opened.lastgroup}" not in style:
         if opened.start():
             yield (style, rest[: opened.start()])
         inner = rest[opened.end() :]
