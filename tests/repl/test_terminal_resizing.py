@@ -35,7 +35,7 @@ def test_all_that_comes_while_the_size_changes_without_rest_is_there_once(consol
     console.start(width=80, height=24)
     console.type("go")
     console.until("Word02 stands")
-    sizes, end = itertools.cycle(SIZES), time.monotonic() + 60
+    sizes, end = itertools.cycle(SIZES), time.monotonic() + 240
     while SENTENCES[-1] not in re.sub(r"\s+", " ", screen := console.screen):
         assert time.monotonic() < end, f"the last sentence did not come to be seen:\n{screen}"
         resize(console, *next(sizes))
