@@ -151,7 +151,7 @@ def test_a_notebook_is_of_one_setup_one_process_and_one_thing(tmp_path: Path) ->
         Notebook(out, SETUP, TASKS)
     book.keep(trial("with"))
     book.close()
-    with pytest.raises(UsageError, match=r'made with max_budget_usd = "1", not "2"'):
+    with pytest.raises(UsageError, match=r'made with max_budget_usd = "1", not with max_budget_usd = "2"'):
         Notebook(out, {**SETUP, "max_budget_usd": "2"}, TASKS)
     with pytest.raises(UsageError, match="task 'add' has changed"):
         Notebook(out, SETUP, [Task("add", "Add more.", "true")])

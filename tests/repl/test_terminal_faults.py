@@ -226,7 +226,7 @@ def test_a_reply_that_ends_at_its_output_limit_says_which_and_what_to_do(console
 
 def test_a_directory_that_is_deleted_under_it_costs_nothing_but_itself(console: Console) -> None:
     console.serve([Turn(text="Still here.")])
-    console.start()
+    console.start(width=200)  # the directory's name is on one row
     console.cwd.rmdir()
     console.type("!pwd")
     console.until("work: No such file", "exit 127")
