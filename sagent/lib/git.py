@@ -4,8 +4,10 @@ The configuration of a repository can name programs, which commands that only lo
 core.fsmonitor, filter.<driver>.clean, diff.external, ...). An archive that was unpacked brings its own along.
 """
 
+import functools
 import os
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -69,12 +71,25 @@ def _alone(environment: Mapping[str, str]) -> list[str]:
 
     candidates = (os.path.join(directory, "git") for directory in environment["PATH"].split(os.pathsep))  # noqa: PTH118
     program = next((path for path in candidates if os.access(path, os.X_OK)), None)
-    if (wall := childless(os.getpid())) is None or program is None:
+    if (wall := childless(os.getpid())) is None or program is None or not _starts(wall.path, program):
         return ["git"]
     home = Path(environment.get("HOME", "/"))
     places = (home / ".gitconfig", Path(environment.get("XDG_CONFIG_HOME") or home / ".config", "git", "config"))
     names = {name for place in places for name in re.findall(_FILTER, os.fsdecode(_read(place) or b""))}
     return [wall.path, program, *(word for name in names for word in ("-c", f"filter.{name}.required=false"))]
+
+
+@functools.cache
+def _starts(wall: str, program: str) -> bool:
+    """Whether the system lets it be started so: one may refuse filters, or programs in memory."""
+    nothing = subprocess.DEVNULL
+    try:
+        words = [wall, program, "--version"]
+        return not subprocess.run(
+            words, stdin=nothing, stdout=nothing, stderr=nothing, timeout=10, check=False
+        ).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from sagent.lib.regular import read_regular
 
 _SHOWN = (
     *("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--unified=5", "--inter-hunk-context=0"),
-    *("--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "--submodule=short", "--ignore-submodules=none"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "--submodule=short", "--ignore-submodules=dirty"),
     "--text",  # or an attribute of the repository could keep a file out of the review
 )
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

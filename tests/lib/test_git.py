@@ -112,6 +112,19 @@ def test_nor_is_what_it_names_once_it_was_looked_at(
     assert not made.exists()
 
 
+@pytest.mark.needs("linux")
+def test_git_is_called_by_its_name_where_the_system_refuses_the_wall(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refused:
+        path = "/dev/null"  # which is no program
+
+    monkeypatch.setattr("sagent.lib.childless.childless", lambda process: Refused())
+    call = git_call(repository, "ls-files")
+    assert call is not None
+    assert call.argv[0] == "git"
+
+
 def test_the_same_of_a_bare_repository_that_was_committed_as_a_folder(repository: Path) -> None:
     made = plant(repository, "fsmonitor")
     bare = repository / "docs"

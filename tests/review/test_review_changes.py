@@ -44,6 +44,21 @@ def finding(**given: object) -> Mapping[str, object]:
     return {"end_line": given.get("line", 1), **whole, **given}
 
 
+def test_a_submodule_is_reviewed_by_the_commit_that_is_checked_out(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    git(other, "init", "-q", "-b", "main")
+    commit(other, b="1\n")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "sub")
+    commit(repository)
+    (repository / "sub" / "b").write_text("2\n")
+    (repository / "a").write_text("")
+    assert list(read_changes(repository).files) == ["a"]
+    commit(repository / "sub", b="3\n")
+    assert list(read_changes(repository).files) == ["a", "sub"]
+
+
 def test_the_working_tree_is_what_differs_from_head(repository: Path) -> None:
     (repository / "a").write_text("line 1\nnew\n" + "".join(f"line {number}\n" for number in range(2, 41)))
     (repository / "gone").unlink()
