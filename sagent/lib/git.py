@@ -37,6 +37,7 @@ _NAMED = (
     rb"|command|textconv|clean|smudge|process|program|driver)[ \t\r]*="
     rb"(?![ \t]*(?:true|false|yes|no|on|off|[01])?[ \t\r]*(?:[#;\n]|\Z))"
 )
+_SUBMODULE = r'(?i)\[\s*submodule\s+"([^"\\\n=]+)"'
 _FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
 _WITH_CHILDREN = ("bundle", "clone")  # that cannot do without
 _NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
@@ -57,7 +58,8 @@ def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | No
     """
     if not _NOT_OVERRULED.isdisjoint(programs_named(directory)):
         return None
-    settings = (word for setting in _INERT for word in ("-c", setting))
+    own = (f"submodule.{name}.ignore=all" for name in _submodules(Path(directory).resolve()))
+    settings = (word for setting in (*_INERT, *own) for word in ("-c", setting))
     kept = {name: os.environ[name] for name in _FROM_OUTSIDE if name in os.environ}
     environment = {**kept, "PATH": system_path(), **_ENVIRONMENT}
     git = ["git"] if arguments[0] in _WITH_CHILDREN else _alone(environment)
@@ -134,10 +136,20 @@ def git_places(root: Path) -> tuple[Path, Path]:
 
 
 def _configurations(directory: Path) -> Iterator[Path]:
-    root = next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), directory)
-    own, shared = git_places(root)
+    own, shared = git_places(_top(directory))
     yield own / "config.worktree"
     yield shared / "config"
+
+
+def _submodules(directory: Path) -> set[str]:
+    """The submodules that a repository's own files name: each may say that git is to look into it, which it does by
+    starting another git."""
+    files = (*_configurations(directory), _top(directory) / ".gitmodules")
+    return {name for file in files for name in re.findall(_SUBMODULE, os.fsdecode(_read(file) or b""))}
+
+
+def _top(directory: Path) -> Path:
+    return next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), directory)
 
 
 def _read(file: Path) -> bytes | None:

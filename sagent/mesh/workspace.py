@@ -108,7 +108,7 @@ async def fetch_changes(store: Store, name: str, directory: Path, session: str) 
     reference = f"refs/sagent/{session}"
 
     def take() -> bool:
-        if not _git(directory, "cat-file", "-t", bundles[0].commit, fails=False):
+        if not _git(directory, "cat-file", "-t", bundles[0].commit, worst=255):
             return False
         _unbundle(directory, bundles)
         _git(directory, "update-ref", reference, bundles[-1].commit)
@@ -170,9 +170,13 @@ def _snapshot(directory: Path) -> Snapshot | None:
         own = Path(_git(directory, "rev-parse", "--absolute-git-dir")) / "index"
         if own.exists():
             shutil.copy2(own, index)  # so that only what has changed is read; by its time git knows what may have
-        _git(directory, "add", "-A", "--ignore-errors", more={"GIT_INDEX_FILE": str(index)}, fails=False)
+        listed = _git(directory, "ls-files", "--stage", "-z").split("\0")
+        links = (line.partition("\t")[2] for line in listed if line.startswith("160000 "))
+        # Git would look into submodules, by another git.
+        words = ("-A", "--ignore-errors", "--", ".", *(f":(exclude,literal){path}" for path in links))
+        _git(directory, "add", *words, more={"GIT_INDEX_FILE": str(index)}, worst=1)
         tree = _git(directory, "write-tree", more={"GIT_INDEX_FILE": str(index)})
-    head = _git(directory, "rev-parse", "-q", "--verify", "HEAD", fails=False)
+    head = _git(directory, "rev-parse", "-q", "--verify", "HEAD", worst=255)
     parent = ("-p", head) if head else ()
     commit = _git(directory, "commit-tree", tree, *parent, "-m", "files", more=_WHO)
     return Snapshot(commit, head, _branch(directory))
@@ -194,7 +198,7 @@ def _unbundle(directory: Path, bundles: list[Snapshot]) -> None:
     with temporary() as aside:
         file = aside / "bundle"
         for each in bundles:
-            if not _git(directory, "cat-file", "-t", each.commit, fails=False):
+            if not _git(directory, "cat-file", "-t", each.commit, worst=255):
                 file.write_bytes(each.bundle)
                 _git(directory, "bundle", "unbundle", str(file))
 
@@ -207,11 +211,11 @@ def _check_out(directory: Path, bundles: list[Snapshot]) -> None:
     _git(directory, "checkout", "-q", *(("-B", last.branch) if last.branch else ("--detach",)), head)
     _git(directory, "read-tree", "-u", "--reset", last.commit)
     _git(directory, "read-tree", head)
-    _git(directory, "update-index", "-q", "--refresh", fails=False)
+    _git(directory, "update-index", "-q", "--refresh", worst=255)
 
 
-def _git(directory: Path, *arguments: str, more: Mapping[str, str] | None = None, fails: bool = True) -> str:
-    """What git says. Raises UsageError where it fails, unless that may be."""
+def _git(directory: Path, *arguments: str, more: Mapping[str, str] | None = None, worst: int = 0) -> str:
+    """What git says. Raises UsageError where it fails: by an exit code beyond the `worst` one that may be."""
     if (call := git_call(directory, *arguments)) is None:
         raise UsageError(
             f"The repository {directory} names filters or other files in its configuration: its files cannot travel by "
@@ -220,7 +224,7 @@ def _git(directory: Path, *arguments: str, more: Mapping[str, str] | None = None
     done = subprocess.run(
         call.argv, env={**call.environment, **(more or {})}, capture_output=True, check=False, stdin=subprocess.DEVNULL
     )
-    if done.returncode and fails:
+    if done.returncode > worst:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it does not say why"]
         raise UsageError(f"git {arguments[0]} has failed in {directory}: {said[-1]}")
     return done.stdout.decode("utf-8", "replace").strip()

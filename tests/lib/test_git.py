@@ -112,6 +112,25 @@ def test_nor_is_what_it_names_once_it_was_looked_at(
     assert not made.exists()
 
 
+def test_submodules_that_want_to_be_looked_into_are_not(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    git = ["git", "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for place, words in (
+        (other, ["init", "-q"]),
+        (other, ["commit", "-q", "--allow-empty", "-m", "c"]),
+        (repository, ["submodule", "--quiet", "add", str(other), "sub"]),
+        (repository, ["config", "-f", ".gitmodules", "submodule.sub.ignore", "none"]),
+        (repository, ["config", "submodule.sub.ignore", "none"]),
+    ):
+        subprocess.run([*git, *words], cwd=place, check=True)
+    (repository / "sub" / "new").touch()
+    call = git_call(repository, "status", "--porcelain")
+    assert call is not None
+    subprocess.run(call.argv, env=call.environment, check=True, stdout=subprocess.DEVNULL)
+
+
 @pytest.mark.needs("linux")
 def test_git_is_called_by_its_name_where_the_system_refuses_the_wall(
     repository: Path, monkeypatch: pytest.MonkeyPatch

@@ -45,6 +45,18 @@ def repository(tmp_path: Path) -> Path:
     return place
 
 
+async def test_files_next_to_a_submodule_travel(tmp_path: Path, repository: Path) -> None:
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(repository), "sub")
+    git(repository, "commit", "-qm", "second")
+    (repository / "sub" / "a").write_text("changed\n")
+    (repository / "new").write_text("x")
+    shelf = Shelf()
+    base = await offer(shelf, repository)  # pyright: ignore[reportArgumentType]
+    there = await Files(shelf, "git", tmp_path / "there").restore(base)  # pyright: ignore[reportArgumentType]
+    assert (there / "new").read_text() == "x"
+    assert (there / "a").read_text() == "two\n"
+
+
 async def test_what_no_commit_has_travels_and_what_is_ignored_does_not(tmp_path: Path, repository: Path) -> None:
     shelf = Shelf()
     base = await offer(shelf, repository)  # pyright: ignore[reportArgumentType]
