@@ -69,7 +69,7 @@ def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | No
 def _alone(environment: Mapping[str, str]) -> list[str]:
     """Git, as a program that starts no other: not even the person's own filters. What these keep in another form then
     differs from it. Where that cannot be had it is git by its name."""
-    from sagent.lib.childless import childless
+    from sagent.lib.gate import childless
 
     candidates = (os.path.join(directory, "git") for directory in environment["PATH"].split(os.pathsep))  # noqa: PTH118
     program = next((path for path in candidates if os.access(path, os.X_OK)), None)

@@ -138,7 +138,7 @@ def test_git_is_called_by_its_name_where_the_system_refuses_the_wall(
     class Refused:
         path = "/dev/null"  # which is no program
 
-    monkeypatch.setattr("sagent.lib.childless.childless", lambda process: Refused())
+    monkeypatch.setattr("sagent.lib.gate.childless", lambda process: Refused())
     call = git_call(repository, "ls-files")
     assert call is not None
     assert call.argv[0] == "git"

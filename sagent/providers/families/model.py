@@ -13,11 +13,10 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, wire_bytes
 from sagent.messages import Document, Message
-from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
+from sagent.model import EFFORTS, Delta, Effort, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.access import check_text
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import AUDIO, without_images
-from sagent.providers.families.openai_models import nearest
 from sagent.providers.limits import limits_like, limits_of
 from sagent.providers.rows import Abilities
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, schema_tokens
@@ -298,3 +297,9 @@ def _to_hear(request: Request) -> str:
 
 def _is_search(tool: object) -> bool:
     return as_str(as_object(tool).get("type")).startswith("tool_search")
+
+
+def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:
+    """The accepted effort nearest to a wish, and a note where it is another one."""
+    best = min(accepted, key=lambda level: abs(EFFORTS.index(level) - EFFORTS.index(effort)))
+    return best, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()

@@ -2,9 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
 
-from sagent.model import EFFORTS, Effort
+from sagent.model import Effort
 
 IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
 PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
@@ -40,12 +39,6 @@ def plain_name(model: str) -> str:
 def is_openais(model: str) -> bool:
     """Whether a name is one that OpenAI gives: it says what the model can do."""
     return bool(re.match(r"gpt-|chatgpt-|codex-|o\d", plain_name(model)))
-
-
-def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:
-    """The accepted effort nearest to a wish, and a note where it is another one."""
-    best = min(accepted, key=lambda level: abs(EFFORTS.index(level) - EFFORTS.index(effort)))
-    return best, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()
 
 
 def gpt_version(name: str) -> tuple[int, int]:

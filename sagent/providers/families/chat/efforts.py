@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from sagent.lib.json import EMPTY
 from sagent.model import EFFORTS, Effort
-from sagent.providers.families.openai_models import efforts_of, gpt_version, nearest
+from sagent.providers.families.model import nearest
+from sagent.providers.families.openai_models import efforts_of, gpt_version
 from sagent.providers.rows import Abilities, Knob, Quirks
 
 Members = tuple[Mapping[str, object], tuple[str, ...]]

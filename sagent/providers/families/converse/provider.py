@@ -17,8 +17,7 @@ from sagent.model import Effort, ModelInfo, Request, ToolSpec
 from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, error_text, in_words, media_tokens
-from sagent.providers.families.model import Outgoing, WireModel
-from sagent.providers.families.openai_models import nearest
+from sagent.providers.families.model import Outgoing, WireModel, nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, opened, sendable

@@ -11,8 +11,7 @@ from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import AUDIO, base64_text, in_words, media_tokens
-from sagent.providers.families.model import Counted, Outgoing, WireModel
-from sagent.providers.families.openai_models import nearest
+from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, opened, sendable

@@ -12,7 +12,7 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, Request
 from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
-from sagent.providers.families.model import Counted, Outgoing, WireModel
+from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import (
     IMAGE_TOKENS,
@@ -20,7 +20,6 @@ from sagent.providers.families.openai_models import (
     cache_key,
     efforts_of,
     is_openais,
-    nearest,
 )
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
 from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
