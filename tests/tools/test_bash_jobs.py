@@ -177,7 +177,7 @@ async def test_a_detached_command_goes_on_and_prints_into_the_file_named(
     assert said["c4"] == said["c3"]
     assert "cannot outlive" in said["c5"]
     assert not any(message.sender == "job:1" for message in agent.messages)
-    assert len(living(markers[1])) == 1
+    await until(lambda: len(living(markers[1])) == 1, "it has become what it is named for")
     await agent.aclose()
     assert living(markers[1]) == []
     (work / "go").touch()
