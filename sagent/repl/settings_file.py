@@ -20,9 +20,7 @@ from sagent.lib.toml import toml_members, toml_value
 
 P = ParamSpec("P")
 _YAML = (".yaml", ".yml")
-PATIENCE = (
-    2.0  # seconds after which the file is changed although another process seems to change it, as one that stands
-)
+PATIENCE = 2.0  # seconds; a process that holds the file longer stands still, and is not waited for
 
 
 def _one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concatenate[Path, P], None]:
