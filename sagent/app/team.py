@@ -1,6 +1,5 @@
 """A team as settings and a file describe it, put together; and its report, from the log."""
 
-import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -173,6 +172,5 @@ def write_report(directory: Path, result: TeamResult, text: str) -> None:
     from sagent.lib.secrets import redact
 
     for name, content in (("final.md", result.content + "\n"), ("report.md", redact(text)[0])):
-        with atomic_output(directory / name) as file:
+        with atomic_output(directory / name, 0o666) as file:
             file.write(content.encode("utf-8", "replace"))
-            os.fchmod(file.fileno(), 0o644)

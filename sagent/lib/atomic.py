@@ -22,20 +22,20 @@ def atomic_write(path: Path) -> Generator[IO[bytes]]:
 
 
 @contextmanager
-def atomic_output(path: Path) -> Generator[IO[bytes]]:
+def atomic_output(path: Path, mode: int = 0o600) -> Generator[IO[bytes]]:
     """The same for what is made for people, where a command may have put a link: that is replaced, unless it leads to
-    what is no plain file (/dev/stdout)."""
-    with _whole(Path(os.path.realpath(path.parent), path.name)) as file:
+    what is no plain file (/dev/stdout). `mode` is a new file's, less the umask."""
+    with _whole(Path(os.path.realpath(path.parent), path.name), mode) as file:
         yield file
 
 
 @contextmanager
-def _whole(real: Path) -> Generator[IO[bytes]]:
+def _whole(real: Path, mode: int = 0o600) -> Generator[IO[bytes]]:
     if real.exists() and not stat.S_ISREG(real.stat().st_mode):
         with real.open("wb") as file:
             yield file
         return
-    with real_directory(real) as (above, name), replacing(name, above) as file:
+    with real_directory(real) as (above, name), replacing(name, above, mode) as file:
         yield file
         file.flush()
         os.fsync(file.fileno())

@@ -1,7 +1,6 @@
 """A folder of shared sessions, as any web server can show it: each as a page, and one page that lists them all."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -66,9 +65,8 @@ class SharedFolder:
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    with atomic_output(path) as file:
+    with atomic_output(path, 0o666) as file:
         file.writelines(pieces)
-        os.fchmod(file.fileno(), 0o644)
 
 
 def _about(folder: Path) -> Mapping[str, object]:

@@ -62,6 +62,22 @@ def test_a_link_that_a_command_may_have_put_there_is_replaced_by_what_is_for_peo
     assert not (tmp_path / "new").exists()
 
 
+def test_what_others_may_read_has_the_mode_of_a_new_file_and_no_device_gets_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    reader = threading.Thread(target=pipe.read_bytes, daemon=True)
+    reader.start()
+    before = os.umask(0o027)
+    try:
+        for path in (pipe, tmp_path / "file"):
+            with atomic_output(path, 0o666) as file:
+                file.write(b"for all")
+    finally:
+        os.umask(before)
+    reader.join(10)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("pipe", "file")] == [0o600, 0o640]
+
+
 def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     pipe, heard = tmp_path / "pipe", []
     os.mkfifo(pipe)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,30 +68,53 @@ def test_what_was_done_when_the_terminal_went_away_is_kept_and_gone_on_with(cons
     assert list(state.rglob("*.jsonl"))
 
 
-def test_one_leaves_a_terminal_that_reads_no_more(console: Console) -> None:
-    server = console.serve([Turn(text="word " * 40_000)])
+@contextmanager
+def raw_terminal(console: Console, *flags: str) -> Generator[tuple[subprocess.Popen[bytes], int]]:
+    """The program in a terminal that reads when the test does, and its end of that terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     environment = {"TERM": "xterm-256color", "LANG": "C.UTF-8", **console.environment}
     with subprocess.Popen(
-        console.program, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=console.cwd,
+        [*console.program, *flags], stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=console.cwd,
         start_new_session=True,
     ) as process:  # fmt: skip
         os.close(slave)
         try:
-            seen = b""
-            while b"$0" not in seen:
-                seen += os.read(master, 1 << 16)
-            os.write(master, b"go\r")
-            while b"word word" not in seen:
-                seen += os.read(master, 1 << 16)
-            wait_until(lambda: len(select.select([master], [], [], 0)[0]) == 1)
-            os.write(master, b"\x04")  # and from here on nobody reads
-            assert process.wait(20) == 0
+            read_until(master, b"$0")
+            yield process, master
         finally:
             process.kill()
             os.close(master)
+
+
+def read_until(terminal: int, awaited: bytes) -> None:
+    seen = b""
+    while awaited not in seen:
+        assert select.select([terminal], [], [], 30)[0], seen[-2000:]
+        seen += os.read(terminal, 1 << 16)
+
+
+def test_one_leaves_a_terminal_that_reads_no_more(console: Console) -> None:
+    server = console.serve([Turn(text="word " * 40_000)])
+    with raw_terminal(console) as (process, terminal):
+        os.write(terminal, b"go\r")
+        read_until(terminal, b"word word")
+        wait_until(lambda: len(select.select([terminal], [], [], 0)[0]) == 1)
+        os.write(terminal, b"\x04")  # and from here on nobody reads
+        assert process.wait(20) == 0
     assert len(server.requests) == 1
+
+
+def test_a_terminal_that_does_not_read_keeps_no_agent_from_its_work(console: Console) -> None:
+    calls = (Call("Bash", {"command": "seq 20000; touch done"}),)
+    server = console.serve([Turn(text="word " * 20_000, calls=calls), Turn(text="word " * 20_000 + "lastword.")])
+    logs = Path(console.environment["HOME"], ".local", "state", "sagent", "sessions")
+    with raw_terminal(console, "--sandbox", "off", "--permission-mode", "full") as (_, terminal):
+        os.write(terminal, b"go\r")  # and from here on nobody reads
+        wait_until(lambda: any("lastword." in path.read_text() for path in logs.glob("*/*/root.jsonl")))
+        assert (console.cwd / "done").exists()
+        read_until(terminal, b"lastword.")
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("moment", ("asking", "working", "suspended", "editing", "idle", "at once")[: deep(2, 6)])

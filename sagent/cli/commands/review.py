@@ -142,9 +142,8 @@ def _report(given: argparse.Namespace, found: Review) -> int:
         binary_safe(sys.stdout).write(text)
     else:
         try:
-            with atomic_output(Path(given.out)) as file:
+            with atomic_output(Path(given.out), 0o666) as file:
                 file.write(text.encode())
-                os.fchmod(file.fileno(), 0o644)
         except OSError as error:
             raise UsageError(f"{given.out}: {error.strerror or error}") from error
     if given.format != "text" or given.out is not None:
