@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import as_usd
 from sagent.lib.names import path_of
 from sagent.lib.text import why_unread
 from sagent.model import EFFORTS
@@ -89,17 +90,14 @@ def _temperature(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 9:
         raise UsageError(f"max_calls={text}: give a whole number")
     return int(text)
 
 
 def _usd(text: str) -> Decimal:
-    try:
-        usd = Decimal(text)
-    except InvalidOperation:
-        usd = Decimal(-1)
-    if not usd.is_finite() or usd < 0:
+    usd = as_usd(text)
+    if usd is None or usd < 0:
         raise UsageError(f"max_usd={text}: give USD as a number, at least 0")
     return usd
 

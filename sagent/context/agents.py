@@ -87,7 +87,7 @@ def _agents_in(place: Place, notices: list[str]) -> Sequence[AgentKind]:
                 tools_named(document.words("disallowedTools") or ()),
                 "" if model == "inherit" else model,
                 fields.get("effort", ""),
-                int(turns) if turns.isdecimal() and int(turns) else None,
+                int(turns) or None if turns.isdecimal() and len(turns) < 10 else None,
                 tuple(member for member in _IGNORED if member in fields),
             )
         )

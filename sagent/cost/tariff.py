@@ -1,12 +1,12 @@
 """What tokens cost: exact decimal arithmetic over bands of input size."""
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.json import as_array, as_object
-from sagent.lib.money import EXACT, TOO_MUCH, ZERO
+from sagent.lib.money import EXACT, TOO_MUCH, ZERO, as_usd
 from sagent.usage import BUCKETS, Usage
 
 _RATES = (*BUCKETS, "thinking")
@@ -207,14 +207,10 @@ def _tiers(name: str, value: object) -> list[Mapping[str, object]]:
 
 
 def _rate(name: str, key: str, value: object) -> Decimal:
-    """A price as a person wrote it. A float's repr is the digits that stood in the file."""
-    if isinstance(value, int | float | str | Decimal) and not isinstance(value, bool):
-        try:
-            rate = Decimal(str(value))
-        except InvalidOperation:
-            rate = Decimal("NaN")
-        if rate.is_finite() and 0 <= rate < TOO_MUCH:
-            return rate
+    """A price as a person wrote it."""
+    rate = as_usd(value)
+    if rate is not None and 0 <= rate < TOO_MUCH:
+        return rate
     shown = str(value) if isinstance(value, Decimal) else repr(value)
     unit = "thousand calls" if key in FEES else "million tokens"
     raise ConfigError(f"prices of {name}: {key} = {shown} is not a price in USD per {unit}")

@@ -36,9 +36,9 @@ def number(usd: Decimal | None) -> float | None:
 
 
 def as_usd(value: object) -> Decimal | None:
-    """USD from a number or a text; None for anything else."""
+    """USD from a number or a text; None for anything else. A float's are the digits that stood where it was read."""
     try:
-        usd = Decimal(str(value)) if isinstance(value, int | float | str) else None
+        usd = Decimal(str(value)) if isinstance(value, int | float | str | Decimal) else None
     except ArithmeticError:
         return None
     return usd if usd is None or usd.is_finite() else None

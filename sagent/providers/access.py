@@ -87,4 +87,6 @@ def loopback(url: str) -> bool:
         host = urlsplit(url).hostname or ""
     except ValueError:
         return False
-    return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.") or host.endswith(".localhost")  # noqa: S104 -- compared, not bound
+    if host.startswith("127."):  # a name may begin so too
+        return host.replace(".", "").isdecimal()
+    return host in ("localhost", "::1", "0.0.0.0") or host.endswith(".localhost")  # noqa: S104 -- compared, not bound

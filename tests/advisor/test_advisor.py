@@ -37,6 +37,7 @@ def test_a_text_names_an_advisor(text: str, advisor: Advisor) -> None:
         ("=x/y", "cannot be an advisor's name"),
         ("x/y,effort=huge", "give one of none, minimal"),
         ("x/y,max_calls=-1", "give a whole number"),
+        pytest.param(f"x/y,max_calls={'9' * 5_000}", "give a whole number", id="endless"),
         ("x/y,max_usd=NaN", "at least 0"),
         ("x/y,max_usd=-1", "at least 0"),
         ("x/y,tools=Bash", "it may only look"),

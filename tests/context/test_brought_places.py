@@ -92,9 +92,12 @@ def test_agents_are_read_and_never_have_more(tmp_path: Path) -> None:
         "disallowedTools: [Write]\nmodel: inherit\nmaxTurns: 7\npermissionMode: bypassPermissions\n---\nBe strict.\n",
     )
     write(tmp_path / ".claude/agents/silent.md", "nothing")
+    long = "\n".join(("---", "name: long", "description: For ever.", f"maxTurns: {'9' * 5_000}", "---"))
+    write(tmp_path / ".claude/agents/long.md", long)
     os.mkfifo(tmp_path / ".claude/agents/pipe.md")
     notices: list[str] = []
-    (kind,) = find_agents(tmp_path, tmp_path / "none", notices)
+    endless, kind = find_agents(tmp_path, tmp_path / "none", notices)
+    assert (endless.name, endless.max_turns) == ("long", None)
     assert kind.tools == ("Read", "Bash", "AgentSpawn", "Nonsense") and kind.without == ("Write",)
     assert (kind.model, kind.max_turns, kind.prompt) == ("", 7, "Be strict.")
     assert kind.ignored == ("permissionMode",)

@@ -188,7 +188,9 @@ class TestLogin:
     def test_a_host_is_a_name_or_an_address(self, given: str, url: str) -> None:
         assert host_url(given) == url
 
-    @pytest.mark.parametrize("given", ["http://company.ghe.com", "", "a b", "ftp://x", "https://x?y"])
+    @pytest.mark.parametrize(
+        "given", ["http://company.ghe.com", "http://127.example", "", "a b", "ftp://x", "https://x?y"]
+    )
     def test_a_login_goes_nowhere_unencrypted(self, given: str) -> None:
         with pytest.raises(UsageError):
             host_url(given)

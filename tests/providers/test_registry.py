@@ -91,6 +91,8 @@ def test_a_server_of_ones_own_elsewhere_needs_no_key() -> None:
     assert found.name == "ollama"
     with pytest.raises(UsageError, match=r"OPENAI_COMPATIBLE_API_KEY \(to any word, where the server wants none\)"):
         provider_named("openai-compatible", environ={"OPENAI_COMPATIBLE_BASE_URL": "http://nas.example"})
+    with pytest.raises(UsageError, match="No key"):  # a name, and not an address of this machine
+        provider_named("openai-compatible", environ={"OPENAI_COMPATIBLE_BASE_URL": "http://127.example"})
 
 
 def test_what_cannot_be_a_key_an_address_or_a_way_is_refused_before_any_call() -> None:

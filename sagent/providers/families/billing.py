@@ -1,14 +1,13 @@
 """Bills as providers write them: counts, with OpenAI and its followers inside one another, tiers, their own prices."""
 
 from collections.abc import Mapping
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal
 
 from sagent.lib.json import as_object
-from sagent.lib.money import TOO_MUCH
+from sagent.lib.money import EXACT, TOO_MUCH, as_usd
 from sagent.providers.wire.reply import count_of
 from sagent.usage import Usage
 
-_EXACT = Context(prec=60)
 _TICK = Decimal("1e-10")  # xAI's unit of money, in USD
 _STANDARD = ("default", "standard", "auto", "on_demand")
 
@@ -62,12 +61,12 @@ def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decim
     0 from anybody else is a gateway that knows no price.
     """
     if usd := _usd(usage.get("cost_in_usd_ticks")):
-        return _EXACT.multiply(usd, _TICK)
+        return EXACT.multiply(usd, _TICK)
     found = [usd for cost in (usage.get("cost"), event.get("cost")) if (usd := _usd(cost)) is not None]
     if not found or usage.get("is_byok") is not True:
         return found[-1] if found and (found[-1] or "is_byok" in usage) else None
     upstream = _usd(as_object(usage.get("cost_details")).get("upstream_inference_cost"))
-    return None if upstream is None else _EXACT.add(found[-1], upstream)
+    return None if upstream is None else EXACT.add(found[-1], upstream)
 
 
 def source_fees(usage: Mapping[str, object]) -> Mapping[str, int]:
@@ -79,11 +78,5 @@ def source_fees(usage: Mapping[str, object]) -> Mapping[str, int]:
 def _usd(cost: object) -> Decimal | None:
     """A number (OpenRouter), or an object (Perplexity's `total_cost`, Venice's `usd`)."""
     fields = as_object(cost)
-    value = fields.get("total_cost", fields.get("usd")) if fields else cost
-    try:
-        usd = Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-    except InvalidOperation:
-        return None
-    if usd is None:
-        return None
-    return min(usd, TOO_MUCH) if usd.is_finite() and usd >= 0 else None
+    usd = as_usd(fields.get("total_cost", fields.get("usd")) if fields else cost)
+    return min(usd, TOO_MUCH) if usd is not None and usd >= 0 else None

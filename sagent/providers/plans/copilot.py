@@ -10,7 +10,7 @@ from typing import Self, TypeAlias, TypeVar
 
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str
-from sagent.lib.money import EXACT
+from sagent.lib.money import EXACT, as_usd
 from sagent.messages import Image
 from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import access_from_key, check_text, check_url
@@ -102,7 +102,7 @@ class Copilot:
         self._account = account
         self._base_url = check_url(NAME, base_url) if base_url else ""
         self._timeouts = timeouts or Timeouts()
-        way = transport if transport is not None and not isinstance(transport, str) else None
+        way = None if isinstance(transport, str) else transport
         self._transport = way or DirectTransport(connect=self._timeouts.connect)
         self.renewal = Renewal(account.login, self._renew, LOG_IN)
         self._chat = self._side(ChatProvider, "chat")
@@ -272,11 +272,11 @@ def _usd(prices: Mapping[str, object]) -> Mapping[str, Decimal]:
     """USD per million tokens, of credits per batch of tokens."""
     batch, credit = as_int(prices.get("batch_size")), as_object(prices.get("default"))
     names = {"input": "input_price", "cache_read": "cache_price", "output": "output_price"}
-    named = {bucket: credit.get(name) for bucket, name in names.items()}
+    named = {bucket: as_usd(credit.get(name)) for bucket, name in names.items()}
     return {
-        bucket: EXACT.divide(Decimal(str(price)).scaleb(_MILLION_CENTS, EXACT), batch)
+        bucket: EXACT.divide(price.scaleb(_MILLION_CENTS, EXACT), batch)
         for bucket, price in named.items()
-        if batch > 0 and isinstance(price, int | float)
+        if batch > 0 and price is not None
     }
 
 
