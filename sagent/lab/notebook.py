@@ -97,10 +97,9 @@ class Notebook(Notes):
 
     def keep(self, trial: Trial) -> None:
         """One line, on the disk when this returns."""
-        line = wire_bytes(json_load(encode_trial(trial))) + b"\n"
         size = os.fstat(self._fd).st_size
         try:
-            rest = memoryview(line)
+            rest = memoryview(encode_trial(trial))
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
             os.fsync(self._fd)

@@ -83,9 +83,7 @@ class Replay:
         return self.is_same and all(each.is_exact for each in self.agents)
 
 
-async def replay(
-    path: Path, *, agent: str = "", rows: Mapping[str, Row] | None = None, find: Find | None = None
-) -> Replay:
+async def replay(path: Path, *, agent: str = "", rows: Mapping[str, Row] | None = None) -> Replay:
     """Run the agents of a session, or of an exported bundle, again, each by itself, or the one named. `rows` are a
     person's own providers.
 
@@ -96,7 +94,7 @@ async def replay(
         problems = proof.problems or (REDACTED.format(count=proof.redacted),)
         return Replay(proof.session or path.name, str(path), "", problems=problems)
     with session_at(path) as session:
-        return await _replay(path, session, agent, find or adapters(rows))
+        return await _replay(path, session, agent, adapters(rows))
 
 
 async def _replay(path: Path, session: Path, agent: str, find: Find) -> Replay:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_int, as_number, as_object, as_str, canonical_bytes, json_dump, sha256_hex
+from sagent.lib.json import as_int, as_number, as_object, as_str, canonical_bytes, sha256_hex, wire_bytes
 from sagent.lib.money import as_usd
 from sagent.lib.names import path_of
 from sagent.lib.text import why_unread
@@ -101,11 +101,10 @@ class Trial:
         return self.answered + self.declined + self.undone
 
 
-def encode_trial(trial: Trial) -> str:
-    """A line, without its end."""
-    return json_dump(
-        {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(trial).items()}
-    )
+def encode_trial(trial: Trial) -> bytes:
+    """A line."""
+    members = {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(trial).items()}
+    return wire_bytes(members) + b"\n"
 
 
 _READERS: Mapping[object, Callable[[object], object]] = {

@@ -142,7 +142,7 @@ def test_what_killed_runs_may_have_cost_counts_against_it(gate: Gate) -> None:
     Path("notes").mkdir()
     Path("notes", "setup.json").write_text("{}")
     found = [*trials("with", 2, 2), trial("with", 3, "interrupted", most=Decimal("0.4")), trial("with", 3, "solved")]
-    Path("notes", "runs.jsonl").write_text("".join(encode_trial(each) + "\n" for each in found))
+    Path("notes", "runs.jsonl").write_bytes(b"".join(map(encode_trial, found)))
     assert gate("notes", "--cell", "with", "--max-usd", "0.5")[0] == 1
     assert gate("notes", "--cell", "with", "--max-usd", "0.7")[0] == 0
     Path("notes", "sessions", "a-4-with").mkdir(parents=True)  # begun, and never heard of again
@@ -233,11 +233,11 @@ def test_notes_are_judged_as_they_are_and_a_torn_line_is_no_run(gate: Gate) -> N
     place.mkdir()
     (place / "setup.json").write_text('{"executor": "a/b"}')
     lines = [encode_trial(each) for each in (*trials("without", 0, 2), *trials("with", 2, 2))]
-    (place / "runs.jsonl").write_text("\n".join(lines) + '\n{"task": "a", "arm": "wi')
+    (place / "runs.jsonl").write_bytes(b"".join(lines) + b'{"task": "a", "arm": "wi')
     assert gate("notes", "--min-pass", "1", "--cell", "with")[0] == 0
     assert gate("notes", "--min-pass", "1", "--cell", "without")[0] == 1
     lines[-1] = encode_trial(trial("with", 2, "failed"))
-    (place / "runs.jsonl").write_text("\n".join(lines) + "\n")
+    (place / "runs.jsonl").write_bytes(b"".join(lines))
     code, out, _ = gate("notes", "--min-pass", "1", "--cell", "with")
     assert (code, "FAILED  complete 1 = 2" in out) == (1, True)
 
