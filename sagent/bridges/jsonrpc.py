@@ -63,7 +63,7 @@ class Connection:
         self._open: dict[tuple[type, Id], asyncio.Task[Answer]] = {}  # requests of the peer
         self._asked: dict[int, asyncio.Future[object]] = {}  # requests of ours
         self._count = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._noting: set[asyncio.Task[None]] = set()
 
     # -- what arrives
 
@@ -117,9 +117,11 @@ class Connection:
             number = as_object(params).get("requestId")
             task = self._open.get((type(number), number)) if isinstance(number, str | int | float | None) else None
             if task is not None:
-                self._later(_cancelled(task))
+                asyncio.get_running_loop().call_soon(task.cancel)  # it has begun by then
         elif (found := self._notices.get(method)) is not None:
-            self._later(self._noted(found, method, as_object(params)))
+            noting = asyncio.create_task(self._noted(found, method, as_object(params)))
+            self._noting.add(noting)
+            noting.add_done_callback(self._noting.discard)
 
     async def _noted(self, method: Method, name: str, params: Params) -> None:
         try:
@@ -128,11 +130,6 @@ class Connection:
             log(f"{name}: {error}")
         except Exception:
             log(f"{name} failed\n{traceback.format_exc()}")
-
-    def _later(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _answer(self, key: tuple[type, Id], task: "asyncio.Task[Answer]", method: str) -> None:
         """Send the one response of a request."""
@@ -210,12 +207,6 @@ class Connection:
 async def _answered(method: Method, params: Params) -> Answer:
     result = await method(params)
     return result if isinstance(result, Answer) else Answer(result)
-
-
-async def _cancelled(task: "asyncio.Task[Answer]") -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await asyncio.wait([task])
 
 
 def log(text: str) -> None:

@@ -180,7 +180,7 @@ class LiveSession:
     async def _take(
         self, agent: Agent, work: Callable[[Agent], Awaitable[object]], result: "asyncio.Future[object]"
     ) -> None:
-        self._run = asyncio.ensure_future(_done(work, agent))
+        self._run = asyncio.ensure_future(work(agent))
         self._changed()
         await asyncio.wait([self._run])
         run, self._run = self._run, None
@@ -217,10 +217,6 @@ class LiveSession:
         finally:
             del self.questions[question.id]
             self._changed()
-
-
-async def _done(work: Callable[[Agent], Awaitable[T]], agent: Agent) -> T:
-    return await work(agent)
 
 
 def _change(call: ToolCall, workspace: Workspace) -> tuple[str, str] | None:

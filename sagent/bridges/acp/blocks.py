@@ -2,22 +2,18 @@
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError
-from sagent.lib.json import as_array, as_object, as_str, valid_text
+from sagent.lib.json import as_object, valid_text
 from sagent.messages import Message, Part, Text, user
 
 
-def read_prompt(blocks: object) -> Message:
+def read_prompt(blocks: Sequence[object]) -> Message:
     """The message of a prompt. Raises RpcError for what is no prompt, or cannot be shown to a model."""
-    if not isinstance(blocks, list):
-        raise RpcError(INVALID_PARAMS, "prompt is a list of content blocks.")
-    parts: list[Part] = []
-    for number, block in enumerate(as_array(blocks)):  # pyright: ignore[reportUnknownArgumentType] -- JSON
-        parts += _parts(as_object(block), number)
+    parts = [part for number, block in enumerate(blocks) for part in _parts(as_object(block), number)]
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise RpcError(INVALID_PARAMS, "The prompt is empty.")
     return user("", *parts)
@@ -80,4 +76,4 @@ def _shown(uri: str) -> str:
 def _needed(block: Mapping[str, object], name: str, where: str) -> str:
     if not isinstance(found := block.get(name), str):
         raise RpcError(INVALID_PARAMS, f"{where}.{name} is missing, or is no string.")
-    return as_str(found)
+    return found

@@ -1,8 +1,9 @@
 """Tool calls as an editor shows them: what kind of work, at which place, and what would change."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 
 from sagent.errors import ToolError
@@ -106,8 +107,9 @@ class CallIds:
         key = (agent, call_id)
         if (name := self._by_call.get(key, "")) in self._open or (name and name in self._jobs):
             return name, False
-        wanted = call_id if agent == "root" else f"{agent}:{call_id}"
-        name = next(name for name in _numbered(wanted or "call") if name not in self._given)
+        wanted = (call_id or "call") if agent == "root" else f"{agent}:{call_id}"
+        named = chain([wanted], (f"{wanted}#{number}" for number in count(2)))
+        name = next(name for name in named if name not in self._given)
         self._given.add(name)
         self._by_call[key] = name
         self._open[name] = None
@@ -130,11 +132,3 @@ class CallIds:
         found = list(self._open)
         self._open.clear()
         return found
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 1
-    while True:
-        number += 1
-        yield f"{name}#{number}"

@@ -81,12 +81,9 @@ class Client:
         params = {"sessionId": session, "path": str(path), "content": text}
         await self._connection.request("fs/write_text_file", params)
 
-    async def fill(
-        self, session: str, message: str, schema: Mapping[str, object], call: str | None
-    ) -> Mapping[str, object] | None:
+    async def fill(self, session: str, message: str, schema: Mapping[str, object]) -> Mapping[str, object] | None:
         """What the person has filled into a form; None where they have not."""
-        scope = {"sessionId": session, **({"toolCallId": call} if call else {})}
-        params = {**scope, "mode": "form", "message": message, "requestedSchema": schema}
+        params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": schema}
         try:
             answer = await self._connection.request("elicitation/create", params)
         except RpcError as error:

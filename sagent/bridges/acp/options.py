@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.errors import SagentError
+from sagent.lib.json import as_array, as_object, as_str
 from sagent.model import EFFORTS
 from sagent.peer import Switch
 from sagent.policy.permissions import MODES, Mode
@@ -66,7 +67,7 @@ class Options:
         found = next((each for each in self.every() if each["id"] == option), None)
         if found is None:
             raise RpcError(INVALID_PARAMS, f"There is no option {option!r}. There are mode, model, effort and advisor.")
-        offered = [each["value"] for each in _values(found)]
+        offered = [as_str(as_object(each)["value"]) for each in as_array(found["options"])]
         if not isinstance(value, str) or value not in offered:
             raise RpcError(INVALID_PARAMS, f"{option} cannot be {value!r}: take one of {', '.join(offered[:20])}.")
         if value == found["currentValue"]:
@@ -104,12 +105,6 @@ class Options:
         advisory = self._agent.advisory
         active = advisory.roster.active if isinstance(advisory, AdvisorExtension) else ()
         return active[0].model if active else OFF
-
-
-def _values(option: Mapping[str, object]) -> Sequence[Mapping[str, str]]:
-    found = option["options"]
-    assert isinstance(found, list)
-    return found  # pyright: ignore[reportUnknownVariableType] -- as `_select` makes it
 
 
 def _select(

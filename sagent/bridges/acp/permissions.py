@@ -67,13 +67,11 @@ class Person:
             return settled and settled.answer()
         if not self._client.has_forms:
             return None  # as a server of tools asks, which does not know the client
-        schema = _form(question)
-        filled = await self._client.fill(self._session.id, printable(question.text), schema, None)
+        filled = await self._client.fill(self._session.id, printable(question.text), _form(question))
         if filled is None:
             return None
-        chosen = [filled.get("answer"), *as_array(filled.get("answers")), filled.get("other")]
-        said = map(as_str, chosen)
-        return "\n".join(filter(None, said)) or None
+        said = [filled.get("answer"), *as_array(filled.get("answers")), filled.get("other")]
+        return "\n".join(filter(None, map(as_str, said))) or None
 
     async def settle(self, plan: str) -> Settled | None:
         """Have the person decide on a plan; None where they leave it open. An accepted one ends plan mode."""
@@ -87,9 +85,9 @@ class Person:
         finally:
             session.emit(session.updates.ended(name, failed=chosen not in ("ask", "edit")))
         if chosen in ("ask", "edit"):
-            session.policy.mode = "ask" if chosen == "ask" else "edit"
+            session.policy.mode = chosen
             self._left_plan()
-            return Settled("ask" if chosen == "ask" else "edit")
+            return Settled(chosen)
         return Settled(None) if chosen == "no" else None
 
 

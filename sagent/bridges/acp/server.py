@@ -26,7 +26,7 @@ from sagent.bridges.jsonrpc import (
     text_in,
 )
 from sagent.errors import SagentError, SessionNotFound
-from sagent.lib.json import EMPTY, as_array, as_object, valid_text
+from sagent.lib.json import EMPTY, as_object, valid_text
 from sagent.version import __version__
 
 if TYPE_CHECKING:
@@ -107,10 +107,7 @@ class Server:
                 await self.connection.settle(_PATIENCE)
                 if self._turns:
                     await asyncio.wait(self._turns)
-                if left := [*self._sessions.values(), *self._opening]:
-                    from sagent.bridges.acp.session import closed
-
-                    await closed(left)
+                await asyncio.gather(*(each.aclose() for each in (*self._sessions.values(), *self._opening)))
         self.connection.abandon()
 
     # -- the connection
@@ -256,11 +253,10 @@ class Server:
     async def _list(self, params: Params) -> Mapping[str, object]:
         cwd, cursor = params.get("cwd"), params.get("cursor")
         cwd = None if cwd is None else _absolute("cwd", cwd)
-        start = (
-            0 if cursor is None else int(cursor) if isinstance(cursor, str) and re.fullmatch(r"\d{1,9}", cursor) else -1
-        )
-        if start < 0:
+        cursor = "0" if cursor is None else cursor
+        if not isinstance(cursor, str) or not re.fullmatch(r"\d{1,9}", cursor):
             raise RpcError(INVALID_PARAMS, "cursor is not one that session/list has given.")
+        start = int(cursor)
         try:
             found = await asyncio.to_thread(self._host.sessions, cwd)
         except (SagentError, OSError) as error:
@@ -303,16 +299,16 @@ class Server:
         from sagent.bridges.acp.blocks import read_prompt
 
         session = self._session(params)
-        return {"stopReason": await session.prompt(read_prompt(params.get("prompt")))}
+        return {"stopReason": await session.prompt(read_prompt(list_in(params, "prompt", required=True)))}
 
     async def _accept(self, params: Params) -> Mapping[str, object]:
         """A prompt of version 2: it is accepted, and its turn says by itself how it goes."""
         from sagent.bridges.acp.blocks import read_prompt
         from sagent.bridges.acp.version1 import new_id
 
-        session, message, blocks = self._session(params), new_id(), params.get("prompt")
+        session, message, blocks = self._session(params), new_id(), list_in(params, "prompt", required=True)
         running = session.prompt(read_prompt(blocks))
-        self._client.update(session.id, version2.user_message(message, as_array(blocks)))
+        self._client.update(session.id, version2.user_message(message, blocks))
         self._client.update(session.id, version2.state("running"))
         turn = asyncio.ensure_future(self._turn(session, running))
         self._turns.add(turn)

@@ -353,11 +353,3 @@ def failure(error: BaseException) -> RpcError:
     refused = isinstance(error, ModelError) and error.kind == "auth"
     kind = error.kind if isinstance(error, SagentError) else "failed"
     return RpcError(AUTH_REQUIRED if keyless or refused else INTERNAL, text, {"kind": kind})
-
-
-async def closed(sessions: Sequence[Session]) -> None:
-    """Close sessions together, whatever one of them says to that."""
-    waiting: list[Awaitable[None]] = [session.aclose() for session in sessions]
-    for result in await asyncio.gather(*waiting, return_exceptions=True):
-        if isinstance(result, Exception):
-            log(f"a session was not closed well: {failure_of(result)}")

@@ -7,6 +7,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 
 def claim_stdout() -> int:
@@ -15,18 +16,6 @@ def claim_stdout() -> int:
     own = os.dup(1)
     os.dup2(2, 1)
     return own
-
-
-def _until_closed(work: Callable[[], None]) -> Callable[[], None]:
-    """Work in a thread that may outlive the loop."""
-
-    def run() -> None:
-        try:
-            work()
-        except RuntimeError:  # the loop is closed
-            return
-
-    return run
 
 
 class Writer:
@@ -41,9 +30,10 @@ class Writer:
             while (data := self._queue.get()) is not None:
                 if not failed and not _write(fd, data):
                     failed = True
-                    loop.call_soon_threadsafe(on_failure)
+                    with suppress(RuntimeError):  # the loop is closed
+                        loop.call_soon_threadsafe(on_failure)
 
-        self._thread = threading.Thread(target=_until_closed(write), daemon=True)
+        self._thread = threading.Thread(target=write, daemon=True)
         self._thread.start()
 
     def send(self, data: bytes) -> None:

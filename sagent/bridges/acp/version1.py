@@ -40,7 +40,6 @@ from sagent.tool import Workspace
 from sagent.tools.proposal import Proposal, proposal_of
 from sagent.usage import Cost
 
-VERSION = 1
 Update: TypeAlias = Mapping[str, object]
 ROOT = "root"
 _SAYERS = {"user": "user", "assistant": "agent"}
