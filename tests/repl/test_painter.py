@@ -22,6 +22,7 @@ from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.screen import YOUNG, Screen
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.blocks import Report
+from sagent.repl.view.theme import rules_of
 
 
 class Terminal(io.StringIO):
@@ -179,3 +180,26 @@ async def test_a_file_that_is_named_is_a_link_for_the_terminal(monkeypatch: pyte
         painter.paint()
         links = re.findall(rb"\x1b\]8;;([^\x1b]+)\x1b\\([^\x1b]+)\x1b\]8;;\x1b\\", b"".join(written))
     assert links == [((tmp_path / "a b.py").as_uri().encode(), b"it"), (b"https://x.org", b"the page")]
+
+
+async def test_what_is_erased_is_erased_where_more_rows_than_there_are_cannot_be_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """rxvt-unicode ignores such a deletion, and showed two status lines after the first answer."""
+    async with drawn(monkeypatch) as (screen, written):
+        screen.output.erase_down()
+        screen.output.flush()
+        assert b"M\x1b[J" in b"".join(written)  # tmux keeps a page that is erased, but not an empty one
+
+
+@pytest.mark.parametrize(
+    ("said", "light"),
+    [("0;default;15", True), ("15;0", False), ("0;7", True), ("15;default", None), ("", None), ("x", None)],
+)
+async def test_a_background_that_only_the_environment_knows(
+    said: str, light: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLORFGBG", said)
+    async with drawn(monkeypatch) as (screen, _):
+        assert screen.light is light
+        assert screen._rules == rules_of("auto", light=light)

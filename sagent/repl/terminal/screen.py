@@ -48,9 +48,9 @@ class Screen:
         self.focused: bool | None = None  # whether the terminal is in front; None where it has not said
         self.on_focus: Callable[[], None] = lambda: None  # it is in front, or is no longer
         self.theme = "auto"
-        self.light: bool | None = None  # the background; None where the terminal has not said
+        self.light = _light_background()  # None where it is not known
         self._asked = os.environ.get("TERM") in ("dumb", "linux") or _colours() == ColorDepth.DEPTH_1_BIT
-        self._rules = dict(rules_of(self.theme))
+        self._rules = dict(rules_of(self.theme, light=self.light))
         self._style = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
@@ -229,6 +229,12 @@ class Screen:
     def leave(self) -> None:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
+
+
+def _light_background() -> bool | None:
+    """What a terminal's variable says, as with those that answer no question: a number of the sixteen colours."""
+    colour = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return colour in ("7", "15") if colour.isdecimal() else None
 
 
 def _size(stdout: TextIO) -> Size:

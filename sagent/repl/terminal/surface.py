@@ -129,9 +129,10 @@ class SteadyOutput(Vt100_Output):
     def erase_down(self) -> None:
         """Empty the cursor's row and those below; prompt_toolkit and we do so at a row's beginning only.
 
-        The rows are deleted: tmux takes an erasure of the whole screen for a page that belongs in the scrollback.
+        The rows are deleted first: tmux takes an erasure of the whole screen for a page that belongs in the scrollback,
+        if anything is on it. rxvt-unicode deletes nothing where there are fewer rows.
         """
-        self.write_raw(f"\r\x1b[{self.get_size().rows}M")
+        self.write_raw(f"\r\x1b[{self.get_size().rows}M\x1b[J")
 
     def enable_bracketed_paste(self) -> None:
         """Have pastes marked, changes of focus reported, and keys distinguished."""
