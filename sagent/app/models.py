@@ -72,7 +72,7 @@ class Choice:
     asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
 
     def __post_init__(self) -> None:
-        self.rows = {name: own.row for name, own in self.settings.providers.items()}
+        self.rows = self.settings.rows
         if not self.settings.ephemeral:
             self.listings = Listings(self.settings.state_dir / "listings.json")
 

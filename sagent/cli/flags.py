@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from _typeshed import SupportsWrite
 
 COMMANDS = {
@@ -155,6 +157,18 @@ class Parser(argparse.ArgumentParser):
     @property
     def flags(self) -> list[argparse.Action]:
         return [action for action in self._actions if action.option_strings]
+
+    def parse_apart(
+        self, argv: "Sequence[str]", refused: "Sequence[str]", why: str
+    ) -> tuple[argparse.Namespace, dict[str, object]]:
+        """All that is given, and apart the flags that say how an agent works. Raises UsageError for those `refused`."""
+        own = {action.dest for action in self._actions}
+        add_agent_flags(self)
+        given = self.parse_args(argv)
+        flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
+        if name := next((name for name in refused if flags.pop(name, None)), ""):
+            raise UsageError(f"--{name.replace('_', '-')}: {why}.")
+        return given, flags
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         """Fail where the output cannot be written, as argparse's own does only up to the size of a buffer."""

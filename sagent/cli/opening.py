@@ -1,7 +1,6 @@
 """Sessions that clients of a server want: opened as the server's flags say, within what a client may choose."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from sagent.agent import Asker
@@ -29,20 +29,17 @@ def opening_of(
     """What opens sessions with a person to ask, for clients who want them. Those of a named `user` are kept apart, also
     from those of `users`; `prepare` has the last word on their settings."""
 
-    @asynccontextmanager
-    async def opening(
+    def opening(
         wanted: "Wanted", listener: "Listener", ask: "Asker", answer: "Answerer"
-    ) -> "AsyncGenerator[Opened]":
+    ) -> "AbstractAsyncContextManager[Opened]":
         from sagent.cli.interactive import open_session
 
         settings = settings_for(flags, wanted)
         private = (settings.state_dir,) if user else ()
         state = state_of(settings, user)
         deny = [*(_walls(settings.state_dir, user, users) if user else ()), *_sealed(state / "a2a")]
-        settings = replace(settings, state_dir=state, deny=(*settings.deny, *deny))
-        settings = prepare(settings)
-        async with open_session(settings, listener, ask, answer, private=private) as opened:
-            yield opened
+        settings = prepare(replace(settings, state_dir=state, deny=(*settings.deny, *deny)))
+        return open_session(settings, listener, ask, answer, private=private)
 
     return opening
 

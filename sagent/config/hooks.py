@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from sagent.config.files import File, Line, expand
-from sagent.config.tables import list_of_texts, read_need
+from sagent.config.tables import list_of_texts, read_need, table_of_texts
 from sagent.config.values import PathBase, RefusedError, decimal, url
 from sagent.errors import ConfigError
 from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent
@@ -106,12 +106,11 @@ def _hook(
     timeout = float(decimal(handler.get("timeout", DEFAULT_TIMEOUT), "timeout: give seconds as a number above 0"))
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise RefusedError(f"timeout: give seconds above 0, at most {LONGEST_TIMEOUT:g}")
-    needs, headers = handler.get("needs", []), handler.get("headers", {})
+    needs, pairs = handler.get("needs", []), table_of_texts(handler.get("headers", {}), "headers")
     if environ is None and needs:
         raise RefusedError("a project's hook stays in the sandbox: needs is for your own file")
-    pairs = cast("Mapping[str, object]", headers) if isinstance(headers, Mapping) else {"": None}
-    if not all(isinstance(each, str) for each in pairs.values()) or (pairs and not address):
-        raise RefusedError("headers: give a table of texts, with a url")
+    if pairs and not address:
+        raise RefusedError("headers are for a url: a command gets none")
     try:
         address, pairs = (expand(each, environ or {}) for each in (address, pairs))
     except ValueError as error:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from sagent.config.fields import FIELDS, RULES
-from sagent.config.settings import Settings
+from sagent.config.settings import Settings, Wanted, Wish
 
 
 class Row(NamedTuple):
@@ -27,8 +27,7 @@ def _rows(settings: Settings) -> Iterator[Row]:
         value: object = getattr(settings, field.name)
         origin = settings.origins.get(field.name, "default")
         if settings.wish and (wanted := waits.get(field.name)):
-            why = "you said no" if settings.wish.refused else "waits for your trust"
-            origin += f"; {settings.wish.file}:{wanted.line} wants {wanted.text}: {why}"
+            origin += f"; {_wanted(settings.wish, wanted, wanted.text)}"
         yield Row(field.name, _text(value), origin)
     origin = settings.origins.get("advisors", "default")
     for name, address in settings.advisor_addresses.items():
@@ -74,10 +73,14 @@ def _server_rows(settings: Settings) -> Iterator[Row]:
 def _waiting(settings: Settings, name: str) -> Iterator[Row]:
     """What of a table a project's file wants that the person has not trusted it with."""
     if (wish := settings.wish) is not None:
-        why = "you said no" if wish.refused else "waits for your trust"
         for wanted in (each for each in wish.wanted if each.name == name):
-            for text in wanted.value:
-                yield Row(name, "none", f"{wish.file}:{wanted.line} wants {text}: {why}")
+            yield from (Row(name, "none", _wanted(wish, wanted, text)) for text in wanted.value)
+
+
+def _wanted(wish: Wish, wanted: Wanted, text: str) -> str:
+    """What a project's file wants, and why that is not so."""
+    why = "you said no" if wish.refused else "waits for your trust"
+    return f"{wish.file}:{wanted.line} wants {text}: {why}"
 
 
 def _text(value: object) -> str:

@@ -171,6 +171,11 @@ class Settings:
     project_file: Path | None = None
     wish: "Wish | None" = field(default=None, repr=False)
 
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """The providers that the person describes, as rows by their names."""
+        return {name: own.row for name, own in self.providers.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

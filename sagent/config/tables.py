@@ -160,9 +160,9 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
         return McpServer(
             command,
             tuple(list_of_texts(given.get("args", []), "args")),
-            _pairs(given.get("env", {}), "env"),
+            table_of_texts(given.get("env", {}), "env"),
             url,
-            _pairs(given.get("headers", {}), "headers"),
+            table_of_texts(given.get("headers", {}), "headers"),
             _seconds("timeout", given.get("timeout", 600)),
             _seconds("start_timeout", given.get("start_timeout", 10)),
             tuple(read_need(text, base) for text in list_of_texts(given.get("needs", []), "needs")),
@@ -174,7 +174,7 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
 
 
 def _oauth(value: object) -> Mapping[str, str]:
-    pairs = _pairs(value, "oauth")
+    pairs = table_of_texts(value, "oauth")
     if strangers := [key for key in pairs if key not in _OAUTH]:
         raise RefusedError(f"oauth has no {strangers[0]!r}: give {', '.join(_OAUTH)}")
     if "issuer" in pairs and not ("client_id" in pairs and ("client_secret" in pairs) != ("private_key" in pairs)):
@@ -212,7 +212,7 @@ def list_of_texts(value: object, what: str) -> list[str]:
     raise RefusedError(f"{what}: give a list of texts")
 
 
-def _pairs(value: object, what: str) -> Mapping[str, str]:
+def table_of_texts(value: object, what: str) -> Mapping[str, str]:
     pairs = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": None}
     if all(isinstance(text, str) for text in pairs.values()):
         return cast("Mapping[str, str]", pairs)

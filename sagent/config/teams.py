@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from sagent.config import values
+from sagent.config.advisors import NONE
 from sagent.config.files import File, Line, read_file
 from sagent.config.values import PathBase, RefusedError, choice, option, options_of, shown, usd
 from sagent.errors import ConfigError, UsageError
@@ -19,7 +20,6 @@ from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
 
 PRESETS = Path(__file__).with_name("team_presets")
 FILE = "team.toml"
-NO_ADVISOR = ("none", "off")
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -153,7 +153,7 @@ def _read_role(file: File, top: _Table, item: object, place: int) -> tuple[Role,
     if {"executor", "model"} <= table.members.keys():
         raise table.error("executor and model are one setting: keep one of them", "executor")
     specs = table.read("advisor", lambda value, _: _texts([value] if isinstance(value, str) else value), ())
-    unadvised = len(specs) == 1 and specs[0] in NO_ADVISOR
+    unadvised = len(specs) == 1 and specs[0] in NONE
     tools = table.read("tools", _texts, None)
     role = Role(
         name=name,

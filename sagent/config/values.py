@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple, TypeAlias, cast
 
 from sagent.lib.money import TOO_MUCH
-from sagent.lib.text import nearest
+from sagent.lib.text import cut, nearest
 
 STATUS_PARTS = ("model", "advisor", "context", "cost", "shares", "jobs", "mode", "branch")
 KEY_ACTIONS = (
@@ -187,14 +187,8 @@ def whole(least: int) -> Callable[..., int]:
 
 def shown(value: object) -> str:
     """A value in a message, as a settings file would have it, and no longer than a line."""
-    match value:
-        case bool():
-            text = str(value).lower()
-        case Decimal():
-            text = str(value)
-        case _:
-            text = repr(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, Decimal) else repr(value)
+    return cut(text, 80)
 
 
 def decimal(value: object, accepted: str) -> Decimal:
@@ -290,10 +284,10 @@ def directory(value: object, base: PathBase) -> Path:
 
 
 def directories(value: object, base: PathBase) -> tuple[Path, ...]:
-    listed = cast("list[object] | tuple[object, ...]", value if isinstance(value, list | tuple) else (value,))
-    paths = [str(each) if isinstance(each, PurePath) else each for each in listed]
-    given = value if isinstance(value, str) else paths
-    return tuple(directory(item, base) for item in texts(given, "directories"))
+    if not isinstance(value, str):
+        listed = cast("list[object] | tuple[object, ...]", value if isinstance(value, list | tuple) else (value,))
+        value = [str(each) if isinstance(each, PurePath) else each for each in listed]
+    return tuple(directory(item, base) for item in texts(value, "directories"))
 
 
 def triggers(value: object, _: object = None) -> tuple[str, ...]:

@@ -112,10 +112,10 @@ class _Reader:
                     return found
                 case _:
                     raise _stranger(kind, line)
-        except (yaml.YAMLError, InvalidOperation, KeyError) as error:
+        except YamlError:
+            raise
+        except (yaml.YAMLError, InvalidOperation, KeyError, ValueError) as error:
             raise YamlError(line, f"{text!r} is no {kind}") from error
-        except ValueError as error:
-            raise error if isinstance(error, YamlError) else YamlError(line, f"{text!r} is no {kind}") from error
 
 
 def _stranger(tag: str, line: int) -> YamlError:

@@ -133,8 +133,7 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     ]
     root = logs["root"]
     git = next((each for each in contents(every["root"], Environment) if each.commit), Environment({}))
-    rows = {name: own.row for name, own in settings.providers.items()}
-    find = adapters(rows)
+    find = adapters(settings.rows)
     team = read_team(every["root"], logs, lambda log: effort_of(log, find))
     prompt = _prompt_of([root] if team is None else [logs[agent] for agent in team.agents])
     if prompt is None or not (root.spoken or team):

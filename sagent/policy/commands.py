@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from sagent.lib.text import cut
@@ -66,7 +66,7 @@ class CommandJudge:
         if not any(rule.pattern for rule in self._paths.rules.deny):
             return None
         unproven: list[str] = []
-        guarded = any(self._path_rules())
+        guarded = any(self._paths.path_rules(PATH_TOOLS))
         for part in self._script.parts if guarded else ():
             words = tuple(dict.fromkeys((*part.words, *(word for line, _ in runs(part) for word in line))))
             if denied := self._denied_path(part, words):
@@ -103,9 +103,6 @@ class CommandJudge:
             if re.search(rf"(?<![\w.-]){name}(?![\w.-])", text):
                 yield f"The command cannot be read with certainty, and names a program of the rule {rule}."
 
-    def _path_rules(self, tools: Sequence[str] = PATH_TOOLS) -> Iterator[Rule]:
-        return (rule for rule in self._paths.rules.deny if rule.pattern and rule.tool in tools)
-
     def _denied_path(self, part: Part, words: Sequence[Word]) -> Deny | None:
         """Path rules hold for what a command names in so many words: its arguments and redirections."""
         writer = any(program(word) in _WRITERS for word in words)
@@ -128,7 +125,7 @@ class CommandJudge:
             not looks and any(program(word) in _CHANGERS for word in words)
         )
         tools = ("Read", "Grep", *EDITS) if changes else ("Read", "Grep")
-        rule = next(self._path_rules(tools), None)
+        rule = next(self._paths.path_rules(tools), None)
         if rule is None:
             return
         named = [self._named(word) for word in (*words, *targets) if word.kind != "dynamic"]
@@ -320,7 +317,6 @@ def _suspicions(words: tuple[Word, ...], rules: Sequence[Rule], *, likely: bool)
 def _matches(patterns: list[str]) -> list[str] | None:
     """The files that wildcards name now, or None when they are too many to look at."""
     from glob import iglob
-    from itertools import islice
 
     # Brackets mean more to bash ([^a], [[:lower:]]) than to Python: whatever they may stand for counts.
     wider = [re.sub(r"\[[!^]?\]?(?:\[[:.=][^\]]*\]|[^\]/])*\]", "*", pattern) for pattern in patterns]
@@ -330,7 +326,7 @@ def _matches(patterns: list[str]) -> list[str] | None:
 
 def _expanded(word: Word, home: str) -> str:
     """A word's text with the home in the place of a tilde; a quoted tilde is a name like any other."""
-    return home + word.text[1:] if word.raw == "~" or word.raw.startswith("~/") else word.text
+    return home + word.text[1:] if word.is_home else word.text
 
 
 def _is_assignable(word: Word, *, alone: bool) -> bool:

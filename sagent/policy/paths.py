@@ -47,18 +47,19 @@ class PathJudge:
 
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a path falls under, as spelled or as it really is."""
-        pairs = product(self._path_rules(tools), spellings(path))
+        pairs = product(self.path_rules(tools), spellings(path))
         roots, home = self._all_roots, self.places.home
         return next((rule for rule, place in pairs if rule.matches_path(place, roots, home, anywhere=True)), None)
 
     def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a directory, or something below it, may fall under."""
-        pairs = product(self._path_rules(tools), spellings(directory))
+        pairs = product(self.path_rules(tools), spellings(directory))
         roots, home = self._all_roots, self.places.home
         found = next((rule for rule, place in pairs if rule.reaches_below(place, roots, home)), None)
         return found or self.denying(directory, tools)
 
-    def _path_rules(self, tools: Sequence[str]) -> Iterator[Rule]:
+    def path_rules(self, tools: Sequence[str]) -> Iterator[Rule]:
+        """The deny rules about paths for any of these tools."""
         return (rule for rule in self.rules.deny if rule.pattern and rule.tool in tools and rule.tool in PATH_TOOLS)
 
     @cached_property
@@ -74,7 +75,7 @@ class PathJudge:
         tools = ("Read", tool)
         starts = tuple(dict.fromkeys(spellings(directory)))
         roots, home = self._all_roots, self.places.home
-        rules = self._path_rules(tools)
+        rules = self.path_rules(tools)
         regexes = (f"(?:{regex})" for rule in rules for regex in rule.regexes(roots, home, anywhere=True))
         denied = re.compile("|".join(regexes) or "(?!)", re.DOTALL)
         judged = self.mode == "full" or self.places.is_secret(directory)

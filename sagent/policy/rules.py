@@ -93,7 +93,7 @@ class Rule:
         from sagent.policy.harmless import acts
 
         named = all(
-            _same(want, word) and _is_home(want) == _is_home(word) for want, word in zip(wanted, words, strict=False)
+            _same(want, word) and want.is_home == word.is_home for want, word in zip(wanted, words, strict=False)
         )
         named = named and _assigned(wanted) == _assigned(words[: len(wanted)])
         return named and not acts(words[0].text, [word.text for word in words[len(wanted) :]])
@@ -229,11 +229,6 @@ def _same(want: "Word", word: "Word") -> bool:
     if want.kind == "glob":
         return word.kind == "literal" and fnmatchcase(word.text, want.text)
     return want.text == word.text and want.kind == word.kind
-
-
-def _is_home(word: "Word") -> bool:
-    """Whether the shell puts the home in the place of its tilde, which it leaves where that is quoted."""
-    return word.raw == "~" or word.raw.startswith("~/")
 
 
 def _assigned(words: "Sequence[Word]") -> int:

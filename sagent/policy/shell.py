@@ -84,6 +84,11 @@ class Word(NamedTuple):
         """Whether it would set a variable when it stands before a command."""
         return _ASSIGNMENT.match(self.raw) is not None
 
+    @property
+    def is_home(self) -> bool:
+        """Whether the shell puts the home in the place of its tilde, which it leaves where that is quoted."""
+        return self.raw == "~" or self.raw.startswith("~/")
+
 
 class Redirect(NamedTuple):
     """A file that the shell opens for a command."""

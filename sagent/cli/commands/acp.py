@@ -49,9 +49,9 @@ def run_acp(argv: Sequence[str]) -> int:
     for name in ("acp", "experimental_acp"):
         flags.pop(name, None)
     if flags.pop("login", False):
-        from sagent.cli.login import run_login
+        from sagent.cli.commands.login import log_in
 
-        return run_login(flags)
+        return log_in(flags)
     latest = 2 if flags.pop("draft", False) else 1
     return asyncio.run(_serve(AcpHost(flags, latest)))
 

@@ -1,8 +1,19 @@
-"""`sagent login`: a provider's key, or a login at GitHub for Copilot, entered, tested and kept."""
+"""`sagent login`: a provider's key, or a login at GitHub for Copilot, entered, tested and kept; on a terminal and
+nothing else, for editors start it where they find no key."""
 
-from collections.abc import Sequence
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+from sagent.repl.commands.command import CommandContext
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.repl.opening import Choices
 
 
 def run_login(argv: Sequence[str]) -> int:
@@ -12,6 +23,47 @@ def run_login(argv: Sequence[str]) -> int:
     parser.add_argument("--host", default="", help="for copilot: your company's GitHub, as in company.ghe.com")
     parser.add_config()
     given = parser.parse_args(argv)
-    from sagent.cli.login import run_login as log_in
-
     return log_in({"config": given.config}, provider=given.provider, host=given.host)
+
+
+def log_in(flags: Mapping[str, object], *, provider: str = "", host: str = "") -> int:
+    """Ask for a provider and its key, test it and keep it: 0 where it is kept. Raises UsageError."""
+    from sagent.providers.registry import row_named
+    from sagent.repl.commands.model import BY_DEVICE, login
+
+    settings = load_settings(flags)
+    if provider not in ("", BY_DEVICE, "local"):
+        row_named(provider, settings.rows)
+    if not sys.stdin.isatty() and provider != BY_DEVICE:
+        raise UsageError("A login asks for a key on a terminal, and there is none.")
+    context = _LoginContext(settings)
+    given = {name: value for name, value in (("provider", provider), ("host", host)) if value}
+
+    async def once() -> None:
+        await login.run(context, given)
+
+    asyncio.run(once())
+    return 0 if context.kept else 1
+
+
+class _LoginContext(CommandContext):
+    """Lists and lines on a terminal, without a session."""
+
+    def __init__(self, settings: "Settings") -> None:
+        super().__init__()
+        self.has_person, self.kept, self._settings = True, False, settings
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    async def line(self, label: str, *, secret: bool = False) -> str | None:
+        from getpass import getpass
+
+        try:
+            return await asyncio.to_thread(lambda: getpass(label) if secret else input(label))
+        except EOFError:
+            return None
+
+    def reopen(self, settings: "Settings", choices: "Choices | None" = None, said: str = "") -> None:
+        self.kept = True

@@ -5,8 +5,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,15 @@ from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.signals import on_first_signal
 from sagent.cli.tables import write
+from sagent.config.files import find_file
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, one_line
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from sagent.agent import Agent, Asker
     from sagent.bridges.live import Wanted
     from sagent.bridges.mcp import McpTool
@@ -232,12 +234,8 @@ def _server(settings: "Settings", name: str) -> "McpServer":
 
 def _own_file(given: Mapping[str, object]) -> Path:
     """The person's settings file, where it can be changed. Raises UsageError."""
-    if (named := given["config"]) is not None:
-        path = path_of(str(named))
-    else:
-        folder = load_settings({}).config_dir
-        found = (folder / name for name in ("config.toml", "config.yaml", "config.yml"))
-        path = next((each for each in found if each.exists()), folder / "config.toml")
+    named = given["config"]
+    path = path_of(str(named)) if named is not None else find_file(load_settings({}).config_dir)[0]
     if path.suffix != ".toml":
         raise UsageError(f"{path} is YAML, which is not changed automatically: edit `mcp` there yourself.")
     return path
@@ -277,14 +275,12 @@ def _address(where: str) -> tuple[str, int]:
 def opener(flags: Mapping[str, object]) -> "Open":
     """What opens agents as the flags say, within what a client may choose: never above the cap of the flags."""
 
-    @asynccontextmanager
-    async def opened(
+    def opened(
         wanted: "Wanted", listener: "Callable[[Event], None]", ask: "Asker | None"
-    ) -> "AsyncGenerator[Agent]":
+    ) -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent
 
-        async with open_agent(settings_for(flags, wanted), listener, ask) as agent:
-            yield agent
+        return open_agent(settings_for(flags, wanted), listener, ask)
 
     return opened
 

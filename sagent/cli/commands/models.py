@@ -44,7 +44,7 @@ def run_models(argv: Sequence[str]) -> int:
     settings = load_settings({"config": given.config, "base_url": given.base_url})
     if given.base_url and not given.check:
         raise UsageError("--base-url names a server that is asked for its models: give --check too.")
-    rows = {name: own.row for name, own in settings.providers.items()}
+    rows = settings.rows
     # a server of one's own: the protocol nearly every one speaks
     wanted = row_named(given.provider, rows).name if given.provider else "openai-compatible" if given.base_url else None
     if given.check:
@@ -56,18 +56,16 @@ def run_models(argv: Sequence[str]) -> int:
 
 def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named", "usual"]) -> int:
     prices = PriceBook(settings.prices)
-    rows = {name: own.row for name, own in settings.providers.items()}
     listed: list[tuple[str, ...]] = []
     for provider in names:
         priced = {row.id: row for row in prices.known_models(provider)}
-        for model in _shown_of(row_named(provider, rows), priced, which):
+        for model in _shown_of(row := row_named(provider, settings.rows), priced, which):
             limits = limits_of(provider, model)
-            row = priced.get(model)
-            window = limits.window or (row.window if row else None)
-            usd = (row.input, row.output) if row else (_rate(prices, provider, model, kind) for kind in _PAID)
+            price = priced.get(model)
+            window = limits.window or (price.window if price else None)
+            usd = (price.input, price.output) if price else (_rate(prices, provider, model, kind) for kind in _PAID)
             sizes = str(window or "-"), str(limits.max_output or "-")
-            able = _abilities(row_named(provider, rows), model)
-            listed.append((f"{provider}/{model}", *sizes, *map(_price, usd), able))
+            listed.append((f"{provider}/{model}", *sizes, *map(_price, usd), _abilities(row, model)))
     short = _short_names(settings) if which == "usual" else ()
     write(
         sys.stdout,

@@ -3,8 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from sagent.agent import Agent, Asker
     from sagent.config import Settings
     from sagent.events import Event
@@ -93,10 +94,9 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
 def opener(flags: Mapping[str, object]) -> "OpenAgent":
     """What opens agents as the flags say, within what a session may choose: never above the cap of the flags."""
 
-    @asynccontextmanager
-    async def opened(
+    def opened(
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
-    ) -> "AsyncGenerator[Agent]":
+    ) -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent, policy_of
         from sagent.mesh.figures import Judgement
 
@@ -106,8 +106,7 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         answerer = None if only_looks else _answerer(answer, policy)
         freest = "edit" if settings.plan and policy.mode == "plan" else policy.mode
         barrier.judgement = Judgement(policy, freest)
-        async with open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier) as agent:
-            yield agent
+        return open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier)
 
     return opened
 

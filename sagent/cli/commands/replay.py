@@ -63,8 +63,7 @@ def _from_log(path: Path, settings: "Settings", flags: Mapping[str, object]) -> 
         raise UsageError("--live-tools and --keep are for asking again: name a model with --model.")
     from sagent.lab.replay import replay
 
-    rows = {name: own.row for name, own in settings.providers.items()}
-    done = asyncio.run(replay(path, agent=str(flags.get("agent", "")), rows=rows))
+    done = asyncio.run(replay(path, agent=str(flags.get("agent", "")), rows=settings.rows))
     show(_as_json(done), _lines(done), as_json=flags.get("output_format") == "json")
     return 0 if done.is_same else 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sagent.bridges.github import open_github
 from sagent.bridges.gitlab import open_gitlab
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, report
 from sagent.cli.settings import load_settings
@@ -72,12 +72,7 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     group.add_argument("--max-comments", metavar="N", type=int, default=MOST_COMMENTS, help=most)
     parser.add_cwd()
     parser.add_config()
-    own = {action.dest for action in parser.flags} | {"range"}
-    add_agent_flags(parser)
-    given = parser.parse_args(argv)
-    flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
-    if refused := [name for name in _OURS if flags.pop(name, None)]:
-        raise UsageError(f"--{refused[0].replace('_', '-')}: a review only reads, and has its own prompt and tools.")
+    given, flags = parser.parse_apart(argv, _OURS, "a review only reads, and has its own prompt and tools")
     return given, {**flags, "cwd": given.cwd, "config": given.config}
 
 

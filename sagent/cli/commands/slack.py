@@ -2,18 +2,19 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser
 from sagent.cli.listening import require
 from sagent.cli.render import report
 from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from sagent.agent import Agent
     from sagent.bridges.chat.conversation import Opening, OpenThread
     from sagent.bridges.chat.rules import ChatRules
@@ -27,12 +28,7 @@ def run_slack(argv: Sequence[str]) -> int:
     parser = Parser("slack", "Serve threads of Slack: each is a session.", epilog=EPILOG)
     parser.add_argument("rules", metavar="RULES", help="a TOML file")
     parser.add_config()
-    own = {action.dest for action in parser.flags} | {"rules"}
-    add_agent_flags(parser)
-    given = parser.parse_args(argv)
-    flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
-    if refused := [name for name in _RULED if flags.pop(name, None)]:
-        raise UsageError(f"--{refused[0].replace('_', '-')}: the rules say that, for each channel.")
+    given, flags = parser.parse_apart(argv, _RULED, "the rules say that, for each channel")
     require("sagent slack", "slack", "slack_sdk", "aiohttp")
     from sagent.bridges.chat.rules import read_rules
 
@@ -68,8 +64,7 @@ async def _serve(rules: "ChatRules", tokens: Sequence[str], flags: Mapping[str, 
 def opener(flags: Mapping[str, object]) -> "OpenThread":
     """What opens the agents of threads: by the flags and settings, within the rules of their channel."""
 
-    @asynccontextmanager
-    async def opened(opening: "Opening") -> "AsyncGenerator[Agent]":
+    def opened(opening: "Opening") -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent
         from sagent.cli.settings import load_settings
         from sagent.tools.ask import AskUser
@@ -83,9 +78,7 @@ def opener(flags: Mapping[str, object]) -> "OpenThread":
             "max_budget_usd": str(rules.usd_per_thread),
             **({"model": rules.model} if rules.model else {}),
         }
-        settings = load_settings(given)
         more = (*opening.tools, AskUser(opening.answer))
-        async with open_agent(settings, opening.listener, opening.ask, more=more) as agent:
-            yield agent
+        return open_agent(load_settings(given), opening.listener, opening.ask, more=more)
 
     return opened
