@@ -138,12 +138,26 @@ def _member(data: object, key: str) -> object:
 
 
 def find_file(config_dir: Path) -> tuple[Path, str]:
-    """The person's settings file, there or not, and what to say when there are several; "" if there is nothing."""
-    found = [config_dir / name for name in NAMES if (config_dir / name).exists()]
+    """The person's settings file, there or not, and what to say when there are several; "" if there is nothing. Raises
+    ConfigError where nobody may look."""
+    found = [config_dir / name for name in NAMES if _is_there(config_dir / name)]
     if len(found) < 2:
         return found[0] if found else config_dir / NAME, ""
     first, *others = (path.name for path in found)
     return found[0], f"{config_dir}: {first} is used, {' and '.join(others)} not. Keep one of them."
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror or error}. Set HOME to a directory of yours: programs that "
+            "change the user, such as su and sudo, may keep that of another."
+        ) from error
+    return True
 
 
 def read_file(path: Path, within: Path | None = None) -> File | None:

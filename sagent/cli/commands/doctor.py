@@ -1,13 +1,18 @@
 """`sagent doctor`: what works on this machine and what does not, as `/doctor` shows it."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
+from sagent.config import load
+from sagent.config.files import File
+from sagent.errors import SagentError
 from sagent.lib.text import Table
 
 MARKS = {"good": "✓", "poor": "!", "bad": "✗"}
@@ -18,9 +23,16 @@ def run_doctor(argv: Sequence[str]) -> int:
     parser = Parser("doctor", run_doctor.__doc__)
     parser.add_cwd()
     parser.add_config()
-    settings = load_settings(vars(parser.parse_args(argv)))
-    from sagent.repl.doctor import examine
+    flags = vars(parser.parse_args(argv))
+    from sagent.repl.doctor import Finding, examine
 
-    found = asyncio.run(examine(settings))
+    wrong: list[Finding] = []
+    try:
+        settings = load_settings(flags)
+    except SagentError as error:  # the rest is looked at without any
+        wrong = [Finding("bad", "settings", str(error))]
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("SAGENT_")}
+        settings = load(environ=plain, cwd=Path("/"), file=File(Path(os.devnull), "", {}))
+    found = [*wrong, *asyncio.run(examine(settings))]
     write(binary_safe(sys.stdout), [Table(tuple((f"{MARKS[each.state]} {each.what}", each.detail) for each in found))])
     return 1 if any(each.state == "bad" for each in found) else 0
