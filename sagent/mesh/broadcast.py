@@ -14,8 +14,8 @@ from sagent.mesh.figures import FIGURES, Figures, read_figures
 from sagent.mesh.jetstream import JetStream
 from sagent.mesh.records import adapter, encode
 
-END = "end"
-"""The kind of the line after which a result is to be had."""
+END_LINE = b'{"kind":"end"}\n'
+"""After it a result is to be had."""
 _LEASE = "Sagent-Lease"
 _MOST = 1 << 20  # bytes of events in a message; a single one that is larger than the bus carries is left out
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
@@ -61,10 +61,6 @@ class Broadcast:
             del lines[:count]
 
 
-def end_line() -> bytes:
-    return json.dumps({"kind": END}).encode() + b"\n"
-
-
 def lease_of(headers: Mapping[str, str]) -> int | None:
     """The lease of who says a message, None where it is not known."""
     text = headers.get(_LEASE, "")
@@ -81,5 +77,5 @@ def read_lines(data: bytes) -> Iterator[Event | Figures | None]:
                 yield cast("Event", adapter(_KINDS[kind]).validate_python(found.get("event")))
             elif kind == FIGURES:
                 yield read_figures(found.get("event"))
-            elif kind == END:
+            elif kind == "end":
                 yield None

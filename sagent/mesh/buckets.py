@@ -52,9 +52,9 @@ class Bucket:
         """Set a key that has this revision, and return its new one. Raises Fenced where it has another, Unavailable."""
         return await self._write(key, value, revision, timeout=timeout)
 
-    async def put(self, key: str, value: bytes, *, ttl: float | None = None, timeout: float = PATIENCE) -> int:
+    async def put(self, key: str, value: bytes) -> int:
         """Set a key whatever it was, and return its revision. Raises Unavailable."""
-        return await self._write(key, value, None, ttl=ttl, timeout=timeout)
+        return await self._write(key, value, None)
 
     async def delete(self, key: str, revision: int | None = None, *, timeout: float = PATIENCE) -> None:
         """Remove a key. Raises Fenced where it has another revision, Unavailable."""
@@ -67,12 +67,11 @@ class Bucket:
         expected: int | None,
         headers: Mapping[str, str] | None = None,
         *,
-        ttl: float | None = None,
         timeout: float = PATIENCE,
     ) -> int:
         mark = os.urandom(12).hex()  # by which a write is known whose answer was lost
         return await self._bus.append(
-            self._prefix + key, value, id=mark, expected=expected, headers=headers, ttl=ttl, timeout=timeout
+            self._prefix + key, value, id=mark, expected=expected, headers=headers, timeout=timeout
         )
 
     async def _last(self, key: str) -> Entry | None:
@@ -127,10 +126,10 @@ class Store:
             return False
         return True
 
-    async def put(self, name: str, data: bytes, *, timeout: float = 6 * PATIENCE) -> None:
+    async def put(self, name: str, data: bytes) -> None:
         """Store a value under a name, in place of another."""
         found = await self._there()
-        await self._bus.call(lambda: found.put(name, data), timeout)
+        await self._bus.call(lambda: found.put(name, data), 6 * PATIENCE)
 
     async def get(self, name: str) -> bytes | None:
         """A value; None where there is none. Raises Unavailable, also where it is damaged."""
@@ -157,5 +156,5 @@ class Store:
 
     async def _there(self) -> "ObjectStore":
         if self._found is None:
-            self._found = await self._bus.call(lambda: self._bus.context().object_store(self._name), PATIENCE)
+            self._found = await self._bus.call(lambda: self._bus.context.object_store(self._name), PATIENCE)
         return self._found

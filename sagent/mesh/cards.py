@@ -1,7 +1,8 @@
 """Cards: what an agent or a node says of itself, and which of them are meant."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Literal, TypeAlias
 
 from sagent.errors import UsageError
@@ -95,19 +96,9 @@ def check_name(name: str) -> str:
 
 def encode_card(card: Card) -> JsonObject:
     """As JSON. Optional members that are empty are left out."""
-    texts: dict[str, Sequence[str]] = {"labels": card.labels, "models": card.models, "tools": card.tools}
-    objects: dict[str, Mapping[str, object]] = {"takes": card.takes, "gives": card.gives, "details": card.details}
-    return json_freeze_object(
-        {
-            "version": names.VERSION,
-            "address": card.address,
-            "kind": card.kind,
-            "description": card.description,
-            "load": card.load,
-            **{name: list(value) for name, value in texts.items() if value},
-            **{name: value for name, value in objects.items() if value},
-        }
-    )
+    members = {each.name: getattr(card, each.name) for each in fields(card)}
+    known = {name: value for name, value in members.items() if value or name in ("description", "load")}
+    return json_freeze_object({"version": names.VERSION, **known})
 
 
 def decode_card(value: object) -> Card:

@@ -1,6 +1,5 @@
 """A connection to NATS: what is sent and stored by it, and what its errors mean, in types of our own.
 
-
 Connections reconnect for ever. While one is down nothing is queued up to be sent later, for a write that arrives late
 could be of somebody who has lost a lease since: calls wait for the connection, at most `timeout` seconds, and raise
 Unavailable. docs.nats.io describes the headers and errors of JetStream (its ADRs 8, 10, 20 and 43).
@@ -105,7 +104,7 @@ class Connection:
 
     def __init__(self, client: "Client", user: str) -> None:
         self._client = client
-        self._context: JetStreamContext = client.jetstream(timeout=PATIENCE / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
+        self.context: JetStreamContext = client.jetstream(timeout=PATIENCE / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
         self._link, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
         self._refusals: set[asyncio.Future[str]] = set()
         self.user = user
@@ -241,7 +240,7 @@ class Connection:
         seconds = None if ttl is None else max(1.0, ttl)
         try:
             stored = await self.call(
-                lambda: self._context.publish(subject, data, headers=dict(all_headers), msg_ttl=seconds), timeout
+                lambda: self.context.publish(subject, data, headers=dict(all_headers), msg_ttl=seconds), timeout
             )
         except APIError as error:
             if error.err_code in _WRONG_SEQUENCE:
@@ -264,7 +263,7 @@ class Connection:
         from nats.js.errors import NotFoundError
 
         try:
-            found = await self.call(lambda: self._context.get_last_msg(stream, subject, direct=direct), PATIENCE)
+            found = await self.call(lambda: self.context.get_last_msg(stream, subject, direct=direct), PATIENCE)
         except NotFoundError:
             return None
         headers = cast("dict[str, str]", found.headers or {})  # pyright: ignore[reportUnknownMemberType] -- a bare dict
@@ -275,7 +274,7 @@ class Connection:
         from nats.js.errors import NotFoundError
 
         try:
-            found = await self.call(lambda: self._context.consumer_info(stream, name), PATIENCE)
+            found = await self.call(lambda: self.context.consumer_info(stream, name), PATIENCE)
         except NotFoundError:
             return 0
         return found.delivered.stream_seq if found.delivered else 0
@@ -286,9 +285,8 @@ class Connection:
         """A consumer, made where it is missing. Raises Unavailable, Refused."""
         from nats.js.errors import APIError
 
-        context = self._context
         try:
-            return await self.call(lambda: context.pull_subscribe(subject, durable, stream, config), PATIENCE)
+            return await self.call(lambda: self.context.pull_subscribe(subject, durable, stream, config), PATIENCE)
         except APIError as error:
             raise refusal(error) from error
 
@@ -301,10 +299,6 @@ class Connection:
         except (APIError, Unavailable):
             return False
         return True
-
-    def context(self) -> "JetStreamContext":
-        """For the classes that are built on this one."""
-        return self._context
 
     async def call(self, call: Callable[[], Awaitable[T]], timeout: float, *, tries: int = 1_000) -> T:
         """Make a call once the bus can be reached, and again where it was lost in between. Errors of JetStream pass."""

@@ -1,7 +1,6 @@
 """The questions that a session asks: by a request that any of several people may answer."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field
@@ -10,7 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str, json_freeze_object, json_load, json_thaw, valid_text
+from sagent.lib.json import (
+    as_array,
+    as_object,
+    as_str,
+    json_freeze_object,
+    json_load,
+    json_thaw,
+    valid_text,
+    wire_bytes,
+)
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError, NobodyThere, TooLarge, Unavailable
 from sagent.mesh.jetstream import JetStream
@@ -118,12 +126,12 @@ class Asking:
             return await self._answered(subject, {**head, **question})
         finally:
             with suppress(MeshError):
-                await self._bus.publish(subject, _encode({**head, "over": True}))
+                await self._bus.publish(subject, wire_bytes({**head, "over": True}))
 
     async def _answered(self, subject: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
         while True:
             try:
-                said = await self._once(subject, _encode(question))
+                said = await self._once(subject, wire_bytes(question))
             except NobodyThere:
                 return None
             except TooLarge:
@@ -154,10 +162,6 @@ def _words(answer: Mapping[str, object], name: str) -> str:
     return valid_text(as_str(answer.get(name)))  # for it comes from outside
 
 
-def _encode(question: Mapping[str, object]) -> bytes:
-    return json.dumps(question).encode()
-
-
 def read_question(data: bytes) -> Question:
     """Raises ValueError."""
     found = as_object(json_load(data))
@@ -180,5 +184,5 @@ def _read_inquiry(found: Mapping[str, object]) -> Inquiry:
 def encode_answer(question: Question, said: str | Settled | None) -> bytes:
     """What a person said to a question, as Reply or Answer has it."""
     if question.inquiry is None:
-        return _encode({"id": question.id, "allow": said is None, "reason": said or ""})
-    return _encode({"id": question.id, **(asdict(said) if isinstance(said, Settled) else {"said": said})})
+        return wire_bytes({"id": question.id, "allow": said is None, "reason": said or ""})
+    return wire_bytes({"id": question.id, **(asdict(said) if isinstance(said, Settled) else {"said": said})})

@@ -26,7 +26,7 @@ from sagent.events import (
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
 from sagent.mesh.barrier import Barrier
-from sagent.mesh.broadcast import Broadcast, end_line
+from sagent.mesh.broadcast import END_LINE, Broadcast
 from sagent.mesh.child import NodeAgent
 from sagent.mesh.control import Answer, Asking
 from sagent.mesh.errors import Failed, Fenced, MeshError, NoRoom, Unavailable, WrongVersion
@@ -137,36 +137,31 @@ class Hold:
 
     async def _work(self, open_agent: OpenAgent) -> None:
         try:
-            record, revision = await self._records.get(self._session)
+            self._record = await self._records.get(self._session)
         except SessionNotFound:
             self._done = True
             return
-        before, self._taken = record, set(record.answered)
+        before = self._record[0]
+        self._taken = set(before.answered)
         after = await take_over(self._stream, f"{self._node} {self._lease.revision}")
         directory = self._place / "sessions" / self._session
         try:
             rebuilt = await rebuild(self._stream, directory, after)
         except SessionCorrupt as error:  # no node can work on it, and whoever waits learns why
-            result = Result("", (), "error", _failure_of(error), session_id=record.id)
-            await self._give_up(result)
-            await self._broadcast.flush(end_line())
-            changes = self._replies.changes(before, self._taken, result)
-            await self._records.change(record, revision, state="idle", **changes)
-            self._done = True
+            await self._finish(before, await self._give_up(error))
             return
         files = Files(
-            self._bus.store(names.BLOBS), record.files, self._place / "files" / self._session, self._own.shared
+            self._bus.store(names.BLOBS), before.files, self._place / "files" / self._session, self._own.shared
         )
-        self._record = (record, revision)
         await self._change(state="working", node=self._node)
         mirror = self._mirror = Mirror(self._stream, after, rebuilt.files)
         tasks = [self._needed(mirror.run()), asyncio.create_task(self._broadcast.run())]
         try:
             try:
-                cwd = await files.restore(rebuilt.files or record.base)
-                check_flags(record.flags)
-                opening = Opening(directory, cwd, record.flags)
-                with under(record.trace):
+                cwd = await files.restore(rebuilt.files or before.base)
+                check_flags(before.flags)
+                opening = Opening(directory, cwd, before.flags)
+                with under(before.trace):
                     result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
                 await mirror.settled()  # what was logged while it was closed, too
             except MeshError:
@@ -174,18 +169,20 @@ class Hold:
             except Exception as error:  # whoever asked learns of it, and no node tries it for ever
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise
-                result = Result("", (), "error", _failure_of(error), session_id=record.id)
-                await self._give_up(result)
+                result = await self._give_up(error)
             if result is None:
                 await self._change(state="queued")
-                return
-            await self._broadcast.flush(end_line())
-            changes = self._replies.changes(before, self._taken, result)
-            await self._change(state="idle", now=mirror.files, **changes)
-            self._done = True  # from here on, though the rest of this is cancelled
+            else:
+                await self._finish(before, result, now=mirror.files)
         finally:
             self._let_go()
             await end(*tasks, *self._acks)
+
+    async def _finish(self, before: SessionRecord, result: Result, **changes: object) -> None:
+        """Say what came of all that waited."""
+        await self._broadcast.flush(END_LINE)
+        await self._change(state="idle", **changes, **self._replies.changes(before, self._taken, result))
+        self._done = True  # from here on, though the rest is cancelled
 
     async def _change(self, **changes: object) -> None:
         """Change the session's record. Raises Fenced where somebody else has, Unavailable."""
@@ -352,14 +349,16 @@ class Hold:
             await asyncio.sleep(1.0)
         agent.apply(Stop(MOVED))
 
-    async def _give_up(self, result: Result) -> None:
+    async def _give_up(self, error: Exception) -> Result:
         """Nobody can open the session: its messages are answered by that, and do not wait any longer."""
+        result = Result("", (), "error", _failure_of(error), session_id=self._session)
         self._broadcast.hear(Finished("root", result))
         async with self._taking() as intake:
             while await self._bus.last(names.INBOX, self._inbox) is not None:
                 if (taken := await intake.next()) is not None:
                     self._taken.add(taken.message.sequence)
                     await taken.ack()
+        return result
 
 
 def _as_said(message: Message) -> Message:

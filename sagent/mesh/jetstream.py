@@ -51,10 +51,10 @@ class JetStream(Streams):
         from nats.js.errors import APIError, NotFoundError
 
         try:
-            await self.call(lambda: self._context.stream_info(str(config.name)), PATIENCE)
+            await self.call(lambda: self.context.stream_info(str(config.name)), PATIENCE)
         except NotFoundError:
             try:
-                add = self._context.add_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
+                add = self.context.add_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
                 await self.call(lambda: add(config), 6 * PATIENCE)  # servers of a new cluster find each other first
             except APIError as error:
                 raise refusal(error) from error

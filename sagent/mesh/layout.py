@@ -1,5 +1,6 @@
 """The streams and buckets of a bus, as they are made."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.mesh import names
@@ -60,17 +61,12 @@ def _bucket(name: str, ttl: float | None = None) -> "StreamConfig":
 
 def _once(name: str, ttl: float) -> "StreamConfig":
     """A bucket of which nobody may change a key that is there."""
-    from nats.js.api import DiscardPolicy, StreamConfig
-
-    return StreamConfig(
-        name=f"KV_{name}",
-        subjects=[f"$KV.{name}.>"],
-        max_msgs_per_subject=1,
-        max_age=ttl,
-        discard=DiscardPolicy.NEW,
+    return replace(
+        _bucket(name, ttl),
         discard_new_per_subject=True,
-        allow_direct=True,
-        deny_delete=True,
+        allow_rollup_hdrs=False,
+        allow_msg_ttl=False,
+        subject_delete_marker_ttl=None,
     )
 
 

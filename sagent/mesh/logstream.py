@@ -13,7 +13,7 @@ class SessionStream:
     """The LogStream of a session on a bus."""
 
     def __init__(self, bus: JetStream, session: str) -> None:
-        self._bus, self._subject = bus, names.log_subject(session, "root")
+        self._bus, self._subject = bus, names.log_subject(session)
         self._store = bus.store(names.BLOBS)
 
     async def append(self, body: bytes, headers: Mapping[str, str], *, name: str, after: int) -> int:

@@ -26,23 +26,19 @@ LEASE_TTL, CARD_TTL = 4.0, 15.0
 """Seconds after which a lease, or a card, is gone that nobody has renewed."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-"""What a node and a label may be called."""
+"""What a node, a label and a session may be called."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_ODD = re.compile(rb"[^A-Za-z0-9_-]")
 
 
 def token(text: str) -> str:
     """Any text as one token of a subject, or a part of a key: what is not a letter, a digit, _ or - becomes =XX."""
-    plain = (
-        chr(byte) if _PLAIN.fullmatch(chr(byte)) and byte < 128 else f"={byte:02X}"
-        for byte in text.encode("utf-8", "surrogatepass")
-    )
-    return "".join(plain) or "="
+    return _ODD.sub(lambda odd: b"=%02X" % ord(odd[0]), text.encode("utf-8", "surrogatepass")).decode() or "="
 
 
-def log_subject(session: str, agent: str) -> str:
-    """Of an agent's log in a session, by its path: "root/review" is two tokens."""
-    return f"sagent.log.{token(session)}.{'.'.join(map(token, agent.split('/')))}"
+def log_subject(session: str) -> str:
+    """Of the logs of a session's agents, which share it."""
+    return f"sagent.log.{token(session)}.root"
 
 
 def inbox_subject(name: str) -> str:

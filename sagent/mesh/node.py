@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -25,7 +24,6 @@ _SHORT = 0.3  # seconds of one where other labels wait for the same slot
 _SIGN = 1.0  # seconds between two signs of life
 _GONE = 3.0  # seconds without an answer of the bus, after which a node that is drained ends all the same
 _LATER = 2.0  # seconds until work is looked at again that somebody else is at
-_SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
 
 
@@ -134,7 +132,7 @@ class Node:
         if self._draining.is_set():
             await taken.again()
             return
-        if not _SESSION.fullmatch(session):  # nothing that is asked for names a place on this machine
+        if not names.NAME.fullmatch(session):  # nothing that is asked for names a place on this machine
             await taken.ack()
             return
         signs = asyncio.create_task(_give_signs(taken))

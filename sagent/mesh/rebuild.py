@@ -47,7 +47,8 @@ async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt
             await asyncio.sleep(_LAGGING)
     finally:
         copy.close()
-    await asyncio.to_thread(_verify, directory, copy.found)
+    for file in log_files(directory) if copy.found.lines else ():
+        await asyncio.to_thread(read_contents, file)
     return copy.found
 
 
@@ -102,11 +103,6 @@ def _open(directory: Path, agent: str) -> IO[bytes]:
     make_directory(path.parent)
     path.touch(0o600)
     return path.open("ab")
-
-
-def _verify(directory: Path, found: Rebuilt) -> None:
-    for file in log_files(directory) if found.lines else ():
-        read_contents(file)
 
 
 def set_aside(directory: Path) -> None:

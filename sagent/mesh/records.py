@@ -11,8 +11,9 @@ from sagent.events import Result
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
 from sagent.mesh.bus import MAX_BODY, new_id
-from sagent.mesh.errors import Failed, MeshError, TooLarge, WrongVersion
+from sagent.mesh.errors import TooLarge, WrongVersion
 from sagent.mesh.jetstream import JetStream
+from sagent.mesh.parcels import Parcels
 from sagent.mesh.trace import carried
 from sagent.messages import Message
 from sagent.peer import Moment
@@ -25,7 +26,6 @@ FilesKind: TypeAlias = Literal["git", "shared", "none"]
 
 PARCEL = "Sagent-Parcel"
 """Header: the name of the parcel that a message is."""
-_INLINE = 512 << 10  # bytes of a message; a larger one is a parcel
 
 FLAGS = (
     *("model", "effort", "system", "append_system", "max_budget_usd", "max_turns", "max_tool_call_rounds"),
@@ -119,7 +119,7 @@ class Records:
     """The sessions of a bus. Each method raises Unavailable."""
 
     def __init__(self, bus: JetStream) -> None:
-        self._bus, self._bucket, self._parcels = bus, bus.bucket(names.SESSIONS), bus.store(names.PARCELS)
+        self._bus, self._bucket, self._parcels = bus, bus.bucket(names.SESSIONS), Parcels(bus)
 
     async def create(self, record: SessionRecord) -> None:
         record = replace(record, trace=record.trace or carried())
@@ -158,28 +158,19 @@ class Records:
 
     async def pack(self, said: Said) -> Letter:
         """A message as it is sent. Raises TooLarge."""
-        data = encode(said)
-        if len(data) <= _INLINE:
-            return Letter(data)
-        if len(data) > MAX_BODY:
+        if len(data := encode(said)) > MAX_BODY:
             raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
-        parcel = new_id()
-        await self._parcels.put(parcel, data)
-        return Letter(b"", parcel)
+        parcel = await self._parcels.put(data)
+        return Letter(b"" if parcel else data, parcel)
 
     async def unpack(self, data: bytes, headers: Mapping[str, str]) -> Said:
         """A message as it was sent. Raises WrongVersion, and Failed where its body is gone."""
-        if parcel := headers.get(PARCEL):
-            if (found := await self._parcels.get(parcel)) is None:
-                raise Failed("The body of a message is not there any more: the bus keeps it for a week. Send it again.")
-            data = found
-        return decode(Said, data)
+        parcel = headers.get(PARCEL)
+        return decode(Said, await self._parcels.get(parcel) if parcel else data)
 
     async def drop_parcel(self, headers: Mapping[str, str]) -> None:
         """Forget the body of a message that was read."""
-        if parcel := headers.get(PARCEL):
-            with suppress(MeshError):  # it goes by itself in a week
-                await self._parcels.delete(parcel)
+        await self._parcels.drop(headers.get(PARCEL, ""))
 
     async def send(self, record: SessionRecord, said: Said, mark: str = "") -> int:
         """`post` of a message. Raises TooLarge, too."""

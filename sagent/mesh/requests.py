@@ -44,13 +44,9 @@ class Requests:
         agent = self._agent
         match asked.get("op"):
             case "status":
-                self.watched, status = True, agent.status()
+                self.watched = True
                 self.on_watched()
-                figures = adapter(Figures).dump_python(self.figures(), mode="json")
-                usd = float(status.usd_tree)
-                return {
-                    "state": status.state, "model": status.model, "turns": status.turns, "usd": usd, "figures": figures
-                }  # fmt: skip
+                return {"figures": adapter(Figures).dump_python(self.figures(), mode="json")}
             case "interrupt":
                 scope: Scope = "self" if asked.get("scope") == "self" else "tree"
                 self._named(asked).interrupt(scope)

@@ -7,6 +7,7 @@ log once it is written; the server's answers go to subjects that only their user
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
@@ -194,16 +195,8 @@ class Users:
             user = User(tenant, check_name(name), role, public_key(seed), addresses)
             put(self.key_file(user), seed.encode() + b"\n")
             users.append(user)
-        for path, text in (
-            (_LIST, json.dumps([_encode(user) for user in users])),
-            (_CONFIGURATION, configuration(users)),
-        ):
-            put(self.folder / path, text.encode())
-
-
-def _encode(user: User) -> dict[str, object]:
-    members = {"tenant": user.tenant, "name": user.name, "role": user.role, "key": user.key}
-    return {**members, "addresses": list(user.addresses)}
+        put(self.folder / _LIST, json.dumps(list(map(asdict, users))).encode())
+        put(self.configuration, configuration(users).encode())
 
 
 def _decode(value: object) -> User:

@@ -229,19 +229,21 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def _kept(path: Path, make: Callable[[], str]) -> str:
+    """What a file says, which is made where it is missing."""
+    if not path.exists():
+        put(path, f"{make()}\n".encode())
+    return path.read_text(errors="replace").strip()
+
+
 def _own_name(folder: Path) -> str:
     """By which the other servers of a cluster know it for good."""
-    path = folder / "name"
-    if not path.exists():
-        put(path, f"{names.SYNCED}-{os.urandom(4).hex()}\n".encode())
-    return path.read_text().strip()
+    return _kept(folder / "name", lambda: f"{names.SYNCED}-{os.urandom(4).hex()}")
 
 
 def _secret(path: Path) -> str:
     """What the servers of a cluster know each other by. Raises UsageError."""
-    if not path.exists():
-        put(path, os.urandom(32).hex().encode() + b"\n")
-    if len(secret := path.read_text(errors="replace").strip()) < _SHORTEST or not secret.isalnum():
+    if len(secret := _kept(path, lambda: os.urandom(32).hex())) < _SHORTEST or not secret.isalnum():
         raise UsageError(f"{path} does not hold the key of a cluster: letters and digits, {_SHORTEST} of them or more.")
     return secret
 
@@ -250,10 +252,7 @@ def _own_key(folder: Path) -> str:
     """The public key of the only user, whose seed is made where there is none."""
     from sagent.mesh.security import new_seed, public_key
 
-    path = folder / "bus.nk"
-    if not path.exists():
-        put(path, new_seed().encode() + b"\n")
-    return public_key(path.read_text().strip())
+    return public_key(_kept(folder / "bus.nk", new_seed))
 
 
 def _url(options: ServerOptions, port: int) -> str:
@@ -261,16 +260,13 @@ def _url(options: ServerOptions, port: int) -> str:
     if options.tls and options.tls.ca:
         known["ca"] = str(options.tls.ca)
     query = f"?{urlencode(known, quote_via=quote, safe='/')}" if known else ""
-    return f"{'tls' if options.tls else 'nats'}://{_bracketed(_reached(options.host))}:{port}{query}"
+    host = _reached(options.host)
+    return f"{'tls' if options.tls else 'nats'}://{f'[{host}]' if ':' in host else host}:{port}{query}"
 
 
 def _reached(host: str) -> str:
     """Where a server is reached from here that listens on a host."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- what was listened on
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 async def _listening(process: Process, folder: Path) -> int:

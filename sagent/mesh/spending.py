@@ -2,17 +2,17 @@
 
 import asyncio
 from decimal import Decimal
-from pathlib import Path
+from itertools import chain
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.money import EXACT
 from sagent.mesh.mirror import LogStream
 from sagent.mesh.rebuild import rebuild
 from sagent.sandbox.scratch import temporary
-from sagent.session.folds import charges
+from sagent.session.folds import spend
 from sagent.session.log import read_log
 from sagent.session.store import named_logs
-from sagent.usage import Cost, Totals
+from sagent.usage import Cost
 
 
 async def cost_of(stream: LogStream) -> Cost | None:
@@ -24,7 +24,8 @@ async def cost_of(stream: LogStream) -> Cost | None:
         try:
             if not (await rebuild(stream, directory, last.sequence)).lines:
                 return Cost()
-            cost = (await asyncio.to_thread(_totals, directory)).cost()
+            entries = chain.from_iterable(map(read_log, named_logs(directory)))
+            cost = (await asyncio.to_thread(spend, entries)).cost()
         except SessionCorrupt:
             return None
     return None if cost.unpriced else cost
@@ -33,11 +34,3 @@ async def cost_of(stream: LogStream) -> Cost | None:
 def counted(cost: Cost) -> Decimal:
     """USD that count towards a cap."""
     return EXACT.add(cost.total, cost.unbilled)
-
-
-def _totals(directory: Path) -> Totals:
-    found = Totals()
-    for file in named_logs(directory):
-        for charge in charges(read_log(file)):
-            found.add(charge)
-    return found

@@ -32,7 +32,7 @@ QUERIES = {
 
 
 async def fill(bus: NatsBus, number: int) -> None:
-    context = bus.jetstream.context()
+    context = bus.jetstream.context
     for begin in range(0, number, IN_FLIGHT):
         waiting: list[asyncio.Future[PubAck]] = []
         for each in range(begin, min(begin + IN_FLIGHT, number)):

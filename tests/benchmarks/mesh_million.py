@@ -27,12 +27,12 @@ STREAMS = (names.LOG, f"KV_{names.SESSIONS}")
 
 
 async def fill(bus: JetStream, first: int, last: int) -> None:
-    context = bus.context()
+    context = bus.context
     for begin in range(first, last, IN_FLIGHT):
         waiting: list[asyncio.Future[PubAck]] = []
         for number in range(begin, min(begin + IN_FLIGHT, last)):
             record = SessionRecord(f"s{number:09}", "What is it?", flags={"model": "anthropic/x"}, state="idle")
-            subject = names.log_subject(record.id, "root")
+            subject = names.log_subject(record.id)
             writes = [(f"$KV.{names.SESSIONS}.{record.id}", encode(record)), *((subject, LINE) for _ in range(3))]
             waiting += [await context.publish_async(*write) for write in writes]
         await asyncio.gather(*waiting)
@@ -44,7 +44,7 @@ def resident(pid: int) -> int:
 
 
 async def show(server: Server, bus: JetStream, number: int) -> None:
-    sizes = [(await bus.context().stream_info(name)).state.bytes / 1e6 for name in STREAMS]
+    sizes = [(await bus.context.stream_info(name)).state.bytes / 1e6 for name in STREAMS]
     records, times = Records(bus), list[float]()
     for work in (
         lambda: records.get(f"s{number // 2:09}"),

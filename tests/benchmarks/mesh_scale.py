@@ -65,7 +65,7 @@ async def fill(mesh: Mesh, idle: set[str], number: int) -> None:
 async def line(here: Place, number: int, seconds: float) -> None:
     assert here.broker is not None
     node, broker = here.nodes["n0"].process.pid, here.broker.process.pid
-    context = here.bus.context()
+    context = here.bus.context
     kept, consumers = 0, 0
     for stream in await context.streams_info():
         kept += stream.state.messages

@@ -97,7 +97,7 @@ async def test_a_message_and_an_interrupt_reach_the_session_where_it_is(tmp_path
             anybody: Peer = peer  # knows nothing of a bus
             while not begun.exists():
                 await asyncio.sleep(0.05)
-            assert (await peer.ask(op="status"))["state"] == "working"
+            assert (await peer.look()).agents[0].state == "working"
             anybody.interrupt()
             result = await anybody.wait()
             assert result.error is not None

@@ -101,7 +101,7 @@ async def test_an_agent_shows_its_own_card_and_no_other(buses: dict[str, NatsBus
 
 
 async def test_logs_leases_and_work_are_for_nodes(buses: dict[str, NatsBus]) -> None:
-    subject = names.log_subject("s1", "root")
+    subject = names.log_subject("s1")
     await buses["n"].jetstream.append(subject, b"{}", expected=0)
     for name in ("ann", "reviewer"):
         jetstream = buses[name].jetstream
@@ -208,7 +208,7 @@ async def test_who_may_not_be_a_node_learns_it_in_a_sentence(
 
 
 async def test_an_observer_sees_and_does_nothing(buses: dict[str, NatsBus], wall: JetStream) -> None:
-    subject = names.log_subject("s2", "root")
+    subject = names.log_subject("s2")
     await buses["n"].jetstream.append(subject, b"seen")
     assert [found.data async for found in wall.read(names.LOG, subject)] == [b"seen"]
     assert await wall.bucket(names.CARDS).entries() == []
@@ -245,7 +245,7 @@ async def test_tenants_see_nothing_of_each_other(buses: dict[str, NatsBus], brok
         assert await rival.cards() == []
         assert await buses["n"].cards() == [card]
         assert await rival.jetstream.last(names.INBOX, names.inbox_subject("team.secret")) is None
-        await rival.jetstream.append(names.log_subject("s1", "root"), b"its own", expected=0)
+        await rival.jetstream.append(names.log_subject("s1"), b"its own", expected=0)
         await buses["n"].remove_card("team.review")
 
 

@@ -53,7 +53,7 @@ class Cluster:
 
     async def leader(self, stream: str) -> str:
         """The server that leads a stream."""
-        info = await self.here.bus.context().stream_info(stream)
+        info = await self.here.bus.context.stream_info(stream)
         assert info.config.num_replicas == 3
         assert info.cluster is not None
         for name in SERVERS:

@@ -49,14 +49,14 @@ async def looked_after(here: Place) -> AsyncGenerator[asyncio.Queue[str]]:
 async def test_a_full_bus_says_so_stores_nothing_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     async with place(tmp_path, by_results([Turn("Done.")])) as here, looked_after(here) as reports:
-        await here.bus.append(names.log_subject("s", "root"), b"before")
+        await here.bus.append(names.log_subject("s"), b"before")
         disk.free = 9 << 20
         assert (await reports.get()).startswith(
             f"9 MB are free on the disk of {tmp_path}/bus/store: the bus stores noth"
         )
         await here.bus.up()
         for write in (
-            lambda: here.bus.append(names.log_subject("s", "root"), b"lost"),
+            lambda: here.bus.append(names.log_subject("s"), b"lost"),
             lambda: here.bus.bucket(names.LEASES).create("s", b"x"),
             lambda: here.bus.store(names.BLOBS).put("x", b"x"),
         ):

@@ -44,7 +44,7 @@ async def _bodies(bus: JetStream, subject: str, after: int = 0) -> list[bytes]:
 
 
 async def test_what_is_appended_is_read_in_order(bus: JetStream, name: str) -> None:
-    subject, last = names.log_subject(name, "root/re view"), 0
+    subject, last = names.log_subject(name), 0
     for number in range(20):
         last = await bus.append(subject, b"%d" % number, id=f"{name}.{number}", expected=last)
     assert await _bodies(bus, f"sagent.log.{names.token(name)}.>") == [b"%d" % number for number in range(20)]
@@ -54,7 +54,7 @@ async def test_what_is_appended_is_read_in_order(bus: JetStream, name: str) -> N
 
 
 async def test_who_does_not_know_the_last_entry_cannot_write(bus: JetStream, name: str) -> None:
-    subject = names.log_subject(name, "root")
+    subject = names.log_subject(name)
     first = await bus.append(subject, b"one", id=f"{name}.1", expected=0)
     with pytest.raises(Fenced):
         await bus.append(subject, b"two", id=f"{name}.2", expected=0)
@@ -63,7 +63,7 @@ async def test_who_does_not_know_the_last_entry_cannot_write(bus: JetStream, nam
 
 
 async def test_a_message_has_eight_megabytes_and_no_more(bus: JetStream, name: str) -> None:
-    subject = names.log_subject(name, "root")
+    subject = names.log_subject(name)
     body = b"x" * (MAX_PAYLOAD - 1_000)
     await bus.append(subject, body)
     assert await _bodies(bus, subject) == [body]
@@ -72,7 +72,7 @@ async def test_a_message_has_eight_megabytes_and_no_more(bus: JetStream, name: s
 
 
 async def test_following_sees_what_was_and_what_comes(bus: JetStream, name: str) -> None:
-    subject = names.log_subject(name, "root")
+    subject = names.log_subject(name)
     await bus.append(subject, b"0")
     seen: list[bytes] = []
     async with bus.following(names.LOG, subject) as messages:
@@ -85,14 +85,14 @@ async def test_following_sees_what_was_and_what_comes(bus: JetStream, name: str)
 
 
 async def test_reading_ends_where_what_was_left_is_gone_meanwhile(bus: JetStream, name: str) -> None:
-    subject = names.log_subject(name, "root")
+    subject = names.log_subject(name)
     for number in range(12):
         await bus.append(subject, b"%d" % number)
     seen: list[bytes] = []
     async with asyncio.timeout(30), bus.following(names.LOG, subject) as messages:
         async for message, _ in messages.until_end():
             if not seen:
-                await bus.context().purge_stream(names.LOG, subject=subject)
+                await bus.context.purge_stream(names.LOG, subject=subject)
             seen.append(message.data)
     assert seen == [b"%d" % number for number in range(len(seen))]
     assert len(seen) < 12
@@ -146,7 +146,7 @@ async def test_who_watches_sees_keys_come_and_expire(bus: JetStream, name: str) 
     async with bucket.watching(f"{name}.*") as changes, aclosing(changes):
         seen = [await anext(changes) for _ in range(2)]
         assert [entry and entry.value for entry in seen] == [b"1", None]
-        await bucket.put(f"{name}.b", b"2", ttl=1)
+        await bus.append(f"$KV.{names.LEASES}.{name}.b", b"2", ttl=1)
         assert (entry := await anext(changes)) is not None
         assert entry.value == b"2"
         assert [each.key for each in await bucket.entries(f"{name}.*")] == [f"{name}.a", f"{name}.b"]
@@ -204,7 +204,7 @@ async def test_strangers_are_refused_and_a_bus_that_is_not_there_is_named(server
 
 async def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path, name: str) -> None:
     """And who is connected goes on with the server that takes its place, at the same address."""
-    subject, folder = names.log_subject(name, "root"), tmp_path / "bus"
+    subject, folder = names.log_subject(name), tmp_path / "bus"
     async with serving(ServerOptions(folder, port=0)) as server, connected(server.url) as bus:
         await bus.ensure()
         last = 0
@@ -284,5 +284,5 @@ async def test_a_connection_that_takes_nothing_any_more_is_given_up(tmp_path: Pa
             wire.stall()
             for _ in range(4):
                 with suppress(Unavailable):
-                    await bus.append(names.log_subject("s", "root"), b"x" * (4 << 20), timeout=0.2)
-            await bus.append(names.log_subject("s", "root"), b"there", timeout=40)
+                    await bus.append(names.log_subject("s"), b"x" * (4 << 20), timeout=0.2)
+            await bus.append(names.log_subject("s"), b"there", timeout=40)

@@ -9,7 +9,7 @@ import pytest
 from sagent.agent import Agent
 from sagent.events import Notice
 from sagent.mesh import names
-from sagent.mesh.broadcast import end_line, read_lines
+from sagent.mesh.broadcast import END_LINE, read_lines
 from sagent.mesh.control import Asking, read_question
 from sagent.mesh.jetstream import JetStream
 from sagent.mesh.requests import Requests
@@ -32,7 +32,7 @@ def test_a_question_is_refused(data: bytes) -> None:
 
 
 def test_the_other_lines_of_a_message_are_read() -> None:
-    lines = [*MALFORMED, b'{"kind":"Notice","event":{"agent":"root","level":"info","text":"hello"}}', end_line()]
+    lines = [*MALFORMED, b'{"kind":"Notice","event":{"agent":"root","level":"info","text":"hello"}}', END_LINE]
     assert list(read_lines(b"\n".join(lines))) == [Notice("root", "info", "hello"), None]
 
 

@@ -46,7 +46,7 @@ class Gates:
             await gate.aclose()
 
 
-def bus_routes(gates: Gates, prefix: str = "/v1/bus") -> list[Route]:
+def bus_routes(gates: Gates) -> list[Route]:
     """The routes, each for the bus of its request. Who may come in is decided before."""
 
     def route(path: str, method: str, handler: Handler) -> Route:
@@ -56,7 +56,7 @@ def bus_routes(gates: Gates, prefix: str = "/v1/bus") -> list[Route]:
             except SagentError as error:
                 return _problem(error)
 
-        return Route(prefix + path, handle, methods=[method])
+        return Route(f"/v1/bus{path}", handle, methods=[method])
 
     return [
         route("/messages", "POST", _send),

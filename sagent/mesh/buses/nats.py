@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from sagent.errors import UsageError
-from sagent.lib.json import Json, as_object, as_str, json_load, wire_bytes
+from sagent.lib.json import as_object, as_str, json_load, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.answers import Answer, AnsweredDelivery
 from sagent.mesh.buckets import Entry
@@ -28,11 +28,11 @@ from sagent.mesh.bus import (
 )
 from sagent.mesh.cards import Card, Change, Query, decode_card, encode_card, meant, patterns
 from sagent.mesh.connection import Request
-from sagent.mesh.errors import DeadlineExceeded, Fenced, Full, MeshError, Unavailable, WrongVersion
+from sagent.mesh.errors import DeadlineExceeded, Failed, Fenced, Full, MeshError, Unavailable, WrongVersion
 from sagent.mesh.jetstream import JetStream, connected
+from sagent.mesh.parcels import Parcels
 from sagent.mesh.streams import Intake, Taken
 
-INLINE = 512 << 10  # bytes of a body in its message; a larger one is a parcel
 ACK_WAIT = 5.0  # seconds without a sign of its receiver after which a message is delivered again
 REMEMBERED = 10_000  # ids of messages that were done with, by one receiver
 _CANCELLING = 3.0  # seconds in which the bus is to hear that an answer is not wanted any more
@@ -41,9 +41,9 @@ _TAKEN, _GIVEN_UP = b"taken", b"given up"
 
 
 @asynccontextmanager
-async def nats_bus(url: str, *, name: str = "sagent") -> AsyncGenerator["NatsBus"]:
+async def nats_bus(url: str) -> AsyncGenerator["NatsBus"]:
     """Connect to a bus. Raises UsageError, Refused, Unavailable."""
-    async with connected(url, name=name) as jetstream:
+    async with connected(url) as jetstream:
         await jetstream.ensure()
         async with serving_answers(jetstream) as bus:
             yield bus
@@ -69,11 +69,11 @@ class NatsBus:
     def __init__(self, jetstream: JetStream) -> None:
         self.jetstream, self.client = jetstream, f"{jetstream.user}.{new_id()}"
         self._asked: dict[str, _Asked] = {}
-        self._parcels, self._fates = jetstream.store(names.PARCELS), jetstream.bucket(names.FATES)
+        self.parcels, self.fates = Parcels(jetstream), jetstream.bucket(names.FATES)
         self._cards = jetstream.bucket(names.CARDS)
 
     async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
-        parcel = await self.parcel(encode_body(envelope))
+        parcel = await self.parcels.put(encode_body(envelope))
         data, subject = encode(envelope, parcel), names.inbox_subject(envelope.to.name)
         times = [when for when in (envelope.deadline, envelope.kept_until) if when is not None]
         ttl = min(times) - time.time() + _MARGIN if times else None
@@ -135,9 +135,9 @@ class NatsBus:
     async def _opened(self, frame: Frame, parcel: str) -> Frame:
         """The frame with the body that was too large for it."""
         try:
-            return replace(frame, body=await self.unpack(parcel)) if parcel else frame
-        except ValueError as error:
-            raise Unavailable(f"An answer cannot be read: {error}.") from None
+            return replace(frame, body=json_load(await self.parcels.get(parcel))) if parcel else frame
+        except (ValueError, Failed) as error:
+            raise Unavailable(f"An answer cannot be read: {error}") from None
 
     async def _cancel(self, sent: "_Sent") -> None:
         with suppress(MeshError, TimeoutError):  # whoever answers stops at the deadline then
@@ -185,8 +185,8 @@ class NatsBus:
                     await taken.ack()
                     continue
                 if parcel:
-                    envelope = replace(envelope, body=await self.unpack(parcel))
-            except (ValueError, WrongVersion) as error:
+                    envelope = replace(envelope, body=json_load(await self.parcels.get(parcel)))
+            except (ValueError, WrongVersion, Failed) as error:
                 await self._refuse(working.name, taken, error)
                 continue
             delivery = _Delivery(self, working, taken, envelope, parcel)
@@ -204,7 +204,7 @@ class NatsBus:
             if last is not None and decode_frame(last.data)[0].is_last:
                 return False  # whoever has answered was stopped before it could acknowledge
         if envelope.kept_until is None:
-            fate = await self._fates.get(names.token(envelope.id)) if envelope.answers_to else None
+            fate = await self.fates.get(names.token(envelope.id)) if envelope.answers_to else None
             return fate is None or fate.value != _GIVEN_UP
         fate = _GIVEN_UP if time.time() > envelope.kept_until else _TAKEN
         return await self.decide(envelope, fate) == _TAKEN
@@ -213,17 +213,11 @@ class NatsBus:
         """What becomes of a message that is kept for a time, once for all: the first who says so decides."""
         key = names.token(envelope.id)
         try:
-            await self._fates.create(key, fate)
+            await self.fates.create(key, fate)
         except Fenced:
-            found = await self._fates.get(key)
+            found = await self.fates.get(key)
             return found.value or fate if found is not None else fate
         return fate
-
-    @asynccontextmanager
-    async def watching_fate(self, envelope: Envelope) -> AsyncGenerator[AsyncIterator[Entry | None]]:
-        """What becomes of a message, as it is decided."""
-        async with self._fates.watching(names.token(envelope.id)) as changes:
-            yield changes
 
     async def _refuse(self, name: str, taken: Taken, error: Exception) -> None:
         """Answer a message that cannot be read, where it says to whom."""
@@ -238,13 +232,9 @@ class NatsBus:
 
     async def answer(self, subject: str, request: str, frame: Frame) -> None:
         """Send a frame to whoever has asked; returns when the bus has it."""
-        parcel = await self.parcel(wire_bytes(frame.body))
+        parcel = await self.parcels.put(wire_bytes(frame.body))
         mark = f"{request}.{frame.attempt}.{frame.number}"
         await self.jetstream.append(subject, encode_frame(frame, parcel), id=mark)
-
-    async def drop_parcel(self, parcel: str) -> None:
-        with suppress(MeshError):  # it goes by itself in a week
-            await self._parcels.delete(parcel)
 
     async def put_card(self, card: Card) -> None:
         await self._cards.put(card.address, wire_bytes(encode_card(card)))
@@ -267,20 +257,6 @@ class NatsBus:
                     yield None if entry is None else _change(entry)
 
             yield changes()
-
-    async def parcel(self, body: bytes) -> str:
-        """The name under which a body is kept that is too large for a message; "" for others."""
-        if len(body) <= INLINE:
-            return ""
-        name = new_id()
-        await self._parcels.put(name, body)
-        return name
-
-    async def unpack(self, parcel: str) -> Json:
-        """The body of a parcel. Raises ValueError where it is gone, and Unavailable."""
-        if (data := await self._parcels.get(parcel)) is None:
-            raise ValueError(f"the body of a message is not there any more: parcel {parcel}")
-        return json_load(data)
 
 
 def _change(entry: Entry) -> Change:
@@ -321,8 +297,9 @@ class _Sent:
     async def taken(self) -> None:
         if (until := self.envelope.kept_until) is None:
             raise UsageError("A message that is kept without an end: give it kept_until to learn whether it was taken.")
+        watching = self._bus.fates.watching(names.token(self.envelope.id))
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, until - time.time())), self._bus.watching_fate(self.envelope) as fates:
+            async with asyncio.timeout(max(0.0, until - time.time())), watching as fates:
                 async for fate in fates:
                     if fate is not None:
                         break
@@ -386,8 +363,7 @@ class _Delivery(AnsweredDelivery):
         self._is_acknowledged = True
         self._working.acknowledged(self)
         await self.taken.ack()  # where that is lost it comes again, and is known to be done
-        if self._parcel:
-            await self._bus.drop_parcel(self._parcel)
+        await self._bus.parcels.drop(self._parcel)
 
     async def put(self, frame: Frame) -> None:
         subject = names.reply_subject(self.envelope.answers_to, self._working.name, self.envelope.id)
