@@ -12,7 +12,8 @@ from sagent.errors import UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.deferral import undeferred
-from sagent.providers.families.anthropic.provider import MessagesDialect, generation, think
+from sagent.providers.families.anthropic.provider import MessagesDialect, generation, levels, think
+from sagent.providers.families.model import nearest
 from sagent.providers.limits import limits_of, output_limit
 from sagent.providers.plans.claude_program import Program
 from sagent.providers.plans.claude_talk import Lost, Setup, Talk
@@ -121,12 +122,9 @@ class AnthropicCLIModel:
         family, version = generation(name)
         if wanted not in (None, "none") and family and version < (4, 6):
             return None, (f"{self.id} knows no levels of effort: {wanted} was left out",)
-        level = wanted
-        if wanted == "minimal" or (wanted == "none" and (never_off or think(name, wanted, 0).notes)):
-            level = "low"
-        elif wanted == "xhigh" and family and version < (4, 7):
-            level = "high"
-        return level, () if level == wanted else (f"{self.id} has no effort {wanted}: {level} is used",)
+        if wanted is None or (wanted == "none" and not (never_off or think(name, wanted, 0).notes)):
+            return wanted, ()
+        return nearest(self.id, wanted, levels(version if family else (5, 0)))
 
     def _digest(self, request: Request) -> tuple[RequestDigest, int]:
         members = {"model": self.id, "max_tokens": request.max_output, "effort": request.effort, **request.options}

@@ -311,17 +311,14 @@ def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> No
             if call.reader.complete:
                 return
         raise call.origin.error("protocol", f"the answer is not JSON: {_shown(body)}") from error
-    fields, chunks = as_object(data), [as_object(item) for item in as_array(data)]
-    if error_in(fields):
-        call.reader.failed(fields, out)
-        raise from_event(call.origin, data)
-    if fields:
-        call.reader.whole(fields, out)
-    for chunk in chunks:  # a stream as one array (Google's, where no events were asked for)
-        if error_in(chunk):
-            call.reader.failed(chunk, out)
-            raise from_event(call.origin, chunk)
-        call.reader.feed(chunk, out)
+    # an array is a stream (Google's, where no events were asked for)
+    take = call.reader.feed if as_array(data) else call.reader.whole
+    for fields in map(as_object, as_array(data) or (data,)):
+        if error_in(fields):
+            call.reader.failed(fields, out)
+            raise from_event(call.origin, fields)
+        if fields:
+            take(fields, out)
     if not call.reader.complete:
         raise call.origin.error("protocol", f"the answer is not a reply: {_shown(body)}")
 

@@ -16,7 +16,7 @@ from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.caching import MARKS, CacheLife, cache_life
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
-from sagent.providers.families.model import Counted, Outgoing, WireModel
+from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, opened, sendable
@@ -183,21 +183,23 @@ def think(model: str, effort: Effort | None, max_tokens: int) -> Thought:
 
 def _adaptive(model: str, family: str, version: tuple[int, int], effort: Effort | None, *, binding: bool) -> Thought:
     always = family in ("fable", "mythos") or (family == "opus" and version >= (5, 5))
-    level, notes = effort, ()
     if effort == "none" and not always:
         if version < (5, 0):
             return Thought()  # off unless asked for
         off = "between_tools" if family == "sonnet" and version >= (5, 5) else "disabled"
         return Thought({"thinking": {"type": off}})
-    if effort in ("none", "minimal"):
-        level, notes = "low", (f"{model} has no effort {effort}: low is used",)
-    elif effort == "xhigh" and version < (4, 7):
-        level, notes = "high", (f"{model} has no effort xhigh: high is used",)
     bound = {"block_binding": _BINDING} if binding else {}
     members: dict[str, object] = {"thinking": {"type": "adaptive", "display": "summarized", **bound}}
-    if level is not None:
+    notes: tuple[str, ...] = ()
+    if effort is not None:
+        level, notes = nearest(model, effort, levels(version))
         members["output_config"] = {"effort": level}
     return Thought(members, (_BINDING_BETA,) if binding else (), notes)
+
+
+def levels(version: tuple[int, int]) -> Sequence[Effort]:
+    """The levels that models with adaptive thinking take."""
+    return ("low", "medium", "high", "xhigh", "max") if version >= (4, 7) else ("low", "medium", "high", "max")
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,12 +140,10 @@ class ChatReplyReader(ReplyReader):
         """The finished message: thinking first, then text, then calls."""
         self._settle([])
         parts: list[Part] = []
-        if thoughts := valid_text("".join(self._thoughts)):
-            kept = {"field": self._field, "details": self._details, "opaque": self._opaque}
+        thoughts = valid_text("".join(self._thoughts))
+        if thoughts or self._details or self._opaque:
+            kept = {"field": thoughts and self._field, "details": self._details, "opaque": self._opaque}
             parts.append(Thinking(thoughts, self._private(kept)))
-        elif self._details or self._opaque:
-            kept = {"field": "", "details": self._details, "opaque": self._opaque}
-            parts.append(Thinking("", self._private(kept)))
         if text := valid_text("".join(self._text)):
             kept = {"extra_content": self._extra, **self._cited}
             parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
