@@ -83,7 +83,7 @@ class _Texts:
 
     async def reply(self, question: "Question") -> str | None:
         if question.call is None:
-            return f"What it would do is too large to be shown elsewhere: {question.tool} was not allowed."
+            return f"The call is too large to be shown over a bus, so {question.tool} was not allowed."
         self._texts.update(question.texts)
         await self.begun.wait()
         return await self._ask(question.call, question.ask)

@@ -14,46 +14,46 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 COMMANDS = {
-    "run": "one task without a terminal, with --executor and --advisor",
-    "team": "several roles work on one task and hand on what they find: presets, or a file of one's own",
+    "run": "run one task without a terminal, with --executor and --advisor",
+    "team": "have a team of roles work on one task, each handing its results to the next: presets, or your own file",
     "models": "list known models: window, limits, price",
     "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
     "review": "review a range of commits or the working tree, in CI as comments on a pull request",
-    "verify": "check that a session, or a bundle of one, is what was written",
-    "export": "a session for others: a bundle, a page, Markdown, lines of JSON or a recording of a terminal",
-    "share": "sessions as a static folder for any web server",
-    "replay": "run a session again from its log, or ask another model what was asked in it",
-    "compare": "two sessions side by side: requests, calls, outcome, cost, tokens, time",
+    "verify": "check that a session, or an exported bundle, has not been changed",
+    "export": "export a session as a bundle, a web page, Markdown, JSON lines or a terminal recording",
+    "share": "export sessions as a static folder for any web server",
+    "replay": "run a session again from its log, or give its prompts to another model",
+    "compare": "compare two sessions: requests, calls, outcome, cost, tokens, time",
     "trace": "show a run turn by turn, from its trace or its session",
-    "advice": "what a session's advisors said, what became of it and what it cost",
+    "advice": "show what a session's advisors said, what came of it and what it cost",
     "bench-advisor": "run tasks with and without an advisor, and show the difference",
-    "sweep": "run tasks with every combination of some settings, within one budget, and table it",
-    "gate": "whether a result is good enough, for CI: exit 0 or 1",
-    "import": "take over what is set up for Claude Code, codex, opencode, Gemini CLI or VS Code",
-    "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers of others",
-    "acp": "an agent for editors: Zed, JetBrains, neovim and others start it",
-    "a2a": "tasks from other agents, by the A2A protocol: a card, JSON-RPC and REST",
-    "serve": "sessions over HTTP, for programs and in the browser",
+    "sweep": "run tasks with every combination of some settings, within one budget, and tabulate the results",
+    "gate": "check, in CI, whether a result is good enough: exit 0 or 1",
+    "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
+    "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
+    "acp": "run as an agent for an editor: Zed, JetBrains, neovim and others start it",
+    "a2a": "accept tasks from other agents over the A2A protocol: a card, JSON-RPC and REST",
+    "serve": "serve sessions over HTTP, for programs and the browser",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
-    "node": "take sessions from a bus and work on them",
-    "nodes": "the nodes of a bus: list or drain them; users and permissions",
+    "node": "run sessions from a bus on this machine",
+    "nodes": "list or drain the nodes of a bus; set up its users and permissions",
     "attach": "follow a session that runs on a bus, write to it and answer its questions",
-    "bus": "a bus for agents on several machines, on this one: start it and print its URL",
-    "slack": "threads of Slack as sessions, with buttons, files and budgets",
-    "agents": "who is on a bus: agents, nodes and sessions; watch them come and go",
+    "bus": "start a bus for agents on several machines, and print its URL",
+    "slack": "run Slack threads as sessions, with buttons, files and budgets",
+    "agents": "list the agents, nodes and sessions on a bus, or watch them come and go",
     "send": "send a message to an agent on a bus, and print its answer",
     "config": "show every setting and where it comes from",
-    "login": "enter a provider's key, or log in at GitHub for Copilot: tested, and kept for you alone",
+    "login": "save a provider's API key, or log in to GitHub for Copilot; it is tested first",
     "doctor": "check keys, providers, programs, the terminal and directories",
     "demo": "fix a failing test in a small repository, by default offline and without a key",
-    "completion": "completion for bash, zsh or fish, and a man page",
+    "completion": "print shell completion for bash, zsh or fish, or a man page",
 }
 
 ELSEWHERE = {
     "help": "sagent --help",
     "version": "sagent --version",
     "auth": "sagent login",
-    "logout": "sagent doctor, which says where keys come from",
+    "logout": "sagent doctor, which shows where keys come from",
     "resume": "sagent --resume",
     "continue": "sagent --continue",
     "exec": "sagent run",
@@ -101,14 +101,14 @@ FLAGS_ELSEWHERE = {
 
 EPILOG = """commands:
 {commands}
-`sagent COMMAND --help` says more. To send a prompt that is a command's name: sagent -- models
+See `sagent COMMAND --help` for details. To send a prompt that is a command's name: sagent -- models
 
 exit codes:
   0 done   1 failed   2 usage   3 budget   4 turn or round limit   5 reply cut at its output limit
-  6 answer does not fit its schema   130, 143 interrupted"""
+  6 answer does not match the schema   130, 143 interrupted"""
 
 
-SESSION = "a session by its path, its id or the beginning of one; the last one if left out"
+SESSION = "a session's path or id, or the beginning of an id (default: the last session)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -136,21 +136,24 @@ class Parser(argparse.ArgumentParser):
         )
 
     def add_cwd(self) -> None:
-        self.add_argument("--cwd", metavar="DIR", help="as if called in this directory")
+        self.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
 
     def add_bus_to_read(self) -> None:
-        text = "a session of this bus, as the bus has it (or SAGENT_BUS, for one that is not here)"
+        text = "read the session from this bus (or SAGENT_BUS, where it is not on this machine)"
         self.add_argument("--bus", metavar="URL", help=text)
 
     def add_config(self) -> None:
-        self.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
+        self.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
 
     def add_addresses(self, title: str) -> argparse._ArgumentGroup:
         """A group with addresses that are one model's alone."""
         group = self.add_argument_group(title)
-        group.add_argument("--executor-api-base", metavar="URL", help="where the executor's server is, for it alone")
+        group.add_argument("--executor-api-base", metavar="URL", help="the base URL for the executor only")
         group.add_argument(
-            "--advisor-api-base", metavar="URL", action="append", help="where the advisor's is; one for each --advisor"
+            "--advisor-api-base",
+            metavar="URL",
+            action="append",
+            help="the base URL for the advisor only; give one for each --advisor",
         )
         return group
 
@@ -234,7 +237,7 @@ def run_parser() -> Parser:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
-    parser.add_argument("-p", "--print", action="store_true", help="answer and exit, as with any prompt")
+    parser.add_argument("-p", "--print", action="store_true", help="answer and exit (the default with a prompt)")
     add_flags(parser)
     return parser
 
@@ -248,19 +251,19 @@ def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
     """Those of them that say how an agent works, wherever it does; with `places` also where."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="M", help="provider/model, or a model whose name implies its provider")
-    group.add_argument("--executor", metavar="M", help="another name of --model")
+    group.add_argument("--executor", metavar="M", help="another name for --model")
     group.add_argument("--provider", metavar="NAME", help="anthropic, openai, moonshot, ..., openai-compatible")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
     group.add_argument("--auth", metavar="HOW", help="key (default), bearer, or credentials: a login stored elsewhere")
-    group.add_argument("--transport", metavar="WAY", help="direct (default), or sdk: through the provider's own SDK")
-    fallback = "a model that takes over when the one in use is down (repeatable)"
+    group.add_argument("--transport", metavar="WAY", help="direct (default), or sdk to use the provider's own SDK")
+    fallback = "a model to switch to when the one in use is down (repeatable)"
     group.add_argument("--fallback", metavar="M", action="append", help=fallback)
-    group.add_argument("--fallback-after", metavar="N", help="it takes over after N retries (default: all of them)")
+    group.add_argument("--fallback-after", metavar="N", help="switch after N retries (default: after all of them)")
     group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
-    option = "a member of each request, as in temperature=0.2, under the provider's own name (repeatable)"
+    option = "a field to add to each request, by the provider's own name, as in temperature=0.2 (repeatable)"
     group.add_argument("--option", metavar="NAME=VALUE", action="append", help=option)
-    group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
-    trust = "let this folder's .sagent/config.toml choose model, provider, fallback, effort and hooks, for this run"
+    group.add_argument("--allow-providers", metavar="A,B", help="allow no other providers")
+    trust = "let this folder's .sagent/config.toml set model, provider, fallback, effort and hooks, for this run"
     group.add_argument("--trust-project", action="store_true", help=trust)
     group = parser.add_argument_group("advisor")
     advisor = (
@@ -268,14 +271,16 @@ def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
         "to consult (repeatable); none for no advisor"
     )
     group.add_argument("--advisor", metavar="M", action="append", help=advisor)
-    group.add_argument("--advisor-mode", metavar="MODE", help="auto (default), client, or native: by the provider")
-    group.add_argument("--advisor-stop", metavar="WHAT", help="on its verdict stop: pass it on (default), or end")
-    group.add_argument("--advisor-panel", metavar="WHO", help="first (default), or all at once")
+    group.add_argument("--advisor-mode", metavar="MODE", help="auto (default), client, or native: the provider runs it")
+    group.add_argument(
+        "--advisor-stop", metavar="WHAT", help="on its verdict stop: pass (default) it on, or end the run"
+    )
+    group.add_argument("--advisor-panel", metavar="WHO", help="which advisors to ask: first (default), or all at once")
     group = parser.add_argument_group("limits")
     group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD in this session, at list prices")
     group.add_argument("--max-turns", metavar="N", help="at most N model calls")
     group.add_argument("--max-tool-call-rounds", metavar="N", help="at most N rounds of tool calls")
-    group.add_argument("--max-exchanges", metavar="N", help="agents read at most N messages of each other unattended")
+    group.add_argument("--max-exchanges", metavar="N", help="at most N messages between agents without a prompt")
     group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
     group.add_argument("--max-request-tokens", metavar="N", help="at most N tokens in one request")
     group = parser.add_argument_group("work")
@@ -287,27 +292,27 @@ def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
     group.add_argument(
         "--tools",
         metavar="A,B",
-        help="only these tools, or groups: default, web, papers, code, notebook; none for none",
+        help="only these tools or groups (default, web, papers, code, notebook), or none",
     )
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
-    plan = "write nothing: print a plan, or in the REPL propose one"
+    plan = "change no files: print a plan, or in the REPL propose one"
     group.add_argument("--plan", action="store_true", help=plan)
-    remote = "an agent elsewhere as a tool, by the A2A protocol (repeatable)"
+    remote = "use a remote agent as a tool, over the A2A protocol (repeatable)"
     group.add_argument("--a2a", metavar="NAME=URL", action="append", help=remote)
-    diagnostics = "errors after edits, by language servers: auto (default: in a terminal), on or off"
+    diagnostics = "report errors after edits, from language servers: auto (default: in a terminal), on or off"
     group.add_argument("--diagnostics", metavar="WHEN", help=diagnostics)
-    group.add_argument("--sandbox", metavar="MODE", help="hold commands: auto (default), required or off")
-    domains = "hosts that sandboxed commands may reach"
+    group.add_argument("--sandbox", metavar="MODE", help="sandbox for commands: auto (default), required or off")
+    domains = "hosts that sandboxed commands may connect to"
     group.add_argument("--allow-domains", metavar="A,B", help=domains)
     allow, deny = "allow calls: 'Bash(git status:*)' (repeatable)", "deny calls: 'Edit(secrets/**)' (repeatable)"
     group.add_argument("--allow", metavar="RULE", action="append", help=allow)
     group.add_argument("--deny", metavar="RULE", action="append", help=deny)
-    group.add_argument("--background-after", metavar="S", help="calls that run longer go on in the background (600)")
-    no_wait = "end without waiting for jobs"
+    group.add_argument("--background-after", metavar="S", help="move calls to the background after S seconds (600)")
+    no_wait = "exit without waiting for background jobs"
     group.add_argument("--no-wait", dest="wait_for_jobs", action="store_const", const=False, help=no_wait)
     group.add_argument("--system", metavar="TEXT", help="replace the system prompt")
     group.add_argument("--append-system", metavar="TEXT", help="add to the system prompt")
-    group.add_argument("--output-style", metavar="NAME", help="write as the file output-styles/NAME.md says")
+    group.add_argument("--output-style", metavar="NAME", help="follow the style described in output-styles/NAME.md")
 
 
 def _session_flags(group: argparse._ArgumentGroup) -> None:
@@ -315,25 +320,25 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
 
     one = group.add_mutually_exclusive_group()
     one.add_argument("-c", "--continue", action="store_true", help="continue the last session of this directory")
-    resume = "continue this session: its path, its id or the beginning of one; without S choose from a list"
+    resume = "continue this session, by its path or id, or the beginning of an id; without S choose from a list"
     one.add_argument("-r", "--resume", metavar="S", nargs="?", const="", help=resume)
     one.add_argument("--session", metavar="PATH", help="continue this session, or start one at a new path")
-    one.add_argument("--fork", metavar="S[@E]", help="continue in a copy of a session, from an entry on")
-    one.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
+    one.add_argument("--fork", metavar="S[@E]", help="continue in a copy of session S, up to entry E")
+    one.add_argument("--ephemeral", action="store_true", help="do not save the session to disk")
     group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
     as_json = "the same as --output-format json"
     group.add_argument("--json", dest="output_format", action="store_const", const="json", help=as_json)
-    schema = "a JSON Schema that the answer is to conform to; 6 if it does not"
+    schema = "a JSON Schema that the answer must match; exits with 6 if it does not"
     group.add_argument("--output-schema", metavar="FILE", help=schema)
-    group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")
-    group.add_argument("--bus", metavar="URL", help="have a node of this bus do it (or SAGENT_BUS)")
-    group.add_argument("--label", metavar="L", help="with --bus: a node with this label")
-    files = "with --bus, how files travel: git (in a repository), shared (the same on all nodes) or none"
+    group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message per line")
+    group.add_argument("--bus", metavar="URL", help="run the session on a node of this bus (or SAGENT_BUS)")
+    group.add_argument("--label", metavar="L", help="with --bus: run it on a node with this label")
+    files = "with --bus: how the node gets the files: git (from the repository), shared (a shared directory) or none"
     group.add_argument("--files", metavar="HOW", choices=("git", "shared", "none"), help=files)
     group.add_argument("--detach", action="store_true", help="with --bus: print the session's id and do not wait")
-    group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
-    telemetry = "send spans and metrics by OpenTelemetry, to where its variables (OTEL_...) say"
+    group.add_argument("--trace", metavar="FILE", help="append every event to FILE; show it with sagent trace FILE")
+    telemetry = "send OpenTelemetry spans and metrics, as its variables (OTEL_...) say"
     group.add_argument("--telemetry", action="store_true", help=telemetry)
-    group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
+    group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
     group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
     group.add_argument("--version", "-V", action="version", version=f"sagent {__version__}", help="show the version")

@@ -114,7 +114,7 @@ def test_nothing_is_rated_while_somebody_is_at_work_or_where_there_is_nothing(sh
         assert shell.run("advice", str(session), model="").code == 0
     for argv, says in (
         (("--rate", "good", "--name", "critic"), "no advice of 'critic'; there are advisor"),
-        (("--name", "advisor"), "--name says whose advice to --rate"),
+        (("--name", "advisor"), "--name needs --rate"),
         (("--rate", "fine"), "invalid choice"),
     ):
         done = shell.run("advice", str(session), *argv, model="")

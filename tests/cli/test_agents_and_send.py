@@ -91,7 +91,7 @@ async def test_who_is_there_is_listed(bus: NatsBus, bus_shell: Shell) -> None:
     found = json.loads((await _run(bus_shell, "agents", "--json", "--label", "gpu")).out)
     assert [card["address"] for card in found] == ["team.review"]
     assert found[0]["takes"] == {"type": "object"}
-    assert (await _run(bus_shell, "agents", "nobody")).out == "Nobody is there in nobody.\n"
+    assert (await _run(bus_shell, "agents", "nobody")).out == "No agents, nodes or sessions in nobody.\n"
     for address in ("team.review", "teamwork"):
         await bus.remove_card(address)
 

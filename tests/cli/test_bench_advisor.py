@@ -222,7 +222,7 @@ def test_an_interrupt_ends_it_and_the_table_is_told(bench: Shell, number: int, c
     assert child.returncode == code, err
     assert "write  without  0/1" in out
     assert "with: 1 interrupted" in out
-    assert "stopped before the end: interrupted; the same command again goes on" in err
+    assert "stopped before the end: interrupted; run the same command again to continue" in err
     assert "Traceback" not in err
     assert left(bench) == []
     assert [line["outcome"] for line in runs(bench)] == ["unsolved", "interrupted"]
@@ -286,8 +286,8 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     for argv, says in (
         (("bench-advisor", "gone.toml"), "the tasks cannot be read"),
         (("bench-advisor", "nothing.toml"), "holds no tasks"),
-        (BENCH[:4], "Name the advisor that is to be measured"),
-        ((*BENCH[:2], *BENCH[4:]), "Name the model that does the work"),
+        (BENCH[:4], "No advisor to measure: give --advisor"),
+        ((*BENCH[:2], *BENCH[4:]), "No model to do the work"),
         ((*BENCH, "--model", "a/b"), "--executor and --model name the same"),
         ((*BENCH, "--repeats", "0"), "--repeats 0: give a whole number"),
         ((*BENCH, "--max-total-usd", "1"), "give --max-budget-usd too"),

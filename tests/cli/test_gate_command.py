@@ -187,13 +187,13 @@ def test_a_cell_that_was_never_run_holds_nothing(gate: Gate) -> None:
         ("", "the file is empty"),
         ("{", "cannot be read as a result"),
         ("\udc9b", "cannot be read as a result: it is not UTF-8 text."),
-        ("[]", "neither the result of a sweep nor that of a run"),
-        ("{}", "neither the result of a sweep nor that of a run"),
+        ("[]", "not the result of a sweep or a run"),
+        ("{}", "not the result of a sweep or a run"),
         ('{"cells": []}', "it is empty"),
         ('{"cells": [{}]}', "a cell has a name"),
         ('{"cells": [{"name": "x", "runs": 0, "passed": 0, "usd_total": 0}]}', "it is empty"),
         ('{"cells": [{"name": "x", "runs": 0, "passed": 0, "usd_total": 0, "missing": 3}]}', "no run of it has ended"),
-        ('{"type": "text_delta"}\n{"type": "session"}\n', "neither the result of a sweep nor that of a run"),
+        ('{"type": "text_delta"}\n{"type": "session"}\n', "not the result of a sweep or a run"),
     ],
 )
 def test_nothing_never_passes(gate: Gate, text: str, says: str) -> None:
@@ -210,16 +210,16 @@ def test_wrong_usage_is_told(gate: Gate) -> None:
     Path("notes", "setup.json").write_text("{}")
     Path("notes", "runs.jsonl").write_text("")
     for argv, says in (
-        ((name,), "Say what has to hold"),
+        ((name,), "No condition to check"),
         ((), "RESULT"),
         ((name, "--min-pass", "1.1"), "--min-pass 1.1: give a share from 0 to 1"),
         ((name, "--min-pass", "nan"), "give a share"),
         ((name, "--max-usd", "-1"), "--max-usd -1: give a number, at least 0"),
         ((name, "--max-turns", "many"), "give a number"),
-        ((name, "--max-drop", "0.1"), "of --baseline RESULT: give it"),
+        ((name, "--max-drop", "0.1"), "--max-drop needs --baseline RESULT"),
         ((name, "--min-pas", "1"), "Did you mean --min-pass?"),
         (("gone.json", "--min-pass", "1"), "no session 'gone.json'"),
-        (("empty", "--min-pass", "1"), "there is neither a result.json nor a runs.jsonl in it"),
+        (("empty", "--min-pass", "1"), "it has neither a result.json nor a runs.jsonl"),
         (("notes", "--min-pass", "1"), "notes: it is empty"),
         ((name, "--baseline", "gone.json"), "no session 'gone.json'"),
     ):

@@ -222,7 +222,7 @@ def test_nothing_of_a_project_is_written_outside_of_it(shell: Shell) -> None:
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "touch ran"}]}]}
     write(shell.cwd / ".claude/settings.json", {"hooks": hooks})
     done = shell.run("import", "claude", "--write", model="")
-    assert done.code == 2 and "leads out of the project" in done.err
+    assert done.code == 2 and "is a link out of the project" in done.err
     assert not list(config.iterdir())
 
 

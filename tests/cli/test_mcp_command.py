@@ -62,7 +62,7 @@ def test_a_server_is_added_listed_and_removed_and_the_rest_stays(shell: Shell) -
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("bad name", "https://example.org"), "'bad name' is no server's name"),
+        (("bad name", "https://example.org"), "'bad name' is not a valid server name"),
         (("a", "--env", "X", "--", "prog"), "X"),
         (("a", "https://x", "--needs", "all"), "--needs"),
         (("a", "ftp://example.org"), "ftp://example.org is not the URL"),
@@ -133,7 +133,7 @@ def test_a_prompt_of_a_server_is_a_command_and_a_changed_tool_is_refused_without
     ("oauth", "said"),
     [
         ('issuer = "https://a.example", client_id = "c"', "give client_id and a client_secret or private_key"),
-        ('issuer = "https://a.example", client_id = "c", client_secret = "s"', "needs no login of yours"),
+        ('issuer = "https://a.example", client_id = "c", client_secret = "s"', "needs no login"),
     ],
 )
 def test_a_login_without_a_person_is_complete_and_needs_no_other(shell: Shell, oauth: str, said: str) -> None:

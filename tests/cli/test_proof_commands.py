@@ -152,7 +152,7 @@ def test_export_writes_every_format_without_secrets(place: Place, kind: str, suf
     other = place.home / "out"
     _, err = place.run("export", path.name, "--format", kind, "--keep-secrets", "--out", str(other))
     assert SECRET.encode() in other.read_bytes()
-    assert "nobody looked for secrets" in err
+    assert "it was not searched for secrets" in err
     assert sorted(each.name for each in place.cwd.iterdir()) == [out.name]
 
 

@@ -176,7 +176,7 @@ def test_a_config_of_something_else_is_not_spoken_of(shell: Shell) -> None:
     done = shell.run("run", "--ephemeral", "hello", model="")
     assert "config.yaml" not in done.err
     done = shell.run("config", "trust", "config.yaml", model="")
-    assert (done.code, "to name an executor or an advisor" in done.err) == (2, True)
+    assert (done.code, "set an executor or an advisor" in done.err) == (2, True)
 
 
 def test_the_words_of_run_are_those_of_every_other_way_in(shell: Shell) -> None:

@@ -130,7 +130,7 @@ async def test_who_is_with_the_smaller_part_of_a_cluster_stops(tmp_path: Path) -
 
 def test_what_a_cluster_needs_is_said() -> None:
     for argv, said in (
-        (["--peer", "a:1"], "give --cluster HOST:PORT too"),
+        (["--peer", "a:1"], "need --cluster HOST:PORT"),
         (["--cluster", "a:1"], "A cluster has 3 or 5 servers"),
         (["--cluster", "a:1", "--peer", "b:1", "--cluster-key", "k"], "A cluster has 3 or 5 servers"),
         (["--cluster", "a:1", "--peer", "b:1", "--peer", "c", "--cluster-key", "k"], "'c': where a server"),

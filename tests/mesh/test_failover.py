@@ -143,7 +143,7 @@ async def test_a_drained_node_loses_nothing(tmp_path: Path) -> None:
         await until(here, begun)
         await here.node("n2")
         code, out, _ = await here.ask_plain("nodes", "drain", "n1", "--bus", here.url)
-        assert (code, out) == (0, "Node n1 is drained.\n")
+        assert (code, out) == (0, "Node n1 was drained.\n")
         async with asyncio.timeout(30):
             assert await first.process.wait() == 0
         code, out, err = await asking

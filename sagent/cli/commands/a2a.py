@@ -1,4 +1,4 @@
-"""`sagent a2a`: sagent as an agent for others, by the A2A protocol."""
+"""`sagent a2a`: sagent as an agent for other agents, over the A2A protocol."""
 
 import argparse
 import asyncio
@@ -42,18 +42,18 @@ class _Served:
 
 
 def run_a2a(argv: Sequence[str]) -> int:
-    parser = Parser("a2a", "sagent as an agent for others, by the A2A protocol.")
+    parser = Parser("a2a", "Run sagent as an agent for other agents, over the A2A protocol.")
     operations = parser.add_subparsers(dest="operation", required=True, metavar="OPERATION")
     serving = operations.add_parser(
-        "serve", help="take tasks over JSON-RPC and REST", argument_default=argparse.SUPPRESS
+        "serve", help="accept tasks over JSON-RPC and REST", argument_default=argparse.SUPPRESS
     )
-    add_listener(serving, f"a caller with tasks of their own (repeatable); the token is {TOKEN}_NAME, or a new one")
-    serving.add_argument("--url", metavar="URL", help="the address in the card, where a proxy is in front")
-    team = "a team answers: a preset, or its file (see sagent team list)"
+    add_listener(serving, f"a user with their own tasks (repeatable); the token is {TOKEN}_NAME, or a new one")
+    serving.add_argument("--url", metavar="URL", help="the public URL for the card, behind a proxy")
+    team = "have a team answer: a preset, or a file (see sagent team list)"
     serving.add_argument("--team", metavar="NAME|FILE", help=team)
     serving.add_argument("--name", metavar="NAME", help="the agent's name in the card (default sagent)")
     serving.add_argument("--description", metavar="TEXT", help="what it does, in the card")
-    push = "an address that is sent notifications although it is not public (repeatable)"
+    push = "allow notifications to this address, although it is not public (repeatable)"
     serving.add_argument("--push-to", metavar="HOST:PORT", action="append", help=push)
     serving.add_argument("--cwd", metavar="DIR", help="where sessions work")
     serving.add_config()

@@ -30,13 +30,17 @@ _ELSEWHERE = frozenset(
 
 
 def run_acp(argv: Sequence[str]) -> int:
-    about = "An agent for editors: Zed, JetBrains, neovim and others that speak the Agent Client Protocol start it."
+    about = (
+        "An agent for editors that speak the Agent Client Protocol (Zed, JetBrains, neovim and others), which start it."
+    )
     parser = Parser("acp", about, argument_default=argparse.SUPPRESS)
     group = parser.add_argument_group("session")
     group.add_argument("--login", action="store_true", help="enter a provider's key on this terminal, then exit")
-    group.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
-    group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
-    group.add_argument("--add-dir", metavar="DIR", action="append", help="a directory for every session (repeatable)")
+    group.add_argument("--ephemeral", action="store_true", help="do not save sessions to disk")
+    group.add_argument("--trace", metavar="FILE", help="append every event to FILE; show it with sagent trace FILE")
+    group.add_argument(
+        "--add-dir", metavar="DIR", action="append", help="another directory for every session (repeatable)"
+    )
     group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
     draft = "also speak version 2 of the protocol, which is a draft"
     group.add_argument("--draft", action="store_true", help=draft)
@@ -63,7 +67,9 @@ async def _serve(host: "AcpHost") -> int:
     from sagent.lib.input import read_lines
 
     if sys.stdin.isatty():
-        sys.stderr.write("sagent: an editor starts this and talks to it in JSON; Ctrl-D ends it.\n")
+        sys.stderr.write(
+            "sagent: this command is meant to be started by an editor, which sends it JSON. Ctrl-D ends it.\n"
+        )
     gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def leave(code: int = 0) -> None:

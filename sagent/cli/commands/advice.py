@@ -25,18 +25,18 @@ REASONS = 3  # that are shown of each kind
 
 def run_advice(argv: Sequence[str]) -> int:
     parser = Parser(
-        "advice", "What a session's advisors were asked, what became of it and what it cost, children included."
+        "advice", "Show what a session's advisors were asked, what came of it and what it cost, subagents included."
     )
     parser.add_argument("session", nargs="?", help=SESSION)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--rate", choices=["good", "bad"], help="rate the last advice; nobody may have the session open"
+        "--rate", choices=["good", "bad"], help="rate the last advice; the session must not be open elsewhere"
     )
-    parser.add_argument("--name", help="with --rate: the last advice of this advisor")
+    parser.add_argument("--name", help="with --rate: rate the last advice of this advisor")
     parser.add_cwd()
     given = parser.parse_args(argv)
     if given.name is not None and given.rate is None:
-        raise UsageError("--name says whose advice to --rate: give --rate good or --rate bad too.")
+        raise UsageError("--name needs --rate: give --rate good or --rate bad too.")
     settings = load_settings({"cwd": given.cwd})
     path = session_path(settings, given.session)
     if given.rate is not None:

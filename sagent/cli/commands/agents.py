@@ -20,14 +20,24 @@ if TYPE_CHECKING:
 
 def run_agents(argv: Sequence[str]) -> int:
     """List cards, or watch them come and go. Raises UsageError and MeshError."""
-    parser = Parser("agents", "Who is on a bus: agents, nodes and sessions, with what they say of themselves.")
-    parser.add_argument("namespace", nargs="?", default="", metavar="NAMESPACE", help="team has team, team.a, team.a.b")
-    parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
-    parser.add_argument("--label", metavar="L", action="append", default=[], help="with this label (repeatable)")
+    parser = Parser("agents", "List the agents, nodes and sessions on a bus, with their descriptions.")
     parser.add_argument(
-        "--watch", action="store_true", help="go on, a line of JSON for each that comes, changes or goes"
+        "namespace",
+        nargs="?",
+        default="",
+        metavar="NAMESPACE",
+        help="only these names: team matches team, team.a, team.a.b",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON, with the schemas of their messages")
+    parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
+    parser.add_argument(
+        "--label", metavar="L", action="append", default=[], help="only those with this label (repeatable)"
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="keep running, and print a line of JSON for each that comes, changes or goes",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, with the schemas of their messages")
     given = vars(parser.parse_intermixed_args(argv))
     return asyncio.run(_carry_out(bus_url(given["bus"]), given))
 
@@ -51,7 +61,7 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
         for card in cards
     )
     table = Table(rows, ("address", "kind", "load", "labels", "description"), (2,))
-    nobody = f"Nobody is there{f' in {namespace}' if namespace else ''}."
+    nobody = f"No agents, nodes or sessions{f' in {namespace}' if namespace else ' on this bus'}."
     show([encode_card(card) for card in cards], [table] if cards else [nobody], as_json=bool(given["json"]))
     return 0
 

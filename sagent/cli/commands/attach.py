@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DESCRIPTION = """Talk to a session that runs on a bus, as if it ran here. It asks everybody who is attached; the first
-answer counts. Leaving it (/quit, Ctrl-D) leaves it at work. On a terminal that can only print a line is a message or an
-answer, and /stop interrupts. Without a terminal the session is followed until it rests, and the exit code is that of
-its result."""
+DESCRIPTION = """Talk to a session that runs on a bus, as if it ran here. Its questions go to everybody who is attached;
+the first answer counts. After you leave (/quit, Ctrl-D), it works on. On a terminal that can only print, a line is a
+message or an answer, and /stop interrupts. Without a terminal, the session is followed until it is idle, and the exit
+code is that of its result."""
 
 
 def run_attach(argv: Sequence[str]) -> int:
     """Follow a session. Raises UsageError, SessionNotFound and MeshError."""
     parser = Parser("attach", DESCRIPTION)
-    parser.add_argument("session", metavar="SESSION", help="its id, or the beginning of one")
+    parser.add_argument("session", metavar="SESSION", help="its id, or the beginning of its id")
     parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
-    parser.add_argument("--watch", action="store_true", help="answer no questions")
+    parser.add_argument("--watch", action="store_true", help="only watch: answer no questions")
     given = parser.parse_args(argv)
     url = bus_url(given.bus)
     plain = os.environ.get("TERM", "") in ("", "dumb", "unknown")
@@ -87,7 +87,7 @@ class Lines:
     async def answer(self, inquiry: "Inquiry") -> "str | Settled | None":
         """Put what an agent wants to know, and wait for an answer; an empty line leaves it unanswered."""
         if inquiry.plan:
-            how = "y to carry it out and be asked before every change, e to have it edit freely, or n and why: "
+            how = "y to carry it out and approve each change, e to let it edit freely, or n and why: "
             return await self._put(f"{inquiry.text}\n\n{inquiry.plan}\n", how, _settle)
         options = (f"{number:3} {option}" for number, option in enumerate(inquiry.options, 1))
         choose = "numbers, or words: " if inquiry.multiple else "a number, or words: "
@@ -113,7 +113,7 @@ class Lines:
             try:
                 return await said
             except asyncio.CancelledError:
-                _show("\n  (no answer is waited for any more)\n")
+                _show("\n  (the question is no longer open)\n")
                 raise
             finally:
                 self._take = None

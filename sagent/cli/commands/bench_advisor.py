@@ -50,19 +50,19 @@ def _parser() -> Parser:
     parser = Parser(
         "bench-advisor",
         usage="sagent bench-advisor TASKFILE --executor M --advisor M [flags]",
-        description="Carry out each task with the advisor and without, within the same budget, and show what differs. "
+        description="Run each task with and without the advisor, within the same budget, and show the difference. "
         "Flags of a run that say how an agent works are taken too.",
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("tasks", metavar="TASKFILE", help="[[tasks]] in TOML, or JSON lines: name, prompt, check, ...")
     group = parser.add_addresses("benchmark")
-    group.add_argument("--repeats", metavar="N", help="carry each task out N times in each way (1)")
+    group.add_argument("--repeats", metavar="N", help="run each task N times in each way (1)")
     group.add_argument("--jobs", metavar="N", help="N runs at a time (1)")
-    group.add_argument("--max-total-usd", metavar="N", help="all runs together cost at most N USD, at list prices")
-    group.add_argument("--out", metavar="DIR", help="keep every run in DIR; the same command again goes on from there")
+    group.add_argument("--max-total-usd", metavar="N", help="spend at most N USD on all runs together, at list prices")
+    group.add_argument("--out", metavar="DIR", help="keep every run in DIR; run the same command again to continue")
     group.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
-    group.add_argument("--log-level", metavar="L", help="info reports each run on stderr, also without a terminal")
+    group.add_argument("--log-level", metavar="L", help="info reports each run on stderr, even without a terminal")
     add_agent_flags(parser)
     return parser
 
@@ -86,16 +86,16 @@ class _Benchmark(ExperimentCommand):
 
     @property
     def again(self) -> str:
-        return "the same command again goes on" if self.directory else "with --out it could be gone on with"
+        return "run the same command again to continue" if self.directory else "with --out, it could be continued"
 
     async def look(self) -> Mapping[str, object]:
         from sagent.lab.runner import survey
 
         settings = self._load(Path.cwd())
         if not settings.advisors:
-            raise UsageError("Name the advisor that is to be measured: --advisor PROVIDER/MODEL.")
+            raise UsageError("No advisor to measure: give --advisor PROVIDER/MODEL.")
         if settings.model is None:
-            raise UsageError("Name the model that does the work: --executor PROVIDER/MODEL.")
+            raise UsageError("No model to do the work: give --executor PROVIDER/MODEL.")
         self.talks = settings.log_level in ("info", "debug") or (self.err.isatty() and settings.log_level != "error")
         self.fields = await survey(self.plan, Path.cwd())
         return self._field.setup

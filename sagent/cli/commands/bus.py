@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sagent.mesh.server import Cluster, Server, ServerOptions
 
 DESCRIPTION = """Start a bus (NATS JetStream) for agents on several machines, print its URL, and run until interrupted.
-It listens on loopback, admits whoever has its key, and syncs what it acknowledges to its disk."""
+It listens on loopback, admits whoever has its key, and writes to disk before it acknowledges."""
 
 
 def run_bus(argv: Sequence[str]) -> int:
@@ -32,16 +32,20 @@ def run_bus(argv: Sequence[str]) -> int:
     parser = Parser("bus", DESCRIPTION)
     parser.add_argument("--port", metavar="N", type=int, default=PORT, help="%(default)s; 0 for any that is free")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (%(default)s)")
-    parser.add_argument("--dir", metavar="DIR", help="where it keeps what it stores, and its key")
-    users = "accounts, users and what they may do, as `sagent nodes permissions` writes them"
+    parser.add_argument("--dir", metavar="DIR", help="the directory for its data and its key")
+    users = "accounts, users and their permissions, as written by `sagent nodes permissions`"
     parser.add_argument("--users", metavar="FILE", help=users)
-    parser.add_argument("--tls-cert", metavar="FILE", help="its certificate, PEM; needed to listen beyond this machine")
+    parser.add_argument(
+        "--tls-cert", metavar="FILE", help="its certificate, PEM; needed to listen on other than loopback addresses"
+    )
     parser.add_argument("--tls-key", metavar="FILE", help="the certificate's key, PEM")
-    parser.add_argument("--tls-ca", metavar="FILE", help="clients must show a certificate that this one has signed")
-    cluster = "be one of the servers of a cluster, which the others reach here; each keeps everything"
+    parser.add_argument("--tls-ca", metavar="FILE", help="require clients to have a certificate signed by this CA")
+    cluster = "join a cluster, whose other servers reach this one at HOST:PORT; each keeps all data"
     parser.add_argument("--cluster", metavar="HOST:PORT", help=cluster)
-    parser.add_argument("--peer", metavar="HOST:PORT", action="append", help="another one of them (repeatable)")
-    key = "a secret that all of them have; made where it is missing"
+    parser.add_argument(
+        "--peer", metavar="HOST:PORT", action="append", help="another server of the cluster (repeatable)"
+    )
+    key = "the cluster's shared secret; created if missing"
     parser.add_argument("--cluster-key", metavar="FILE", help=key)
     parser.add_argument("--output-format", metavar="F", choices=("text", "json"), default="text", help="text or json")
     parser.add_config()
@@ -58,16 +62,16 @@ def _options(given: dict[str, object]) -> "ServerOptions":
             return None
         path = path_of(str(given[name])).absolute()
         if not path.is_file():
-            raise UsageError(f"--{name.replace('_', '-')} {path}: there is no such file.")
+            raise UsageError(f"--{name.replace('_', '-')} {path}: no such file.")
         return path
 
     cert, key, ca, port, host = file("tls_cert"), file("tls_key"), file("tls_ca"), given["port"], str(given["host"])
     if (cert is None) != (key is None) or (ca and not cert):
         raise UsageError("--tls-cert and --tls-key go together, and --tls-ca with them.")
     if not isinstance(port, int) or not 0 <= port < 1 << 16:
-        raise UsageError(f"--port {port}: a number from 0 to 65535.")
+        raise UsageError(f"--port {port}: give a number from 0 to 65535.")
     if not _is_local(host) and cert is None:
-        raise UsageError(f"--host {host} is reached from elsewhere: give --tls-cert and --tls-key, or use a tunnel.")
+        raise UsageError(f"--host {host} is open to other machines: give --tls-cert and --tls-key, or use a tunnel.")
     named = given["dir"]
     folder = path_of(str(named)) if named else load_settings({"config": given["config"]}).state_dir / "bus"
     tls = Tls(cert, key, ca) if cert and key else None
@@ -81,17 +85,17 @@ def _cluster(given: dict[str, object], options: "ServerOptions") -> "Cluster | N
     peers = tuple(map(str, as_array(given["peer"])))
     if given["cluster"] is None:
         if peers or given["cluster_key"]:
-            raise UsageError("--peer and --cluster-key are for a server of a cluster: give --cluster HOST:PORT too.")
+            raise UsageError("--peer and --cluster-key need --cluster HOST:PORT.")
         return None
     if not given["cluster_key"] or len(peers) not in (2, 4):
         raise UsageError("A cluster has 3 or 5 servers: give --peer for each of the others, and --cluster-key FILE.")
     for place in (address := str(given["cluster"]), *peers):
         if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", place):
-            raise UsageError(f"{place!r}: where a server of a cluster is reached by the others is HOST:PORT.")
+            raise UsageError(f"{place!r}: give the address of a cluster's server as HOST:PORT.")
     if options.users is None:
-        raise UsageError("The servers of a cluster know the same users: give --users FILE, a copy on each.")
+        raise UsageError("A cluster's servers must have the same users: give each a copy of the same --users FILE.")
     if not _is_local(address.rpartition(":")[0].strip("[]")) and (options.tls is None or options.tls.ca is None):
-        raise UsageError(f"--cluster {address} is reached from elsewhere: give --tls-cert, --tls-key and --tls-ca.")
+        raise UsageError(f"--cluster {address} is open to other machines: give --tls-cert, --tls-key and --tls-ca.")
     return Cluster(address, peers, path_of(str(given["cluster_key"])).absolute())
 
 
@@ -123,7 +127,7 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
                 return 128 + received.result()
         finally:
             await end(ended, keeping)
-        report(f"{ended.result()}; {options.directory / 'server.log'} says why.")
+        report(f"{ended.result()}; {options.directory / 'server.log'} has the details.")
         return 1
 
 
@@ -131,4 +135,4 @@ def _show(server: "Server", options: "ServerOptions", *, as_json: bool) -> None:
     shown = {"url": server.url, "port": server.port, "pid": os.getpid(), "directory": str(options.directory)}
     show(shown, [server.url], as_json=as_json)
     if not as_json and sys.stderr.isatty():
-        report("set SAGENT_BUS to this URL, or give it as --bus. Ctrl-C ends the bus.")
+        report("set SAGENT_BUS to this URL, or pass it as --bus. Ctrl-C stops the bus.")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sagent.lab.replay import Conditions
     from sagent.lab.sessiondiff import SessionDiff
 
-DESCRIPTION = """Two sessions side by side: turn by turn whether the same was sent, called and said; cost by role,
-tokens, time; and what a check command says of what each left. With --model the second one is made first: see
+DESCRIPTION = """Compare two sessions: turn by turn, whether requests, calls and replies were the same; cost by role,
+tokens and time; and what a check command says of each directory. With --model, the second session is made first: see
 sagent replay."""
 FORMATS = ("text", "json", "html")
 
@@ -38,7 +38,7 @@ def run_compare(argv: Sequence[str]) -> int:
     settings, live = settings_of(flags)
     names, check = [str(flags[name]) for name in ("a", "b") if name in flags], str(flags.get("check", ""))
     if live == (len(names) == 2):
-        raise UsageError("Name two sessions; or one session, and with --model the model to run it again with.")
+        raise UsageError("Give two sessions, or one session and --model M to run it again with.")
     from sagent.lab.recording import locate, session_at
 
     code = 0
@@ -65,12 +65,14 @@ def _parser() -> Parser:
         description=DESCRIPTION,
         argument_default=argparse.SUPPRESS,
     )
-    what = "a session by its path, its id or the beginning of one, or an exported bundle"
+    what = "a session's path or id, or the beginning of an id, or an exported bundle"
     parser.add_argument("a", metavar="A", help=what)
-    parser.add_argument("b", metavar="B", nargs="?", help="another one")
-    parser.add_argument("--check", metavar="COMMAND", help="run in each one's directory; its exit code is the outcome")
+    parser.add_argument("b", metavar="B", nargs="?", help="the other session")
+    parser.add_argument(
+        "--check", metavar="COMMAND", help="run this in each session's directory; its exit code is the outcome"
+    )
     parser.add_argument("--output-format", metavar="F", choices=FORMATS, help="text (default), json or html")
-    parser.add_argument("--output", metavar="FILE", help="where to (default: stdout)")
+    parser.add_argument("--output", metavar="FILE", help="write to FILE (default: stdout)")
     add_live_flags(parser)
     return parser
 
@@ -85,10 +87,12 @@ async def _of_two(left: Path, right: Path, check: str) -> "SessionDiff":
     one, other = Path(diff.left.cwd), Path(diff.right.cwd)
     first = await run_check(check, one)
     if one == other:
-        alike = f"Both ran in {one}: what it holds now cannot be attributed to either of them."
+        alike = f"Both ran in {one}: its present contents cannot be attributed to either of them."
         return diff.checked(first, first, alike)
     second = await run_check(check, other)
-    return diff.checked(first, second, "The check looks at what the directories hold now, not when the runs ended.")
+    return diff.checked(
+        first, second, "The check sees the directories as they are now, not as they were when the runs ended."
+    )
 
 
 async def _with_another(session: Path, settings: "Settings", given: "Conditions") -> "tuple[SessionDiff, int]":
@@ -101,11 +105,11 @@ async def _with_another(session: Path, settings: "Settings", given: "Conditions"
         lines.append(f"it ended early: {done.result.error.message}")
     report(*lines)
     if done.session is None:
-        raise UsageError("The second session could not be kept, so there is nothing to compare.")
+        raise UsageError("The second session could not be saved, so there is nothing to compare.")
     diff = diff_sessions(session, done.session)
     if done.outcome is not None:
         first = await run_check(given.check, Path(diff.left.cwd))
-        diff = diff.checked(first, done.outcome, "The check looks at what A's directory holds now.")
+        diff = diff.checked(first, done.outcome, "The check sees A's directory as it is now.")
     return diff, exit_code(done.result, signal_number)
 
 

@@ -57,8 +57,8 @@ _sagent "$@"
 def run_completion(argv: Sequence[str]) -> int:
     """Write it on standard output."""
     writers: dict[str, Callable[[], Iterator[str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish, "man": _man}
-    parser = Parser("completion", "Completion for a shell, or a man page, to be put where the first lines say.")
-    parser.add_argument("what", choices=tuple(writers), help="for which shell, or `man`")
+    parser = Parser("completion", "Print shell completion or a man page. Its first line says where to save it.")
+    parser.add_argument("what", choices=tuple(writers), help="the shell, or man for the man page")
     sys.stdout.writelines(writers[parser.parse_args(argv).what]())
     return 0
 

@@ -23,13 +23,13 @@ TESTS = [sys.executable, "-m", "unittest"]
 def run_demo(argv: Sequence[str]) -> int:
     """Copy the project, have the agent repair it, and show what came of it."""
     parser = Parser("demo", __doc__)
-    real = "a real model, provider/model; without it a scripted one on loopback answers"
+    real = "use a real model, provider/model, in place of the scripted one on this machine"
     parser.add_argument("--model", "--executor", help=real)
     model: str | None = parser.parse_args(argv).model
     project = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
     shutil.copytree(HERE / "demo_project", project, dirs_exist_ok=True)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    say(f"A small project with a failing test was copied to {project}")
+    say(f"Copied a small project with a failing test to {project}")
     with _provider(environment, offline=model is None):
         flags = ["--cwd", str(project), "--model", model or OFFLINE_MODEL, "--log-level", "info"]
         flags += ["--allow", "Bash(python3 -m unittest:*)", "--max-budget-usd", "0.50", TASK]
@@ -39,7 +39,7 @@ def run_demo(argv: Sequence[str]) -> int:
         done = subprocess.run([*PROGRAM, *flags], env=environment, check=False, stdin=null, stdout=null, stderr=shown)
     code = _show(project, environment, done.returncode)
     if model is None:
-        say("\nThe model was a script on this machine: no provider was asked and nothing was charged.")
+        say("\nThe model was a script on this machine: no provider was called and nothing was charged.")
         say("The cost above is what its tokens would have cost.")
     return code
 
@@ -64,7 +64,7 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
             try:
                 url = server.stdout.readline().strip() if server.stdout else ""
                 if not url:
-                    raise SagentError("the scripted provider did not start; the lines above say why")
+                    raise SagentError("the scripted provider did not start; see the lines above")
                 environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
                 environment.pop("ANTHROPIC_AUTH_TOKEN", None)
                 yield

@@ -25,14 +25,16 @@ FORMATS = ("bundle", "html", "md", "jsonl", "cast")
 
 def run_export(argv: Sequence[str]) -> int:
     """Write it, to a file or to standard output. Raises UsageError."""
-    parser = Parser("export", "A session for others. Secrets are taken out by their shape and counted.")
+    parser = Parser("export", "Export a session. Strings that look like secrets are taken out and counted.")
     parser.add_argument("session", nargs="?", help=SESSION)
-    parser.add_argument("--format", choices=FORMATS, default="bundle", help="bundle: all of it, checked by `sagent "
-                        "verify` (default); html: one page; md: Markdown; jsonl: every entry; cast: a recording of a "
-                        "terminal, for asciinema")  # fmt: skip
-    out_help = "where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl, .cast)"
+    form = (
+        "bundle (default): all of it, checked by `sagent verify`; html: one page; md: Markdown; jsonl: every entry; "
+        "cast: a terminal recording for asciinema"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="bundle", help=form)
+    out_help = "write to FILE (- is stdout; default: SESSION.tar, .html, .md, .jsonl or .cast)"
     parser.add_argument("--out", metavar="FILE", help=out_help)
-    parser.add_argument("--keep-secrets", action="store_true", help="leave everything as it is")
+    parser.add_argument("--keep-secrets", action="store_true", help="do not take out secrets")
     parser.add_bus_to_read()
     parser.add_cwd()
     given = parser.parse_args(argv)
@@ -97,14 +99,14 @@ def _report(done: Exported, out: str, redaction: Redaction) -> None:
     if done.id:
         lines.append(f"manifest {done.id}")
     if redaction.keep:
-        lines.append("nobody looked for secrets in it")
+        lines.append("it was not searched for secrets")
     elif redaction.count:
         what = f"{count(redaction.count, 'secret')} taken out"
         of = f"{count(done.entries, 'entry', 'entries')} and {count(done.blobs, 'blob')}"
         where = f", of {of}: these no longer match their ids" if done.id else ""
-        lines.append(f"{what}, recognized by form ({redaction.kinds}){where}; read the rest before you share it")
+        lines.append(f"{what}, recognized by their form ({redaction.kinds}){where}; read the rest before you share it")
     else:
         lines.append("nothing in it looks like a secret; read it before you share it")
     if done.unsearched:
-        lines.append(f"not searched, being no text: {count(done.unsearched, 'blob')}")
+        lines.append(f"not searched, as not text: {count(done.unsearched, 'blob')}")
     report(*lines, *(f"warning: {problem}" for problem in done.problems[:10]))

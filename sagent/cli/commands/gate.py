@@ -59,7 +59,7 @@ def run_gate(argv: Sequence[str]) -> int:
     if measured.single:
         limits = {"pass": 1.0, **limits}
     if not limits:
-        raise UsageError("Say what has to hold: --min-pass 0.8, --max-usd 1, ... See sagent gate --help.")
+        raise UsageError("No condition to check: give --min-pass 0.8, --max-usd 1, ... See sagent gate --help.")
     rows = measured.rows if given.cell is None else _chosen(measured.rows, given.cell, given.result)
     before = None if given.baseline is None else _read(given.baseline).rows
     found: list[Finding] = []
@@ -80,22 +80,22 @@ def run_gate(argv: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    description = "Whether a result is good enough: every condition has to hold for every cell."
+    description = "Check whether a result is good enough: every condition must hold for every cell."
     parser = Parser("gate", description, epilog=EPILOG)
-    parser.add_argument("result", metavar="RESULT", help="what is judged")
+    parser.add_argument("result", metavar="RESULT", help="the result to judge")
     parser.add_argument("--min-pass", metavar="SHARE", help="at least this share of the runs passed: 0.8, or 80%%")
-    parser.add_argument("--max-usd", metavar="N", help="a cell has cost at most N USD in all")
+    parser.add_argument("--max-usd", metavar="N", help="at most N USD in all for each cell")
     parser.add_argument("--max-usd-per-pass", metavar="N", help="at most N USD for each run that passed")
-    parser.add_argument("--max-turns", metavar="N", help="at most N model calls a run, in the mean")
-    parser.add_argument("--max-seconds", metavar="N", help="at most N seconds a run, in the mean")
-    parser.add_argument("--cell", metavar="NAME", action="append", help="judge this cell alone (repeatable)")
-    parser.add_argument("--baseline", metavar="RESULT", help="an earlier result: the pass rate may not drop below its")
-    parser.add_argument("--max-drop", metavar="SHARE", help="with --baseline: by more than this (0)")
+    parser.add_argument("--max-turns", metavar="N", help="at most N model calls per run, on average")
+    parser.add_argument("--max-seconds", metavar="N", help="at most N seconds per run, on average")
+    parser.add_argument("--cell", metavar="NAME", action="append", help="judge only this cell (repeatable)")
+    parser.add_argument("--baseline", metavar="RESULT", help="an earlier result, whose pass rate is the least allowed")
+    parser.add_argument("--max-drop", metavar="SHARE", help="with --baseline: let the pass rate drop by this much (0)")
     parser.add_argument(
         "--confident", action="store_true",
-        help="judge shares and means by the end of their 95%% interval that is the worse one",
+        help="judge shares and means by the worse end of their 95%% confidence interval",
     )  # fmt: skip
-    parser.add_argument("--partial", action="store_true", help="runs that are still to be made do not fail it")
+    parser.add_argument("--partial", action="store_true", help="do not fail because runs are still to be made")
     parser.add_argument("--output-format", choices=("text", "json"), default="text", help="%(choices)s")
     return parser
 
@@ -112,7 +112,7 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
     if given.baseline is not None:
         given.max_drop = given.max_drop or "0"
     elif given.max_drop is not None:
-        raise UsageError("--max-drop says how far the pass rate may drop below that of --baseline RESULT: give it.")
+        raise UsageError("--max-drop needs --baseline RESULT, the result that the pass rate is compared with.")
     found = {
         name: read_flag(flag, vars(given)[flag[2:].replace("-", "_")], _share if name in ("pass", "drop") else _figure)
         for name, flag in _FLAGS.items()
@@ -222,7 +222,7 @@ def _read(name: str) -> Measured:
             elif (path / "runs.jsonl").is_file():
                 found = _read_notes(path)
             else:
-                raise ValueError("there is neither a result.json nor a runs.jsonl in it, and it is no session")
+                raise ValueError("it has neither a result.json nor a runs.jsonl, and it is not a session")
         elif path.is_file() and path.name != "root.jsonl":
             found = _read_file(path)
         else:
@@ -266,7 +266,7 @@ def _read_file(path: Path) -> Measured:
         return Measured(tuple(decode_row(cell) for cell in as_array(bodies[0].get("cells"))))
     ended = [body for body in bodies if body.get("type", "result") == "result" and "is_error" in body]
     if not ended:
-        raise ValueError("it is neither the result of a sweep nor that of a run")
+        raise ValueError("it is not the result of a sweep or a run")
     return Measured((_of_results(ended),), single=True)
 
 

@@ -16,15 +16,15 @@ from sagent.lib.text import Table, printable
 if TYPE_CHECKING:
     from sagent.imports.plan import Additions, Plan
 
-DESCRIPTION = """Show what is set up for another program in this project and in your home: what is taken over, what is
-used as it is, and what is left out and why. Nothing is written without --write, and nothing is run."""
+DESCRIPTION = """Show another program's settings in this project and in your home directory: which are imported, which
+sagent uses as they are, and which are left out and why. Nothing is written without --write, and nothing is run."""
 PROGRAMS = ("claude", "codex", "opencode", "gemini", "vscode")
 
 
 def run_import(argv: Sequence[str]) -> int:
     parser = Parser("import", DESCRIPTION)
     parser.add_argument("program", choices=PROGRAMS)
-    parser.add_argument("--write", action="store_true", help="write what is taken over")
+    parser.add_argument("--write", action="store_true", help="write the imported settings")
     parser.add_cwd()
     parser.add_config()
     given = parser.parse_args(argv)
@@ -54,7 +54,7 @@ def run_import(argv: Sequence[str]) -> int:
     targets = {path: each for path, each in both.items() if each.mcp or each.hooks or each.allow or each.deny}
     if not given.write:
         named = ", ".join(map(str, (*targets, *plan.files)))
-        write(out, [f"Nothing was written. With --write: {named}" if named else "There is nothing to be written."])
+        write(out, [f"Nothing was written. With --write: {named}" if named else "There is nothing to write."])
         return 0
     write_plan(plan, targets, lambda: load_settings({"config": given.config, "cwd": given.cwd}))
     write(out, [f"Written: {path}" for path in (*targets, *plan.files)] or ["There was nothing to write."])
@@ -76,7 +76,7 @@ def write_plan(plan: "Plan", targets: "Mapping[Path, Additions]", check: Callabl
         if path.is_relative_to(plan.project) and not Path(os.path.realpath(path)).is_relative_to(
             plan.project.resolve()
         ):
-            raise UsageError(f"{path} leads out of the project, to {os.path.realpath(path)}: nothing was written.")
+            raise UsageError(f"{path} is a link out of the project, to {os.path.realpath(path)}: nothing was written.")
     before = {path: path.read_bytes() if path.exists() else None for path in targets}
     try:
         for path, additions in targets.items():

@@ -36,35 +36,41 @@ TOKEN = "SAGENT_MCP_TOKEN"  # noqa: S105 -- the name of a variable
 
 
 def run_mcp(argv: Sequence[str]) -> int:
-    parser = Parser("mcp", "MCP servers whose tools sagent uses, and sagent as a server for other agents.")
+    parser = Parser(
+        "mcp", "Manage the MCP servers whose tools sagent uses, or run sagent as an MCP server for other agents."
+    )
     operations = parser.add_subparsers(dest="operation", required=True, metavar="OPERATION")
-    listing = operations.add_parser("list", help="the servers of your settings and of this directory")
+    listing = operations.add_parser("list", help="list the servers of your settings and of this directory")
     testing = operations.add_parser("test", help="start servers and list their tools")
     testing.add_argument("name", nargs="?", metavar="NAME", help="only this one")
     adding = operations.add_parser("add", help="add a server: sagent mcp add NAME URL, or NAME -- COMMAND ARG...")
     adding.add_argument("name", metavar="NAME", help="letters, digits, _ and -")
-    adding.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="a variable of its command")
+    adding.add_argument(
+        "--env", metavar="NAME=VALUE", action="append", default=[], help="an environment variable for its command"
+    )
     adding.add_argument("--header", metavar="NAME=VALUE", action="append", default=[], help="a header for its URL")
-    needs = "what its command may do beyond the sandbox, as in network:api.example.com (repeatable)"
+    needs = "allow its command more than the sandbox does, as in network:api.example.com (repeatable)"
     adding.add_argument("--needs", metavar="NEED", action="append", default=[], help=needs)
     adding.add_argument("target", nargs="+", metavar="URL | -- COMMAND", help="its URL, or its command after --")
     removing = operations.add_parser("remove", help="remove a server from your settings")
     removing.add_argument("name", metavar="NAME")
-    entering = operations.add_parser("login", help="log in at a server with a URL, in a browser")
-    approving = operations.add_parser("approve", help="approve the tools of a server as they are defined now")
-    leaving = operations.add_parser("logout", help="forget the login at a server")
+    entering = operations.add_parser("login", help="log in to a server with a URL, in a browser")
+    approving = operations.add_parser("approve", help="approve the present tool definitions of a server")
+    leaving = operations.add_parser("logout", help="remove the login to a server")
     for each in (entering, leaving, approving):
         each.add_argument("name", metavar="NAME")
     for each in (listing, testing, adding, removing, entering, leaving, approving):
         each.add_config()
-    browsing = operations.add_parser("browser", help="be a browser for agents, by playwright-mcp and Chromium")
+    browsing = operations.add_parser("browser", help="run a browser for agents, with playwright-mcp and Chromium")
     browsing.add_argument("rest", nargs="*", metavar="-- ARG", help="arguments of playwright-mcp, after --")
     serving = operations.add_parser(
-        "serve", help="be a server: tools sagent, sagent_reply, sagent_status", argument_default=argparse.SUPPRESS
+        "serve",
+        help="run an MCP server with the tools sagent, sagent_reply and sagent_status",
+        argument_default=argparse.SUPPRESS,
     )
     http = f"over HTTP at [HOST:]PORT (HOST is {LOOPBACK}); the token is {TOKEN}, or a new one on stderr"
     serving.add_argument("--http", metavar="[HOST:]PORT", help=http)
-    serving.add_argument("--cwd", metavar="DIR", help="where sessions work that name no directory")
+    serving.add_argument("--cwd", metavar="DIR", help="the directory for sessions that name none")
     serving.add_config()
     add_agent_flags(serving)
     given = vars(parser.parse_args(argv))
@@ -124,7 +130,7 @@ def _approve(settings: "Settings", name: str) -> int:
     changed = [tool for tool in tools if tool.changed]
     if changed:
         rows = tuple((tool.name, tool.now.shown) for tool in changed if tool.now is not None)
-        write(binary_safe(sys.stdout), [Table(rows, ("changed", "what it says now"))])
+        write(binary_safe(sys.stdout), [Table(rows, ("changed", "its definition now"))])
     for tool in tools:
         tool.approve()
     if tools:
@@ -157,7 +163,7 @@ def _add(given: Mapping[str, object]) -> int:
     env, headers = _pairs("--env", given["env"]), _pairs("--header", given["header"])
     needs = [*map(str, as_array(given["needs"]))]
     if not re.fullmatch(SERVER_NAME, name):
-        raise UsageError(f"{name!r} is no server's name: use letters, digits, _ and -, at most 32.")
+        raise UsageError(f"{name!r} is not a valid server name: use at most 32 letters, digits, _ and -.")
     if len(target) == 1 and "://" in target[0] and not is_url:
         raise UsageError(f"{target[0]} is not the URL of an MCP server: these begin with https:// or http://.")
     if is_url and (env or needs):
@@ -182,7 +188,7 @@ def _login(settings: "Settings", name: str) -> int:
     """Have the person log in; 1 where that fails."""
     server = _remote(settings, name)
     if "issuer" in server.oauth:
-        raise UsageError(f"{name} needs no login of yours: its oauth settings have an issuer and a secret or key.")
+        raise UsageError(f"{name} needs no login: its oauth settings have an issuer and a secret or key.")
     require("sagent mcp login", "mcp", "mcp")
     from mcp import MCPError
     from mcp.client.auth import OAuthFlowError
@@ -192,7 +198,7 @@ def _login(settings: "Settings", name: str) -> int:
     from sagent.bridges.mcp.login import PATIENCE, log_in
 
     def show(url: str) -> None:
-        write(sys.stderr, [f"To log in at {name}, open this address within {PATIENCE / 60:g} minutes:", url])
+        write(sys.stderr, [f"To log in to {name}, open this address within {PATIENCE / 60:g} minutes:", url])
         sys.stderr.flush()
         if sys.stderr.isatty():
             import webbrowser
@@ -202,9 +208,9 @@ def _login(settings: "Settings", name: str) -> int:
     try:
         tools = asyncio.run(log_in(name, server, settings.state_dir / LOGINS, show))
     except (OAuthFlowError, MCPError, TimeoutError, OSError, ExceptionGroup) as error:
-        write(sys.stderr, [f"sagent: You are not logged in at {name}. {failure(error)}"])
+        write(sys.stderr, [f"sagent: You are not logged in to {name}. {failure(error)}"])
         return 1
-    write(sys.stdout, [f"You are logged in at {name}, which has {tools} tools."])
+    write(sys.stdout, [f"You are logged in to {name}, which has {tools} tools."])
     return 0
 
 
@@ -215,14 +221,16 @@ def _logout(settings: "Settings", name: str) -> int:
     from sagent.bridges.mcp.login import LoginFile
 
     there = LoginFile(settings.state_dir / LOGINS, server.url).forget()
-    write(sys.stdout, [f"The login at {name} is removed." if there else f"There was no login at {name}."])
+    write(sys.stdout, [f"The login to {name} was removed." if there else f"There was no login to {name}."])
     return 0
 
 
 def _remote(settings: "Settings", name: str) -> "McpServer":
     server = _server(settings, name)
     if not server.url:
-        raise UsageError(f"{name} is a command, which has no login. Keys go into its env: sagent mcp add --env")
+        raise UsageError(
+            f"{name} is a command, which has no login. Give it keys as environment variables: sagent mcp add --env"
+        )
     return server
 
 

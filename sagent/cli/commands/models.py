@@ -34,16 +34,20 @@ _MANY = 40  # models of a provider, of which more are shown only where it is nam
 def run_models(argv: Sequence[str]) -> int:
     """List models that hold a conversation, with window, output limit, abilities and price. Any other id works too."""
     parser = Parser("models", run_models.__doc__)
-    parser.add_argument("provider", nargs="?", help="only this provider's")
-    parser.add_argument("--all", action="store_true", help="all that have a price, of marketplaces and no talkers too")
-    check = "compare with what the providers list; 1 if something differs"
+    parser.add_argument("provider", nargs="?", help="list only this provider's models")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="list every model that has a price, including those of marketplaces and those that do not chat",
+    )
+    check = "compare with the providers' own lists; exits with 1 if something differs"
     parser.add_argument("--check", action="store_true", help=check)
-    parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server there")
+    parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server at this URL")
     parser.add_config()
     given = parser.parse_args(argv)
     settings = load_settings({"config": given.config, "base_url": given.base_url})
     if given.base_url and not given.check:
-        raise UsageError("--base-url names a server that is asked for its models: give --check too.")
+        raise UsageError("--base-url needs --check, which asks that server for its models.")
     rows = settings.rows
     # a server of one's own: the protocol nearly every one speaks
     wanted = row_named(given.provider, rows).name if given.provider else "openai-compatible" if given.base_url else None
@@ -73,12 +77,12 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
     )
     if listed and sys.stderr.isatty():
         if which == "usual":
-            report("more of one with sagent models PROVIDER, everything with --all")
+            report("sagent models PROVIDER lists more of one provider; --all lists everything")
         source, version, made = edition()
         report(f"prices from {source} {version} as of {made}, and from your settings")
     if not listed:
         name = names[0]
-        report(f"no model of {name} is known here: sagent models {name} --check asks for them")
+        report(f"no models of {name} are known here: sagent models {name} --check asks the provider")
     return 0
 
 
@@ -176,7 +180,9 @@ def _check(settings: Settings, wanted: str | None, base_url: str | None) -> int:
     choice.home = (wanted or "", base_url or "")
     names = [wanted] if wanted else list(choice.with_keys())
     if not names:
-        raise UsageError("No provider's key is set, so that no listing can be asked for. Name one, or set its key.")
+        raise UsageError(
+            "No provider's key is set, so there is no list to compare with. Name a provider, or set its key."
+        )
     for name in names:
         choice.provider(name)  # says which key is missing, before any is asked
     return asyncio.run(_check_all(choice, names, choice.prices()))

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sagent.policy.permissions import PermissionPolicy
     from sagent.tools.ask import Answerer, Question
 
-DESCRIPTION = """Take sessions from a bus and work on them, with this machine's keys and under this node's policy.
-SIGTERM drains it: what it works on goes on elsewhere, after the model call in progress. A second signal ends it."""
+DESCRIPTION = """Run sessions from a bus, with this machine's keys and under this node's policy. SIGTERM drains the
+node: its sessions move to other nodes after the model call in progress. A second signal ends it at once."""
 
 
 def run_node(argv: Sequence[str]) -> int:
@@ -38,12 +38,12 @@ def run_node(argv: Sequence[str]) -> int:
 
     parser = Parser("node", DESCRIPTION, argument_default=argparse.SUPPRESS)
     parser.add_argument("--bus", metavar="URL", help=f"the bus, as `sagent bus` prints it (or {BUS})")
-    parser.add_argument("--name", metavar="N", help="its name among the nodes; by default the machine's and a number")
-    parser.add_argument("--slots", metavar="N", type=int, help="sessions at a time (8)")
-    label = "take work for this label too, besides work for anybody (repeatable)"
+    parser.add_argument("--name", metavar="N", help="the node's name (default: the host name and a number)")
+    parser.add_argument("--slots", metavar="N", type=int, help="run at most N sessions at a time (8)")
+    label = "also take sessions for this label (repeatable)"
     parser.add_argument("--label", metavar="L", action="append", help=label)
-    parser.add_argument("--dir", metavar="DIR", help="where it keeps sessions and their files")
-    shared = "a directory that all nodes have in the same place, where sessions may work (repeatable)"
+    parser.add_argument("--dir", metavar="DIR", help="the directory for sessions and their files")
+    shared = "a directory at the same path on all nodes, where sessions may work (repeatable)"
     parser.add_argument("--shared", metavar="DIR", action="append", help=shared)
     parser.add_config()
     add_agent_flags(parser)
@@ -56,7 +56,7 @@ def run_node(argv: Sequence[str]) -> int:
 def bus_url(given: object) -> str:
     """The bus of a flag, or of the environment. Raises UsageError."""
     if not (url := str(given or os.environ.get(BUS, ""))):
-        raise UsageError(f"Which bus? Give --bus URL or set {BUS}. To start one: sagent bus")
+        raise UsageError(f"No bus is given: give --bus URL or set {BUS}. To start one: sagent bus")
     return url
 
 
@@ -68,7 +68,7 @@ def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
     name, slots = str(own["name"] or f"{host}-{os.getpid()}"), own["slots"]
     slots = 8 if slots is None else slots
     if not isinstance(slots, int) or not 0 < slots <= 10_000:
-        raise UsageError(f"--slots {slots}: a number from 1 to 10000.")
+        raise UsageError(f"--slots {slots}: give a number from 1 to 10000.")
     texts = [str(label) for label in as_array(own["label"])]
     for text in (name, *texts):
         check_label(text)

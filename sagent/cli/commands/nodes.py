@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 def run_nodes(argv: Sequence[str]) -> int:
     """Carry out `sagent nodes ...`. Raises UsageError and MeshError."""
-    parser = Parser("nodes", "The nodes of a bus, and what they are at.")
+    parser = Parser("nodes", "List the nodes of a bus and the sessions they run.")
     parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
-    parser.add_argument("--json", action="store_true", help="as JSON: name, host, pid, slots, labels, sessions")
+    parser.add_argument("--json", action="store_true", help="print JSON: name, host, pid, slots, labels, sessions")
     operations = parser.add_subparsers(dest="operation", metavar="OPERATION")
-    draining = operations.add_parser("drain", help="have a node take no more, and others go on with what it has")
+    draining = operations.add_parser(
+        "drain", help="stop a node from taking sessions, and move its sessions to other nodes"
+    )
     draining.add_argument("name", metavar="NODE")
     draining.add_argument("--bus", metavar="URL", default=argparse.SUPPRESS, help="the bus (or SAGENT_BUS)")
-    add_permissions(operations.add_parser("permissions", help="who may connect to a bus, and what each may do there"))
+    add_permissions(operations.add_parser("permissions", help="set up who may connect to a bus, and what each may do"))
     given = vars(parser.parse_args(argv))
     if given["operation"] == "permissions":
         return run_permissions(given)
@@ -55,7 +57,7 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
         for node in nodes
     )
     table = Table(rows, ("name", "host, pid", "in use", "labels", "sessions"))
-    none = "No node takes work on this bus. To start one: sagent node"
+    none = "There are no nodes on this bus. To start one: sagent node"
     show(nodes, [table] if nodes else [none], as_json=bool(given["json"]))
     return 0
 
@@ -85,12 +87,12 @@ async def _drain(bus: "JetStream", name: str) -> int:
         await bus.request(names.control_subject(f"node-{name}"), b"drain")
     except NobodyThere:
         known = ", ".join(str(node["name"]) for node in await _nodes(bus))
-        raise UsageError(f"No node {name!r} is on this bus. There are: {known or 'none'}.") from None
+        raise UsageError(f"There is no node {name!r} on this bus. The nodes are: {known or 'none'}.") from None
     async with bus.bucket(names.CARDS).watching(f"node.{names.token(name)}") as changes:
         seen = False
         async for entry in changes:
             if (entry is None and not seen) or (entry is not None and entry.value is None):
                 break
             seen = seen or entry is not None
-    write(sys.stdout, [f"Node {name} is drained."])
+    write(sys.stdout, [f"Node {name} was drained."])
     return 0

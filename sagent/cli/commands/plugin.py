@@ -16,17 +16,19 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.imports.plugin import Plugin
 
-DESCRIPTION = """add: show what a plugin brings, and copy it into your configuration directory once you say yes. list:
-what is installed, and at which commit. remove: delete one."""
+DESCRIPTION = """add: show what a plugin contains, and copy it into your configuration directory once you confirm. list:
+show what is installed, and from which commit. remove: delete a plugin."""
 
 
 def run_plugin(argv: Sequence[str]) -> int:
     parser = Parser("plugin", DESCRIPTION)
     parser.add_argument("operation", choices=["add", "list", "remove"])
-    parser.add_argument("source", nargs="?", metavar="SOURCE", help="a folder, or a git repository; a name, to remove")
-    parser.add_argument("--ref", metavar="REF", default="", help="a branch, a tag or a commit of a repository")
-    parser.add_argument("--name", metavar="NAME", default="", help="call it so")
-    parser.add_argument("--yes", action="store_true", help="add it without a question")
+    parser.add_argument(
+        "source", nargs="?", metavar="SOURCE", help="a folder or a git repository; with remove, a plugin's name"
+    )
+    parser.add_argument("--ref", metavar="REF", default="", help="a branch, tag or commit of the repository")
+    parser.add_argument("--name", metavar="NAME", default="", help="the name to install it under")
+    parser.add_argument("--yes", action="store_true", help="add it without asking")
     given = parser.parse_args(argv)
     settings = load_settings({})
     if given.operation != "list" and not given.source:
@@ -57,8 +59,8 @@ def _add(settings: "Settings", given: argparse.Namespace) -> int:
         try:
             target = install(plugin, folder, settings.config_dir, record)
         except OSError as error:
-            raise UsageError(f"The plugin cannot be kept: {error.strerror or error} ({error.filename}).") from error
-    write(out, [f"Added as {target}. To end that: sagent plugin remove {plugin.name}"])
+            raise UsageError(f"The plugin cannot be saved: {error.strerror or error} ({error.filename}).") from error
+    write(out, [f"Added as {target}. To undo this: sagent plugin remove {plugin.name}"])
     return 0
 
 
@@ -69,13 +71,13 @@ def _show(plugin: "Plugin", pin: str) -> None:
     write(out, [Table(tuple((kind, printable(what)) for kind, what in plugin.parts))])
     write(out, (printable(f"left out: {each}") for each in plugin.left_out))
     if any(kind in ("hook", "mcp") for kind, _ in plugin.parts):
-        write(out, ["Hooks and MCP servers are programs that run by themselves, in the sandbox where there is one."])
+        write(out, ["Hooks and MCP servers are programs that run without asking, in the sandbox where there is one."])
 
 
 def _agreed() -> bool:
     """Whether the person says yes. Raises UsageError where nobody can be asked."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("Nobody can be asked here whether to add it: look at what it brings, then give --yes.")
+        raise UsageError("There is no terminal to ask on: check what it contains, then give --yes.")
     sys.stdout.write("Add it? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
