@@ -9,13 +9,14 @@ from typing import Protocol, TypeAlias, TypeVar, cast
 
 from sagent.agent import Agent, Asker
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event, Result
+from sagent.events import Denied, Event, Notice, Result, Retrying, ToolStarted
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
-from sagent.lib.text import spelled
+from sagent.lib.text import one_line, printable, spelled
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Moment
 from sagent.policy import Ask
+from sagent.policy.asking import call_text
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import EDITS
 from sagent.tool import Workspace
@@ -225,6 +226,22 @@ def _change(call: ToolCall, workspace: Workspace) -> tuple[str, str] | None:
     found = proposal_of(call, workspace)
     diff = found.diff() if found is not None else ""
     return (spelled(quote_path(found.path)), spelled(diff)) if found is not None and diff else None
+
+
+def progress_of(event: Event) -> str:
+    """What happens, in a line for whoever waits; "" for what is no news to them."""
+    match event:
+        case ToolStarted():
+            said = f"{event.agent}: {event.call.name} {one_line(call_text(event.call), 160)}"
+        case Denied():
+            said = f"{event.agent}: denied {event.denial.tool}: {one_line(event.denial.reason, 160)}"
+        case Retrying():
+            said = f"{event.agent}: the model is asked again: {one_line(event.reason, 160)}"
+        case Notice(level="warning"):
+            said = one_line(event.text, 300)
+        case _:
+            return ""
+    return printable(said)
 
 
 def failure_of(error: BaseException) -> str:

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.agent import Agent, Asker
 from sagent.agent.asking import outcome
-from sagent.bridges.live import Wanted, failure_of
+from sagent.bridges.live import Wanted, failure_of, progress_of
 from sagent.errors import SagentError
-from sagent.events import Denied, Event, Notice, Result, Retrying, SessionOpened, ToolStarted
+from sagent.events import Event, Result, SessionOpened
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
-from sagent.lib.text import one_line, printable
 from sagent.messages import ToolCall
 from sagent.policy import Ask
-from sagent.policy.asking import call_text, question_text
+from sagent.policy.asking import question_text
 from sagent.transcript.event_json import encode_result
 from sagent.version import __version__
 
@@ -82,19 +81,11 @@ class Run:
     question: Question | None = None
 
     def on_event(self, event: Event) -> None:
-        match event:
-            case SessionOpened(agent="root"):
-                self.session = event.session_id
-            case ToolStarted():
-                self._say(f"{event.agent}: {event.call.name} {one_line(call_text(event.call), 160)}")
-            case Denied():
-                self._say(f"{event.agent}: denied {event.denial.tool}")
-            case Retrying():
-                self._say(f"{event.agent}: the model is asked again: {one_line(event.reason, 160)}")
-            case Notice(level="warning"):
-                self._say(one_line(event.text, 300))
-            case _:
-                pass
+        if isinstance(event, SessionOpened) and event.agent == "root":
+            self.session = event.session_id
+        if said := progress_of(event):
+            self.doing = said
+            self.news.put_nowait(said)
 
     def on_end(self, task: "asyncio.Task[Result]") -> None:
         """Whether it succeeded, and the last news."""
@@ -106,10 +97,6 @@ class Run:
         else:
             self.state = "done"
         self.news.put_nowait(None)
-
-    def _say(self, text: str) -> None:
-        self.doing = printable(text)
-        self.news.put_nowait(self.doing)
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
         """Put a call to the person, and wait for the answer."""

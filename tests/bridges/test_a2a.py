@@ -387,3 +387,22 @@ async def test_a_task_that_asks_is_canceled_and_what_is_said_while_it_works_is_r
             said_to_it = [each for each in done.history if each.role == Role.ROLE_USER]
             assert [each.parts[0].text for each in said_to_it] == ["Paint it.", "Make it blue."]
         assert "Make it blue." in json.dumps(provider.requests[-1].json)
+
+
+async def test_no_more_sessions_are_open_than_may_be_however_many_come_at_once(
+    place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.bridges.a2a.contexts.MOST_OPEN", 2)
+    provider += [Turn("fine"), Stall(Turn("slow")), Stall(Turn("slow"))]
+    async with a2a_served(place) as [peer]:
+        idle = await peer.send(said("hello"))
+        sent = await asyncio.gather(*(peer.send(said("go"), at_once=True) for _ in range(4)), return_exceptions=True)
+        refused = [each for each in sent if isinstance(each, UnsupportedOperationError)]
+        assert [str(each).partition(":")[0] for each in refused] == ["2 tasks are at work, which is the most"] * 2
+        working = [each for each in sent if isinstance(each, Task)]
+        assert len(working) == 2
+        client = await peer.client()
+        await client.cancel_task(CancelTaskRequest(id=working[0].id))
+        provider[:] = [Turn("again")]
+        again = await peer.send(said("go on", context_id=idle.context_id))  # in place of the one that is idle now
+        assert text_of(again) == "again"

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -92,6 +92,7 @@ class Contexts:
         self._messages: dict[str, tuple[str, str]] = {}  # id -> task and digest
         self._taking: dict[str, asyncio.Task[str]] = {}
         self._naming = asyncio.Lock()  # one name is given to one session
+        self._coming = 0  # sessions that are being opened
         self._ends: set[asyncio.Task[None]] = set()
         self.closed = False
         for path in sorted(sessions(state, cwd)):
@@ -235,21 +236,20 @@ class Contexts:
         """A context that is open: a new one for "", and for an id that the client has chosen. Raises A2AError."""
         if len(name) > _LONGEST or not name.isprintable():
             raise InvalidParamsError(f"The contextId is longer than {_LONGEST} characters, or not printable.")
-        await self._make_room()
         try:
             if not name:
                 return await self._begin("")
             async with self._naming:
                 if (context := self._contexts.get(name)) is None:
                     return await self._begin(name)
-            await context.open(self._opening, Wanted(session=str(context.path)))
+            await self._open(context, Wanted(session=str(context.path)))
         except (SagentError, OSError) as error:
             raise InternalError(failure_of(error)) from error
         return context
 
     async def _begin(self, name: str) -> Context:
         context = Context(RecordFile(self._directory, ""), Path())
-        await context.open(self._opening, Wanted())
+        await self._open(context, Wanted())
         assert context.live is not None
         if not (path := context.live.agent.log.path):
             await context.aclose()
@@ -259,16 +259,24 @@ class Contexts:
         self._know(context)
         return context
 
-    async def _make_room(self) -> None:
-        """Close a session that nothing is done in, where too many are open. Raises UnsupportedOperationError."""
-        open_ = [each for each in self._contexts.values() if each.is_open]
-        if len(open_) < MOST_OPEN:
-            return
-        if (idle := next((each for each in open_ if not each.running), None)) is None:
-            raise UnsupportedOperationError(f"{MOST_OPEN} tasks are at work, which is the most: send it again later.")
-        async with idle.opening:
-            if not idle.running:  # as before: something may have begun meanwhile
-                await idle.aclose()
+    async def _open(self, context: Context, wanted: Wanted) -> None:
+        """Open a session, in place of one that nothing is done in where they are too many. Raises SagentError, OSError
+        and UnsupportedOperationError."""
+        self._coming += 1
+        try:
+            while not context.is_open and len(open_ := self._open_ones()) + self._coming > MOST_OPEN:
+                if (idle := next((each for each in open_ if not each.running), None)) is None:
+                    most = f"{MOST_OPEN} tasks are at work, which is the most"
+                    raise UnsupportedOperationError(f"{most}: send it again later.")
+                async with idle.opening:
+                    if not idle.running:  # as before: something may have begun meanwhile
+                        await idle.aclose()
+            await context.open(self._opening, wanted)
+        finally:
+            self._coming -= 1
+
+    def _open_ones(self) -> Sequence[Context]:
+        return [each for each in self._contexts.values() if each.is_open]
 
     # -- work
 

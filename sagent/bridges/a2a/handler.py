@@ -83,6 +83,13 @@ def _caller(context: ServerCallContext, params: ProtoMessage) -> Caller:
     return found
 
 
+def _receivers(context: ServerCallContext, params: ProtoMessage, task: str) -> Receivers:
+    """Those of the caller, whose the task has to be. Raises A2AError."""
+    caller = _caller(context, params)
+    caller.contexts.session(task)
+    return caller.receivers
+
+
 def _is_old(context: ServerCallContext) -> bool:
     """Whether a request is of version 0.3: over REST its streams cannot answer with an error."""
     headers = as_object(context.state.get("headers"))
@@ -164,29 +171,24 @@ class Handler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        caller = _caller(context, params)
-        return await self._notify(caller, params.task_id, params)
+        return await self._notify(_caller(context, params), params.task_id, params)
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        caller = _caller(context, params)
-        caller.contexts.session(params.task_id)  # it has to be the caller's
-        return caller.receivers.get(params.task_id, params.id)
+        return _receivers(context, params, params.task_id).get(params.task_id, params.id)
 
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        caller = _caller(context, params)
-        caller.contexts.session(params.task_id)  # it has to be the caller's
-        return ListTaskPushNotificationConfigsResponse(configs=caller.receivers.all(params.task_id))
+        return ListTaskPushNotificationConfigsResponse(
+            configs=_receivers(context, params, params.task_id).all(params.task_id)
+        )
 
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        caller = _caller(context, params)
-        caller.contexts.session(params.task_id)  # it has to be the caller's
-        caller.receivers.delete(params.task_id, params.id)
+        _receivers(context, params, params.task_id).delete(params.task_id, params.id)
 
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext

@@ -19,12 +19,11 @@ from a2a.types.a2a_pb2 import (
 from sagent.bridges.a2a.parts import ANSWER, agent_message, answer_artifact, diff_artifact, struct_of
 from sagent.bridges.a2a.past import said_by_agent
 from sagent.bridges.a2a.records import State, TaskRecord
-from sagent.bridges.live import Question
+from sagent.bridges.live import Question, progress_of
 from sagent.bridges.serve.sessions import show_question
-from sagent.events import Denied, Event, Notice, ReplyFinished, Result, Retrying, TextDelta, ToolFinished, ToolStarted
+from sagent.events import Event, ReplyFinished, Result, Retrying, TextDelta, ToolFinished
 from sagent.lib.json import valid_text
-from sagent.lib.text import one_line, printable
-from sagent.policy.asking import call_text, question_text
+from sagent.policy.asking import question_text
 
 Update: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -112,30 +111,24 @@ class RunningTask:
             case TextDelta("root", text):
                 self._publish_artifact(answer_artifact(text), append=bool(self._answer))
                 self._answer.append(text)
-            case Retrying():
-                if event.agent == "root" and event.discarded:
-                    self._withdraw()
-                self._say(f"{event.agent}: the model is asked again: {one_line(event.reason, 160)}")
+            case Retrying("root", discarded=discarded) if discarded:
+                self._withdraw()
             case ReplyFinished("root", message) if message.calls:
                 self._withdraw()
                 if message.content.strip():
                     self._texts.append(message.content)
-                    said = said_by_agent(self.record, self._texts)[-1]
-                    self._task.history.append(said)
-                    self.put(TaskState.TASK_STATE_WORKING, said)
-            case ToolStarted():
-                self._say(f"{event.agent}: {event.call.name} {one_line(call_text(event.call), 160)}")
+                    sent = said_by_agent(self.record, self._texts)[-1]
+                    self._task.history.append(sent)
+                    self.put(TaskState.TASK_STATE_WORKING, sent)
             case ToolFinished(diff=diff) if diff:
                 self._changes += 1
                 change = diff_artifact(diff, self._changes)
                 self._task.artifacts.append(change)
                 self._publish_artifact(change, append=False, last=True)
-            case Denied():
-                self._say(f"{event.agent}: denied {event.denial.tool}: {one_line(event.denial.reason, 160)}")
-            case Notice(level="warning"):
-                self._say(one_line(event.text, 300))
             case _:
                 pass
+        if (said := progress_of(event)) and self.question is None and not self.ended.is_set():
+            self.put(TaskState.TASK_STATE_WORKING, self._said(said, "now"))  # a question that waits stays shown
 
     def finish(self, state: State, text: str, result: Result | None, usage: Mapping[str, object]) -> None:
         """The last word. The answer of a run that came to one is the one in its result."""
@@ -159,16 +152,9 @@ class RunningTask:
         if question is None:
             self.put(TaskState.TASK_STATE_WORKING)
             return
-        shown = show_question(question)
-        shown = {name: value for name, value in shown.items() if value is not None}
         message = self._said(_question(question), question.id)
-        message.metadata.CopyFrom(struct_of(shown))
+        message.metadata.CopyFrom(struct_of(show_question(question)))
         self.put(TaskState.TASK_STATE_INPUT_REQUIRED, message)
-
-    def _say(self, text: str) -> None:
-        """One line of progress; a question that waits stays what is shown."""
-        if self.question is None and not self.ended.is_set():
-            self.put(TaskState.TASK_STATE_WORKING, self._said(printable(text), "now"))
 
     def _said(self, text: str, name: str) -> Message:
         return agent_message(text, f"{self.record.id}-{name}", self.record.id, self.record.context)

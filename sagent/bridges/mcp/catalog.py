@@ -1,12 +1,11 @@
 """What MCP servers have for a person: prompts, which become commands, and resources, which are mentioned."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sagent.bridges.mcp.link import Link, failure
 from sagent.bridges.mcp.output import parts_of, resource_part
-from sagent.bridges.mcp.pages import every_page
 from sagent.bridges.mcp.tool import plain
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
@@ -17,8 +16,17 @@ from sagent.tool import Media
 if TYPE_CHECKING:
     from mcp.types import Prompt as McpPrompt
 
+MOST_PAGES = 100  # of one list
 MOST_LISTED = 1_000  # of one server
 MOST_TEXT = 400_000  # characters of what is put into a message
+
+
+class _Page(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+Page = TypeVar("Page", bound=_Page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,14 @@ class Prompt:
             why = f"needs {printable(lacking[0])}" if lacking else "takes no arguments"
             raise UsageError(f"/{self.name} {why}: /{self.name} {printable(self.usage)}".rstrip())
         return found
+
+
+async def every_page(read: Callable[[str | None], Awaitable[Page]]) -> list[Page]:
+    """The pages of a list, of which a server that never ends has a bounded number."""
+    pages = [await read(None)]
+    while (cursor := pages[-1].next_cursor) is not None and len(pages) < MOST_PAGES:
+        pages.append(await read(cursor))
+    return pages
 
 
 async def list_prompts(link: Link) -> Sequence[Prompt]:

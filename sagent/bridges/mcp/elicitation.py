@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -41,11 +41,10 @@ class _Asking:
 
 
 class Elicitor:
-    """Puts the questions of all servers to one person. `open_page` shows an address in a browser."""
+    """Puts the questions of all servers to one person."""
 
-    def __init__(self, answer: Answerer | None, open_page: Callable[[str], object] | None = None) -> None:
-        self._answer, self._open_page = answer, open_page
-        self._floor = asyncio.Lock()
+    def __init__(self, answer: Answerer | None) -> None:
+        self._answer, self._floor = answer, asyncio.Lock()
         self._asked: dict[str, int] = {}  # by server, since its last call began
 
     def begin(self, server: str) -> None:
@@ -106,6 +105,8 @@ class Elicitor:
         return ElicitResult(action="accept", content=_content(content))
 
     async def _page(self, server: str, answer: Answerer, params: "ElicitRequestURLParams") -> "ElicitResult":
+        import webbrowser
+
         from mcp.types import ElicitResult
 
         host = _host_of(params.url)
@@ -117,7 +118,7 @@ class Elicitor:
         )
         said = await _Asking(server, answer)(text, (_OPEN, _OPENED, _DECLINE))
         if said == _OPEN:
-            await asyncio.to_thread(self._open_page or _open_page, params.url)
+            await asyncio.to_thread(webbrowser.open, params.url)
         agreed = said in (_OPEN, _OPENED)
         return ElicitResult(action="accept" if agreed else "cancel" if said is None else "decline")
 
@@ -173,9 +174,3 @@ def _host_of(url: str) -> str | None:
     if parts.scheme not in ("https", "http") or not parts.hostname or not named or odd or len(url) > MOST_MESSAGE:
         return None
     return f"{parts.hostname}:{port}" if port else parts.hostname
-
-
-def _open_page(url: str) -> None:
-    import webbrowser
-
-    webbrowser.open(url)

@@ -59,14 +59,15 @@ class Field:
         if self.default is not None and said == self.shown(self.default) and not self.multiple:
             return self.default, ""
         if self.multiple:
-            return self._judged(tuple(self._choice(word) for word in said.split("\n") if word))
-        return self._judged(self._choice(said) if self.choices else said)
+            return self.judge(tuple(self._choice(word) for word in said.split("\n") if word))
+        return self.judge(self._choice(said) if self.choices else said)
 
     def _choice(self, word: str) -> Json:
         alike = [value for words, value in self.choices.items() if words.casefold() == word.strip().casefold()]
         return alike[0] if alike else word
 
-    def _judged(self, value: Json) -> tuple[object, str]:
+    def judge(self, value: Json) -> tuple[object, str]:
+        """The value as the schema has it; and what is wrong with it, in words."""
         value = coerce(self.schema, value)
         if wrong := violations(self.schema, value):
             return None, wrong[0]
@@ -103,11 +104,9 @@ def _field(name: str, said: Mapping[str, object], required: bool) -> Field:  # n
         schema["enum"] = list(choices.values())
     title = one_line(printable(as_str(said.get("title")) or name), 100)
     about = one_line(printable(as_str(said.get("description"))), 500)
-    frozen = json_freeze(schema)
-    assert isinstance(frozen, JsonObject)
-    field = Field(name, title, about, frozen, required, multiple, choices)
+    field = Field(name, title, about, json_freeze(schema), required, multiple, choices)
     default = json_freeze(said.get("default"))
-    value, fault = field._judged(default)  # noqa: SLF001 -- its own
+    value, fault = field.judge(default)
     return field if default is None or fault else replace(field, default=value)
 
 

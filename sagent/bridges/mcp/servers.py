@@ -13,12 +13,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sagent.bridges.mcp.catalog import Prompt, fill_prompt, list_prompts, list_resources, read_resource
+from sagent.bridges.mcp.catalog import Prompt, every_page, fill_prompt, list_prompts, list_resources, read_resource
 from sagent.bridges.mcp.changes import Admitted, Intake, Offer
 from sagent.bridges.mcp.elicitation import Elicitor
 from sagent.bridges.mcp.host import Confine, Host, unconfined
 from sagent.bridges.mcp.link import Kind, Link
-from sagent.bridges.mcp.pages import every_page
 from sagent.bridges.mcp.pins import Pins
 from sagent.bridges.mcp.tool import McpTool, plain
 from sagent.config import McpServer
