@@ -41,7 +41,7 @@ from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
 from sagent.repl.view.blocks import Report, past_blocks, render_block
 from sagent.repl.view.calls import proposal, render_approval, render_diff
-from sagent.repl.view.lines import line_width, plain
+from sagent.repl.view.lines import line_width, plain, table
 from sagent.repl.view.view import plain_text
 from tests.waiting import until
 
@@ -367,6 +367,26 @@ def test_a_menu_fits_and_counts_what_it_does_not_show(
     told = [int(count) for count in re.findall(r"[↑↓] (\d+)", plain(lines))]
     assert sum(told) == len(rows) - len(lines) or len(lines) < 2
     assert plain(lines).count("❯") == (at >= 0)
+
+
+def test_where_there_is_little_room_columns_are_left_out_whole_and_names_stay_apart() -> None:
+    cells = [("here", size, f"${usd} in ${5 * usd} out", "sees") for usd, size in enumerate(("1M", "200k", "1M"), 9)]
+    about = ["".join(text for _, text in line)[2:] for line in table([("", cell) for cell in row] for row in cells)]
+    names = ["claude-opus-4-6", "claude-opus-4-7", "claude-sonnet-5"]
+    rows = list(zip(names, about, strict=True))
+    assert plain(render_menu(rows, 0, 60, 3)).split("\n")[1] == "  claude-opus-4-7  here  200k  $10 in $50 out  sees"
+    assert plain(render_menu(rows, 0, 39, 3)).split("\n")[1] == "  claude-opus-4-7  200k  $10 in $50 out"
+    assert plain(render_menu(rows, 0, 36, 3)).split("\n")[1] == "  claude-opus-4-7  $10 in $50 out"
+    assert plain(render_menu(rows, 0, 36, 2)).split("\n") == [
+        *("❯ claude-opus-4-6  $9 in $45 out", "  claude-opus-4-7                ↓ 1")
+    ]
+    assert plain(render_menu(rows, 0, 12, 3)).split("\n") == ["❯ clau…s-4-6", "  clau…s-4-7", "  clau…net-5"]
+    mixed = [("off", "asks nobody at all, whatever comes of that"), *rows]
+    assert plain(render_menu(mixed, 0, 36, 4)).split("\n")[:2] == [
+        *("❯ off              asks nobody at a…", "  claude-opus-4-6  $9 in $45 out")
+    ]
+    found = [("one", "yesterday  … the words sought …"), ("two", "today at ten  … other words sought …")]
+    assert plain(render_menu(found, 0, 30, 2)).split("\n")[0] == "❯ one  yesterday  … the words…"
 
 
 async def test_a_long_list_is_shown_around_what_is_chosen() -> None:

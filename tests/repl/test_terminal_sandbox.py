@@ -54,7 +54,7 @@ def test_in_a_small_terminal_all_of_it_is_above_the_question(console: Console, t
     console.start(width=40, height=10)
     console.type("go")
     screen = console.until(
-        "? The model wants to call Bash", "$ echo line 0", "↑0 ↓", "s and a allow:", "y once  s session  a always  n no"
+        "? The model wants to call Bash", "$ echo line 0", "  ↓", "s and a allow:", "y once  s session  a always  n no"
     )
     console.keys("C-o")
     screen = console.until("the model says:")

@@ -82,7 +82,7 @@ async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str
     about = _aligned((name.partition("/")[0], *cells) for name, cells in models.items())
     for name, detail in zip(models, about, strict=True):
         options.append(Option(name, _marked(name.partition("/")[2], current=name == now), detail, also=name))
-    return await context.pick(f"{title} (USD per million tokens)", options)
+    return await context.pick(f"{title} (USD per M tokens)", options)
 
 
 @command(complete=_rows)

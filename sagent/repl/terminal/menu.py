@@ -1,39 +1,101 @@
-"""Rows to choose from as every list draws them: a mark, a name, words about it in a column, and what lies beyond."""
+"""Rows to choose from as every list draws them: a mark, a name, words about it in columns, and what lies beyond."""
 
+import re
 from collections.abc import Sequence
 
-from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line, printable, width_of
+from sagent.lib.dataclass import dataclass
+from sagent.repl.view.lines import Line, cut, cut_line, cut_middle, line_width, one_line, printable, width_of
+
+GAP = 2  # columns between a name and what is said of it, and between columns of that
+LEAST = 8  # columns in which a sentence is begun
+_COLUMN = re.compile(rf"(?<= {{{GAP}}})(?=\S)")
 
 
 def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int) -> list[Line]:
     """At most `most` of the names and what is said of them, around the one at hand (-1 for none). Rows that are not
-    shown are counted at the right."""
+    shown are counted at the right.
+
+    What is said may be in columns, as `lines.table` sets them: after whole names, as many of these as fit, those first
+    by which most rows differ. Names that would be alike when cut lack their middle instead."""
     first = min(max(at - most // 2, 0), max(len(rows) - most, 0))
     shown = [(one_line(name), printable(about).replace("\n", " ")) for name, about in rows[first : first + most]]
-    size = min(max((width_of(name) for name, _ in shown), default=0), max(width * 3 // 5, 12))
-    lines = [_row(name, about, size, chosen=first + number == at) for number, (name, about) in enumerate(shown)]
-    return count_hidden(lines, first, len(rows) - first - len(lines), width)
+    names, marks = [name for name, _ in shown], _marks(len(shown), first, len(rows) - first - len(shown))
+    columns = _columns([about for _, about in rows])
+    size = min(max(map(width_of, names), default=0), width - 2 if columns else max(width * 3 // 5, 12))
+    fitting = _fitting(columns, width - 2 - size - GAP)
+    lines: list[Line] = []
+    for number, ((_, about), mark) in enumerate(zip(shown, marks, strict=True)):
+        room = width - 2 - (width_of(mark) + 1) * bool(mark)
+        name = _cut_apart(names, min(size, room))[number]
+        left = room - size - GAP
+        said = _cells(about, fitting, left) if columns and _COLUMN.search(about) else _words(about, left)
+        lines.append(_marked(_row(name, said, size, chosen=first + number == at), mark, width))
+    return lines
 
 
 def count_hidden(lines: Sequence[Line], above: int, below: int, width: int, *, all_by: str = "") -> list[Line]:
     """The rows that are shown, with how many are not, above and below, at the right, and the key that shows all."""
-    lines = list(lines)
+    marks = _marks(len(lines), above, below, all_by)
+    return [_marked(line, mark, width) for line, mark in zip(lines, marks, strict=True)]
+
+
+def _marks(count: int, above: int, below: int, all_by: str = "") -> list[str]:
+    """What stands at the right of each row."""
     up, down = f"↑ {above}" * bool(above), f"↓ {below} {all_by}".rstrip() * bool(below)
-    if len(lines) == 1:
-        up, down = "", f"{up} {down}".strip()
-    if lines and up:
-        lines[0] = _counted(lines[0], up, width)
-    if lines and down:
-        lines[-1] = _counted(lines[-1], down, width)
-    return [cut_line(line, width) for line in lines]
+    return [f"{up} {down}".strip()] if count == 1 else [up, *[""] * (count - 2), down][:count]
+
+
+def _marked(line: Line, mark: str, width: int) -> Line:
+    if not mark:
+        return cut_line(line, width)
+    line = cut_line(line, width - width_of(mark) - 1)
+    gap = " " * (width - line_width(line) - width_of(mark))
+    return cut_line((*line, ("class:mark", gap + mark)), width)
 
 
 def _row(name: str, about: str, size: int, *, chosen: bool) -> Line:
-    name = cut(name, size)
     head: Line = (("class:mark", "❯ " if chosen else "  "), ("class:chosen" if chosen else "", name))
-    return (*head, ("class:dim", " " * (size - width_of(name) + 2) + about)) if about else head
+    return (*head, ("class:dim", " " * (size - width_of(name) + GAP) + about)) if about else head
 
 
-def _counted(line: Line, position: str, width: int) -> Line:
-    line = cut_line(line, width - width_of(position) - 1)
-    return (*line, ("class:mark", " " * (width - line_width(line) - width_of(position)) + position))
+def _words(about: str, room: int) -> str:
+    """As much of a sentence as there is room for; nothing where that is no more than the beginning of a word."""
+    return cut(about, room) if room >= LEAST or width_of(about) <= room else ""
+
+
+def _cut_apart(names: Sequence[str], width: int) -> list[str]:
+    """The names in so many columns; those that would be alike are cut in the middle, as all are then."""
+    short = [cut(name, width) for name in names]
+    return short if len({*short}) == len({*names}) else [cut_middle(name, width) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    place: slice
+    cells: frozenset[str]
+
+
+def _columns(texts: Sequence[str]) -> list[_Column]:
+    """The columns that stand one below the other in all those texts which have any."""
+    texts = [text for text in texts if _COLUMN.search(text)]
+    starts = [{found.start() for found in _COLUMN.finditer(text)} for text in texts]
+    edges = [0, *sorted(set[int].intersection(*starts))] if starts else [0]
+    places = map(slice, edges, [*edges[1:], None]) if len(edges) > 1 else ()
+    return [_Column(place, frozenset(text[place].rstrip() for text in texts)) for place in places]
+
+
+def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
+    """Those for which there is room, the ones with most different cells first."""
+    kept: list[_Column] = []
+    for column in sorted(columns, key=lambda column: -len(column.cells)):
+        size = max(map(width_of, column.cells))
+        if size <= room:
+            kept.append(column)
+            room -= size + GAP
+    return [column for column in columns if column in kept]
+
+
+def _cells(text: str, columns: Sequence[_Column], room: int) -> str:
+    """What a text has in these columns; the last are left out where there is less room."""
+    found = "".join(text[column.place] for column in columns).rstrip()
+    return found if width_of(found) <= max(room, 0) else _cells(text, columns[:-1], room)

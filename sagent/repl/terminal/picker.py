@@ -6,6 +6,7 @@ from dataclasses import field, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import count
 from sagent.lib.text import cut as shorten
 from sagent.repl.terminal.menu import count_hidden, render_menu
 from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, width_of, wrap
@@ -261,11 +262,10 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
     columns = sum(width_of(text) for _, text in title[0]) + len("  ↑0 ↓99 · Ctrl-O ")
     hidden = not head and columns > width  # at least in part
     above, left = first + (hidden and room > 0), len(body) - room - first + (hidden and not room)
-    ways = (
-        f"  ↑ {above} more lines · ↓ {left} more lines · PgUp PgDn, Ctrl-O shows all",
-        f"  ↑{above} ↓{left} lines · PgUp PgDn Ctrl-O",
-        f" ↑{above} ↓{left} · Ctrl-O",
-    )
+    hidden_rows = [(arrow, rows) for arrow, rows in (("↑", above), ("↓", left)) if rows]
+    long = " · ".join(f"{arrow} {count(rows, 'more line')}" for arrow, rows in hidden_rows)
+    short = " ".join(f"{arrow}{rows}" for arrow, rows in hidden_rows)
+    ways = (f"  {long} · PgUp PgDn, Ctrl-O shows all", f"  {short} lines · PgUp PgDn Ctrl-O", f" {short} · Ctrl-O")
     counted = next((way for way in ways if head and width_of(way) <= width), ways[-1])
     who = () if head else (("", "  "), *title[0])
     return [*head, *body[first : first + room], cut_line((("class:warning", counted), *who), width), *foot]

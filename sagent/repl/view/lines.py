@@ -92,6 +92,15 @@ def cut(text: str, width: int) -> str:
     return text[: _end(text, 0, max(width, 1) - 1)].rstrip() + "…"
 
 
+def cut_middle(text: str, width: int) -> str:
+    """The same with the ellipsis in the middle, for names that begin alike."""
+    if width_of(text) <= width:
+        return text
+    head = text[: _end(text, 0, max(width - 1, 0) // 2)]
+    rest = text[len(head) :][::-1]
+    return f"{head}…{rest[: _end(rest, 0, max(width - 1 - width_of(head), 0))][::-1]}"
+
+
 def cut_line(line: Line, width: int) -> Line:
     """A line in at most so many columns."""
     if line_width(line) <= width:
