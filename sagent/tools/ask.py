@@ -57,7 +57,7 @@ class AskUser(Harmless):
         self._answer = answer
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Ask, and wait. Raises ToolError where no person can be asked, or none answers."""
+        """Ask, and wait. Raises ToolError where no person can be asked."""
         text = as_str(arguments.get("question")).strip()
         if not text:
             raise ToolError("The question is empty.")
@@ -66,5 +66,6 @@ class AskUser(Harmless):
         options = tuple(dict.fromkeys(as_str(one) for one in as_array(arguments.get("options")) if one))
         said = await self._answer(Question(run.agent, text, options, arguments.get("multiple") is True))
         if said is None:
-            raise ToolError("The person left the question unanswered: decide by yourself, or end your turn.")
+            said = "The person left the question unanswered: decide by yourself, or end your turn."
+            return ToolOutput.of(said, summary="left unanswered")
         return ToolOutput.of(said, summary=said)

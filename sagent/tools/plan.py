@@ -19,6 +19,7 @@ _BY_TOOL = "call ExitPlan with the plan: the person accepts, changes or refuses 
 _BY_HEADING = (
     'answer with the plan, under a heading "## Plan": the person accepts or edits it before anything is changed.'
 )
+_OPEN = "The person has not decided on the plan, and plan mode goes on. End your turn: they will write."
 PLANNED = "Plan mode is off: you may change what the permissions allow."
 _HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 
@@ -98,5 +99,5 @@ class ExitPlan(Harmless):
             return ToolOutput.of("The plan was given to the person.", summary="proposed")
         said = await self._answer(Question(run.agent, "Carry out this plan?", plan=plan))
         if said is None:
-            raise ToolError("The person did not decide on the plan: end your turn, they will write.")
+            return ToolOutput.of(_OPEN, summary="left open, plan mode goes on")
         return ToolOutput.of(said, summary=said.partition(". ")[0].partition("\n")[0])

@@ -72,14 +72,14 @@ def test_a_question_can_be_left_and_what_was_being_typed_is_kept(console: Consol
     ask(console, COLOURS)
     console.until("1 red")
     console.keys("Escape")
-    console.until("Told: The person left the question unanswered")
+    console.until("● AskUser Which ", "left unanswered", "Told: The person left the question unanswered")
 
 
 def test_an_interruption_closes_the_question(console: Console) -> None:
     ask(console, COLOURS, COLOURS)
     console.until("1 red")
     console.keys("Escape")
-    console.until("left the question unanswered", "1 red")
+    console.until("left unanswered", "1 red")
     console.keys("C-c")
     console.until("Told: ", gone="1 red")
 

@@ -118,3 +118,14 @@ def test_an_edit_that_was_left_goes_on_where_it_was_and_is_in_the_input_in_the_e
     console.keys("y")
     console.until("All is done.", "› Write one file. Then read it.")
     assert "Then read it." not in str(server.requests[1].json["messages"])
+
+
+def test_a_plan_that_is_left_open_is_no_failure(console: Console) -> None:
+    server = console.serve([Turn(calls=(proposal("Write one file."),)), Turn(text="I wait.")])
+    console.start("--plan", "--sandbox", "off", width=80, height=24)
+    console.type("a file, please")
+    console.until("Carry out this plan?", "Esc leaves it")
+    console.keys("Escape")
+    screen = console.until("● ExitPlan · left open, plan mode goes on", "I wait.", "plan · no sandbox")
+    assert "✗" not in screen
+    assert "has not decided on the plan" in last_text(server.requests[1])
