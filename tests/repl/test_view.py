@@ -121,7 +121,7 @@ def test_what_is_in_progress() -> None:
         panel(view)
         == """\
   ◌ review  working  12.3k tok  $0.0123  6 s  Bash make test
-    ◌ deep  working      0 tok       $0  4 s  writing
+    ◌ deep  working                      4 s  writing
 ◌ Bash make test 8 s
   │ one
   │ two
@@ -162,12 +162,12 @@ def agents() -> View:
 
 
 def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
-    around = Around(asking=["root/asks"], near="root/works")
+    around = Around({"root/stopped": Decimal("0.01")}, asking=["root/asks"], near="root/works")
     rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")
     assert rows == [
-        "  ? asks     asks      0 tok       $0  9 s  Bash make test",
-        "  ● done     done      0 tok       $0",
-        "  ✗ stopped  stopped   0 tok       $0",
+        "  ? asks     asks                      9 s  Bash make test",
+        "  ● done     done",
+        "  ✗ stopped  stopped          $0.0100",
         "  ◌ works    working  2k tok  $0.0100  8 s  Bash make test",
         "◌ Working 10 s · Esc interrupts works · ↓ agents",
     ]

@@ -200,12 +200,10 @@ def _row(child: Child, at: float, around: Around) -> tuple[Line, Sequence[str], 
     mark, style = _MARKS[child.state]
     who = "class:chosen" if child.path == around.near else "class:news"
     clock = _clock(at - child.since) if child.state in ("working", "asks") else ""
-    usd = money(around.spent.get(child.path) or child.usd)
-    return (
-        (("", indent), (style, f"{mark} "), (who, name)),
-        (child.state, f"{count(child.tokens)} tok", usd, clock),
-        child.doing,
-    )
+    spent = around.spent.get(child.path) or child.usd
+    tokens = f"{count(child.tokens)} tok" if child.tokens else ""  # of a reply that was cut short nobody says how many
+    usd = money(spent) if tokens or spent else ""
+    return (("", indent), (style, f"{mark} "), (who, name)), (child.state, tokens, usd, clock), child.doing
 
 
 def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Iterator[Line]:
@@ -214,9 +212,9 @@ def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Ite
     longest = max((line_width(who) for who, _, _ in rows), default=0)
     sizes = [max((len(row[1][number]) for row in rows), default=0) for number in range(4)]
     least = LEAST_DOING if any(doing for _, _, doing in rows) else 0
-    shown = [0, 1, 2, 3]
+    shown = [number for number in range(4) if sizes[number]]
     for number in (3, 1, 0):
-        if longest + sum(sizes[each] + 2 for each in shown) + least > width:
+        if number in shown and longest + sum(sizes[each] + 2 for each in shown) + least > width:
             shown.remove(number)
     for who, figures, doing in rows:
         row = "".join(f"  {figures[each]:{'<' if not each else '>'}{sizes[each]}}" for each in shown)
