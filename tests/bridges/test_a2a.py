@@ -44,24 +44,6 @@ from sagent.testing.server import FakeProviderServer
 from tests.repl.samples import PNG
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    return work
-
-
-@pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch):
-    """A provider; its script is set by each test."""
-    async with FakeProviderServer(lambda request: steps.pop(0)) as server:
-        steps: list = []
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        yield steps
-
-
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
 async def test_a_task_is_answered_streamed_and_its_context_goes_on(place: Path, provider: list, transport: str) -> None:
     provider += [Turn("I look.", calls=(Call("List", {}),)), Turn("There is **nothing**: é."), Turn("Still.")]

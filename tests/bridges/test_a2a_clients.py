@@ -9,7 +9,6 @@ from a2a.types.a2a_pb2 import TaskState
 from a2a_served import TOKEN, a2a_served
 
 from sagent.testing.script import Call, Turn
-from sagent.testing.server import FakeProviderServer
 from tests.npm import packages
 
 SDK = "@a2a-js/sdk@1.3.0"
@@ -17,25 +16,19 @@ SDK = "@a2a-js/sdk@1.3.0"
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
-async def test_the_javascript_sdk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str, version: str
-) -> None:
+async def test_the_javascript_sdk(place: Path, provider: list, transport: str, version: str) -> None:
     npm = packages(SDK)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    turns = [Turn("I write.", calls=(Call("Write", {"file_path": "a", "content": "x\n"}),)), Turn("Written: é.")]
-    async with FakeProviderServer(turns) as provider:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
-        async with a2a_served(tmp_path, permission_mode="ask") as [peer]:
-            client = Path(__file__).with_name("a2a_peer.mjs")
-            arguments = (client, npm.modules, peer.url, TOKEN, transport, version)
-            pipe = asyncio.subprocess.PIPE
-            node = await asyncio.create_subprocess_exec(npm.node, *arguments, stdout=pipe, stderr=pipe)
-            out, err = await asyncio.wait_for(node.communicate(), 60)
+    provider += [Turn("I write.", calls=(Call("Write", {"file_path": "a", "content": "x\n"}),)), Turn("Written: é.")]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        client = Path(__file__).with_name("a2a_peer.mjs")
+        arguments = (client, npm.modules, peer.url, TOKEN, transport, version)
+        pipe = asyncio.subprocess.PIPE
+        node = await asyncio.create_subprocess_exec(npm.node, *arguments, stdout=pipe, stderr=pipe)
+        out, err = await asyncio.wait_for(node.communicate(), 60)
     assert node.returncode == 0, err.decode()
     seen = json.loads(out)
     assert seen["kinds"][0] == "task" and {"statusUpdate", "artifactUpdate"} <= set(seen["kinds"])
     assert seen["asking"] == TaskState.TASK_STATE_INPUT_REQUIRED and "wants to call Write" in seen["asked"]
     assert (seen["state"], seen["answer"], seen["same"]) == (TaskState.TASK_STATE_COMPLETED, "Written: é.", True)
     assert "COMPLETED" in seen["ended"] and seen["canceled"]
-    assert (tmp_path / "a").read_text() == "x\n"
+    assert (place / "a").read_text() == "x\n"

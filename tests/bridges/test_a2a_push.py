@@ -78,14 +78,9 @@ async def receiving() -> AsyncGenerator[Receiver]:
         await serving
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "_PAUSE", 0.01)
-    return work
 
 
 async def begin(peer: Peer, config: TaskPushNotificationConfig) -> str:
@@ -95,12 +90,9 @@ async def begin(peer: Peer, config: TaskPushNotificationConfig) -> str:
     return [response async for response in client.send_message(request)][-1].task.id
 
 
-async def test_a_receiver_is_sent_every_state_in_order_with_its_token(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turns = [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done: é.")]
-    async with FakeProviderServer(turns) as provider, receiving() as receiver:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+async def test_a_receiver_is_sent_every_state_in_order_with_its_token(place: Path, provider: list) -> None:
+    provider += [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done: é.")]
+    async with receiving() as receiver:
         address = f"127.0.0.1:{receiver.port}"
         config = TaskPushNotificationConfig(
             url=f"http://{address}/", token="t0ken",
@@ -124,10 +116,9 @@ async def test_a_receiver_is_sent_every_state_in_order_with_its_token(
         assert "Done: é." in json.dumps(last, ensure_ascii=False)
 
 
-async def test_one_that_is_deleted_is_sent_nothing_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done.")]
-    async with FakeProviderServer(turns) as provider, receiving() as receiver:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+async def test_one_that_is_deleted_is_sent_nothing_more(place: Path, provider: list) -> None:
+    provider += [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done.")]
+    async with receiving() as receiver:
         address = f"127.0.0.1:{receiver.port}"
         async with a2a_served(place, push_to=[address], permission_mode="ask") as [peer]:
             task = await begin(peer, TaskPushNotificationConfig(url=f"http://{address}/", id="mine"))
@@ -215,11 +206,9 @@ async def test_receivers_go_with_their_session_and_a_damaged_file_stops_nothing(
         assert files.read("there") == [kept]
 
 
-async def test_a_redirect_is_not_followed_to_another_host_and_headers_are_checked(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with FakeProviderServer([Turn("Done.")]) as provider, receiving() as receiver:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+async def test_a_redirect_is_not_followed_to_another_host_and_headers_are_checked(place: Path, provider: list) -> None:
+    provider += [Turn("Done.")]
+    async with receiving() as receiver:
         address = f"127.0.0.1:{receiver.port}"
         async with a2a_served(place, push_to=[address]) as [peer]:
             with pytest.raises(InvalidParamsError):

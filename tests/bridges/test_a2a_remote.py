@@ -34,15 +34,6 @@ from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    return work
-
-
 class Asked:
     """A run with an agent elsewhere: what the model was shown of its answers, and the events."""
 

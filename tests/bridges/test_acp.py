@@ -25,13 +25,6 @@ PNG = base64.b64decode(
 )
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    place = tmp_path / "work"
-    place.mkdir()
-    return place
-
-
 def calls(*given: Call, text: str = "") -> Turn:
     return Turn(text, calls=given)
 

@@ -30,13 +30,6 @@ SCRIPT = [
 ]
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    place = tmp_path / "work"
-    place.mkdir()
-    return place
-
-
 @contextmanager
 def provider(place: Path) -> Iterator[dict[str, str]]:
     """The environment in which a scripted provider answers."""

@@ -46,13 +46,6 @@ class Editor:
         return {}
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    place = tmp_path / "work"
-    place.mkdir()
-    return place
-
-
 def write(path: str, content: str) -> Turn:
     return Turn("", calls=(Call("Write", {"file_path": path, "content": content}),))
 

@@ -10,18 +10,8 @@ from sagent.cli.opening import opening_of
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event
 from sagent.testing.script import Call, Turn
-from sagent.testing.server import FakeProviderServer
 
 FLAGS = {"model": "anthropic/claude-sonnet-4-6"}
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    return work
 
 
 class Watched(LiveSession):
@@ -41,29 +31,26 @@ class Watched(LiveSession):
         return next(iter(self.questions.values()))
 
 
-async def test_prompts_are_answered_in_order_and_a_session_goes_on_where_it_was(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with FakeProviderServer([Turn("one"), Turn("two"), Turn("three")]) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        live = Watched()
-        await live.opened()
-        first, second = live.prompt("a"), live.prompt("b")
-        assert live.busy
-        assert ((await first).content, (await second).content) == ("one", "two")
-        name = live.agent.log.session_id
-        await live.aclose()
-        assert live.closed
-        with pytest.raises(UsageError, match="closed"):
-            live.prompt("c")
-        again = Watched(Wanted(session=name))
-        await again.opened()
-        assert (await again.prompt("c")).content == "three"
-        assert len(again.agent.messages) == 6
-        await again.aclose()
+async def test_prompts_are_answered_in_order_and_a_session_goes_on_where_it_was(place: Path, provider: list) -> None:
+    provider += [Turn("one"), Turn("two"), Turn("three")]
+    live = Watched()
+    await live.opened()
+    first, second = live.prompt("a"), live.prompt("b")
+    assert live.busy
+    assert ((await first).content, (await second).content) == ("one", "two")
+    name = live.agent.log.session_id
+    await live.aclose()
+    assert live.closed
+    with pytest.raises(UsageError, match="closed"):
+        live.prompt("c")
+    again = Watched(Wanted(session=name))
+    await again.opened()
+    assert (await again.prompt("c")).content == "three"
+    assert len(again.agent.messages) == 6
+    await again.aclose()
 
 
-async def test_a_question_waits_for_its_own_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_waits_for_its_own_answer(place: Path, provider: list) -> None:
     calls = tuple(
         Call(name, arguments)
         for name, arguments in (
@@ -71,48 +58,46 @@ async def test_a_question_waits_for_its_own_answer(place: Path, monkeypatch: pyt
             ("AskUser", {"question": "Which?", "options": ["a", "b"]}),
         )
     )
-    async with FakeProviderServer([Turn("", calls=calls[:1]), Turn("", calls=calls[1:]), Turn("done")]) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        live = Watched()
-        await live.opened()
-        result = live.prompt("go")
-        asked = await live.question()
-        assert isinstance(asked.about, tuple) and asked.about[0].name == "Write"
-        asked.answer.set_result(None)
-        while (inquiry := await live.question()) is asked:
-            await asyncio.sleep(0)
-        assert not isinstance(inquiry.about, tuple) and inquiry.about.options == ("a", "b")
-        inquiry.answer.set_result("b")
-        assert (await result).content == "done"
-        assert (place.parent / "beyond.txt").exists()
-        assert not live.questions
-        await live.aclose()
+    provider += [Turn("", calls=calls[:1]), Turn("", calls=calls[1:]), Turn("done")]
+    live = Watched()
+    await live.opened()
+    result = live.prompt("go")
+    asked = await live.question()
+    assert isinstance(asked.about, tuple) and asked.about[0].name == "Write"
+    asked.answer.set_result(None)
+    while (inquiry := await live.question()) is asked:
+        await asyncio.sleep(0)
+    assert not isinstance(inquiry.about, tuple) and inquiry.about.options == ("a", "b")
+    inquiry.answer.set_result("b")
+    assert (await result).content == "done"
+    assert (place.parent / "beyond.txt").exists()
+    assert not live.questions
+    await live.aclose()
 
 
 async def test_closing_or_interrupting_in_the_middle_leaves_a_session_to_go_on_with(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, provider: list
 ) -> None:
     sleep = Turn("", calls=(Call("Bash", {"command": "touch began; sleep 60"}),))
-    async with FakeProviderServer([sleep, sleep, Turn("again")]) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        live = Watched(permission_mode="full")
-        await live.opened()
-        for end in (live.interrupt, live.aclose):
-            running, waiting = live.prompt("sleep"), live.prompt("and then")
-            while not (place / "began").exists():
-                await asyncio.sleep(0.02)
-            (place / "began").unlink()
-            ending = end()
-            if ending is not None:
-                await ending
-                assert running.cancelled()
-            else:
-                assert (await running).error is not None
-            assert waiting.cancelled()
-        again = Watched(Wanted(session=live.agent.log.session_id))
-        await again.opened()
-        assert (await again.prompt("go on")).content == "again"
-        await again.aclose()
+    provider += [sleep, sleep, Turn("again")]
+    live = Watched(permission_mode="full")
+    await live.opened()
+    for end in (live.interrupt, live.aclose):
+        running, waiting = live.prompt("sleep"), live.prompt("and then")
+        while not (place / "began").exists():
+            await asyncio.sleep(0.02)
+        (place / "began").unlink()
+        ending = end()
+        if ending is not None:
+            await ending
+            assert running.cancelled()
+        else:
+            assert (await running).error is not None
+        assert waiting.cancelled()
+    again = Watched(Wanted(session=live.agent.log.session_id))
+    await again.opened()
+    assert (await again.prompt("go on")).content == "again"
+    await again.aclose()
 
 
 async def test_what_cannot_be_opened_says_why(place: Path) -> None:

@@ -16,28 +16,8 @@ from sagent.cli.opening import state_of
 from sagent.cli.settings import load_settings
 from sagent.repl.settings_file import add_rule
 from sagent.testing.script import Call, Stall, Turn
-from sagent.testing.server import FakeProviderServer
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    return work
-
-
-@pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch):
-    """A provider; its script is set by each test."""
-    async with FakeProviderServer(lambda request: steps.pop(0)) as server:
-        steps: list = []
-        server.steps = steps  # pyright: ignore[reportAttributeAccessIssue]
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        yield steps
 
 
 def wants_to_write(path: Path) -> Turn:
