@@ -69,7 +69,8 @@ def answers(request: Received) -> Turn | Stall:
         }
         return Turn("", calls=(Call("Read", {"file_path": "rate.py"}), Call("Edit", edit)))
     if "Which colour" in said:
-        return Turn("", calls=(Call("AskUser", {"question": "Which <b>?", "options": ["red", "blue"]}),))
+        question = {"question": "Which <b>?", "options": ["red", "blue"], "multiple": "colours" in said}
+        return Turn("", calls=(Call("AskUser", question),))
     if "Plan it" in said:
         return Turn("", calls=(Call("ExitPlan", {"plan": "1. **Measure**\n2. Cut <script>"}),))
     if "tool_result" in said and ("blue" in said or "Accepted" in said):

@@ -190,6 +190,13 @@ def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story:
     assert browser.run("document.querySelector('.question .plain').innerText") == "Which <b>?"
     browser.run("document.querySelectorAll('.question button')[1].click(); 0")
     until(browser, f"{SHOWN}.includes('So it is.')")
+    browser = page("Which colours")
+    until(browser, "document.querySelector('.question input[type=checkbox]') !== null")
+    browser.run("for (const box of document.querySelectorAll('.question input[type=checkbox]')) box.checked = true; 0")
+    browser.run("[...document.querySelectorAll('.question button')].at(-2).click(); 0")
+    until(browser, f"{SHOWN}.includes('So it is.')")
+    events = story.http.get(f"/v1/sessions/{browser.run('current')}/transcript").json()["events"]
+    assert [each["text"] for each in events if each["type"] == "tool_finished"] == ["red\nblue"]
     browser = page("Plan it", permission_mode="plan")  # pyright: ignore[reportCallIssue]
     until(browser, "document.querySelector('.question strong') !== null")
     assert browser.run("document.querySelectorAll('.question script').length") == 0

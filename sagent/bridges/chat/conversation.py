@@ -20,7 +20,7 @@ from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, Text
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.lib.money import EXACT, ZERO, show
-from sagent.lib.text import fenced, one_line, printable
+from sagent.lib.text import fenced, gist, one_line, printable
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
 from sagent.policy import Ask
@@ -124,7 +124,7 @@ class ThreadSession:
         self._model = name
 
     async def aclose(self) -> None:
-        if self._task is not None and not self._task.done():
+        if self._task is not None and self.working:
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -197,7 +197,7 @@ class ThreadSession:
                 reply.discard()
             case ToolStarted(agent, call):
                 who = "" if agent == "root" else f"{agent}: "
-                reply.show(outgoing(printable(f"{who}{call.name} {one_line(_brief(call), 80)}")))
+                reply.show(outgoing(printable(f"{who}{call.name} {one_line(gist(call.arguments), 80)}")))
             case ToolFinished("root"):
                 reply.show("thinking")
             case Finished("root"):
@@ -243,10 +243,7 @@ class ThreadSession:
         choices = {secrets.token_urlsafe(12): each for each in options}
         answers = {choice: answer for choice, (_, answer) in choices.items()}
         pending = Pending(answers, asyncio.get_running_loop().create_future(), is_approval)
-        buttons = [
-            Button(choice, label, "danger" if answer == "no" else "plain")
-            for choice, (label, answer) in choices.items()
-        ]
+        buttons = [Button(choice, label, answer == "no") for choice, (label, answer) in choices.items()]
         *first, shown = split(outgoing(text), self._surface.most_text - 200)
         if len(first) >= MOST_MESSAGES:
             raise ChatError(f"it is too long to be shown, in {len(first) + 1} messages")
@@ -304,7 +301,3 @@ def _question(call: ToolCall, ask: Ask) -> str:
     """What a call is, as a person is to judge it, and why it is asked about."""
     who = f"**{ask.agent or 'sagent'} wants to call {call.name}**"
     return "\n".join(filter(None, (who, fenced(call_text(call)), wants_text(ask.wants), ask.reason)))
-
-
-def _brief(call: ToolCall) -> str:
-    return next((value for value in call.arguments.values() if isinstance(value, str)), "")

@@ -20,7 +20,7 @@ from sagent.bridges.chat.surface import (
     Said,
     Thread,
 )
-from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 class SlackSurface:
     """A ChatSurface. `team` and `bot` are who we are; messages of others' workspaces are those of guests."""
 
-    name = "slack"
     most_text = 8_000  # a markdown block takes 12,000, and a message with its other blocks about 13,000
     pause = 1.2  # chat.update is meant to be called about once a second in a channel
 
@@ -56,8 +55,8 @@ class SlackSurface:
         sent = await self._call("chat.postMessage", channel=place, thread_ts=root, **_message(text, buttons))
         return as_str(sent.get("ts"))
 
-    async def edit(self, thread: Thread, message: str, text: str, buttons: Sequence[Button] = ()) -> None:
-        await self._call("chat.update", channel=_slack_place(thread)[0], ts=message, **_message(text, buttons))
+    async def edit(self, thread: Thread, message: str, text: str) -> None:
+        await self._call("chat.update", channel=_slack_place(thread)[0], ts=message, **_message(text, ()))
 
     async def upload(self, thread: Thread, name: str, data: bytes) -> None:
         from slack_sdk.errors import SlackClientError
@@ -136,7 +135,7 @@ class SlackSurface:
         called = f"<@{self._bot}>"
         whose = as_str(event.get("user_team")) or as_str(event.get("team")) or team
         files = tuple(
-            Attachment(as_str(file.get("name"), "file"), as_int(file.get("size")), as_str(file.get("url_private")))
+            Attachment(as_str(file.get("name"), "file"), as_str(file.get("url_private")))
             for file in map(as_object, as_array(event.get("files")))
             if file.get("url_private")
         )
@@ -203,7 +202,7 @@ def _message(text: str, buttons: Sequence[Button]) -> dict[str, object]:
 
 def _button(button: Button) -> dict[str, object]:
     label = {"type": "plain_text", "text": button.label[:75]}
-    style = {} if button.kind == "plain" else {"style": button.kind}
+    style = {"style": "danger"} if button.is_danger else {}
     return {"type": "button", "action_id": button.choice, "value": button.choice, "text": label, **style}
 
 

@@ -1,7 +1,7 @@
 """What a chat service offers, and what comes from it. For another service this protocol is all there is to write."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from sagent.errors import SagentError
 from sagent.lib.dataclass import dataclass
@@ -34,7 +34,6 @@ class Attachment:
     """A file that came with a message; `source` is how its surface finds it."""
 
     name: str
-    size: int
     source: str
 
 
@@ -77,7 +76,7 @@ class Button:
 
     choice: str
     label: str
-    kind: Literal["plain", "primary", "danger"] = "plain"
+    is_danger: bool = False
 
 
 class ChatSurface(Protocol):
@@ -86,7 +85,6 @@ class ChatSurface(Protocol):
     A message may have `most_text` characters, and may be edited once in `pause` seconds. `incoming` gives each thing
     that happens, perhaps more than once, and ends when the connection is given up."""
 
-    name: str
     most_text: int
     pause: float
 
@@ -96,7 +94,9 @@ class ChatSurface(Protocol):
         """Write into a thread; the message's name."""
         ...
 
-    async def edit(self, thread: Thread, message: str, text: str, buttons: Sequence[Button] = ()) -> None: ...
+    async def edit(self, thread: Thread, message: str, text: str) -> None:
+        """Have a message say another text, without its buttons."""
+        ...
 
     async def upload(self, thread: Thread, name: str, data: bytes) -> None: ...
 

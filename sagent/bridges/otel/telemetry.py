@@ -399,14 +399,8 @@ class Telemetry:
         _close(begun, now, error)
 
     def _open(
-        self,
-        title: str,
-        above: _Open | None,
-        known: Mapping[str, str | int | float | bool | list[str]],
-        start: int | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
+        self, title: str, above: _Open | None, known: _Values, start: int, kind: SpanKind = SpanKind.INTERNAL
     ) -> _Open:
-        start = time.time_ns() if start is None else start
         context = above.context if above is not None else self._parent
         return _Open(self._tracer.start_span(title, context, kind, known, start_time=start), start)
 

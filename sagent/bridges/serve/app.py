@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from sagent.bridges.live import Wanted
+from sagent.agent.tree import Node
+from sagent.bridges.live import LiveSession, Wanted
 from sagent.bridges.serve import consent, rewinding
 from sagent.bridges.serve.door import USER, Door
 from sagent.bridges.serve.feed import Item
@@ -37,7 +38,6 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types rendered"
 )
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(users: Mapping[str, Sessions], host: str, cookie: str, more: Sequence[Route] = ()) -> "ASGIApp":
@@ -58,42 +58,35 @@ def make_app(users: Mapping[str, Sessions], host: str, cookie: str, more: Sequen
     session = "/v1/sessions/{session}"
     routes = [
         Route("/", _show_page),
-        Route("/login", _safely(log_in), methods=["POST"]),
+        Route("/login", log_in, methods=["POST"]),
         Route("/assets/{name}", _asset),
         Route("/openapi.json", _openapi),
-        Route("/v1/sessions", _safely(_list)),
-        Route("/v1/sessions", _safely(once(_create)), methods=["POST"]),
-        Route(session, _safely(_get)),
-        Route(session, _safely(_close), methods=["DELETE"]),
-        Route(f"{session}/open", _safely(_open), methods=["POST"]),
-        Route(f"{session}/messages", _safely(once(_send)), methods=["POST"]),
-        Route(f"{session}/events", _safely(_events)),
-        Route(f"{session}/transcript", _safely(_transcript)),
-        Route(f"{session}/interrupt", _safely(_interrupt), methods=["POST"]),
-        Route(f"{session}/questions", _safely(_questions)),
-        Route(f"{session}/questions/{{question}}", _safely(_answer), methods=["POST"]),
-        Route(f"{session}/actions", _safely(_act), methods=["POST"]),
-        Route(f"{session}/cost", _safely(_cost)),
-        Route(f"{session}/points", _safely(_points)),
-        Route(f"{session}/rewind", _safely(_rewind), methods=["POST"]),
-        Route(f"{session}/files", _safely(_files)),
-        Route(f"{session}/diff", _safely(_diff)),
+        Route("/v1/sessions", _list),
+        Route("/v1/sessions", once(_create), methods=["POST"]),
+        Route(session, _get),
+        Route(session, _close, methods=["DELETE"]),
+        Route(f"{session}/open", _open, methods=["POST"]),
+        Route(f"{session}/messages", once(_send), methods=["POST"]),
+        Route(f"{session}/events", _events),
+        Route(f"{session}/transcript", _transcript),
+        Route(f"{session}/interrupt", _interrupt, methods=["POST"]),
+        Route(f"{session}/questions", _questions),
+        Route(f"{session}/questions/{{question}}", _answer, methods=["POST"]),
+        Route(f"{session}/actions", _act, methods=["POST"]),
+        Route(f"{session}/cost", _cost),
+        Route(f"{session}/points", _points),
+        Route(f"{session}/rewind", _rewind, methods=["POST"]),
+        Route(f"{session}/files", _files),
+        Route(f"{session}/diff", _diff),
     ]
-    app = Starlette(routes=[*routes, *more], exception_handlers={404: _missing, 405: _missing, 500: _broken})
-    door = Door(app, users, host, cookie)
+    wrong = {404: _missing, 405: _missing, SagentError: _refused, OSError: _refused, 500: _broken}
+    door = Door(Starlette(routes=[*routes, *more], exception_handlers=wrong), users, host, cookie)
     return door
 
 
-def _safely(handler: Handler) -> Handler:
-    """Answers with what went wrong."""
-
-    async def handle(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except (SagentError, OSError) as error:
-            return problem_of(error)
-
-    return handle
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, SagentError | OSError)
+    return problem_of(error)
 
 
 async def _missing(request: Request, error: Exception) -> Response:
@@ -194,25 +187,33 @@ async def _send(request: Request) -> Response:
     hosted, given = _hosted(request), await read_object(request, "NewMessage")
     await _sessions(request).resume(hosted)
     live, text = hosted.require_live(), as_str(given["text"])
-    agent, moment = as_str(given.get("agent"), "root"), as_str(given.get("moment"), "now")
-    if agent != "root":
-        if (node := live.agent.tree.get(agent)) is None:
-            raise UsageError(f"There is no agent {agent!r} now; GET the session for those there are.")
-        node.send(user(text), "idle" if moment == "idle" else "next" if moment == "next" else "now")
-        return _json({"session": hosted.id, "state": "sent"}, 202)
-    state = "sent" if live.busy else "started"
-    live.send(text, "idle" if moment == "idle" else "next" if moment == "next" else "now")
+    moment = as_str(given.get("moment"), "now")
+    assert moment in ("now", "next", "idle")
+    if (agent := _agent(live, given)) is not live.agent:
+        agent.send(user(text), moment)
+        state = "sent"
+    else:
+        state = "sent" if live.busy else "started"
+        live.send(text, moment)
     return _json({"session": hosted.id, "state": state}, 202)
 
 
 async def _interrupt(request: Request) -> Response:
     hosted, given = _hosted(request), await read_object(request, "Interrupt")
     live = hosted.require_live()
-    if (agent := as_str(given.get("agent"), "root")) != "root":
-        live.agent.tree.interrupt(agent)
+    if (agent := _agent(live, given)) is not live.agent:
+        agent.interrupt()
     else:
         live.interrupt()
     return _json(hosted.status())
+
+
+def _agent(live: LiveSession, given: Mapping[str, object]) -> Node:
+    """The agent that a request is about, by default the first. Raises UsageError."""
+    path = as_str(given.get("agent"), "root")
+    if (agent := live.agent.tree.get(path)) is None:
+        raise UsageError(f"There is no agent {path!r} now; GET the session for those there are.")
+    return agent
 
 
 # -- questions and actions
@@ -250,9 +251,7 @@ async def _answer(request: Request) -> Response:
 async def _act(request: Request) -> Response:
     hosted, given = _hosted(request), await read_object(request, "Action")
     live = hosted.require_live()
-    path, kind = as_str(given.get("agent"), "root"), given["type"]
-    if (agent := live.agent.tree.get(path)) is None:
-        raise UsageError(f"There is no agent {path!r} now; GET the session for those there are.")
+    agent, kind = _agent(live, given), as_str(given["type"])
     if kind == "mode":
         mode = as_str(given.get("permission_mode"))
         if mode not in ("plan", "ask", "edit", "full"):
@@ -261,7 +260,7 @@ async def _act(request: Request) -> Response:
     elif kind == "compact" and not agent.running and agent is live.agent:
         await live.agent.compact(as_str(given.get("hints")))
     else:
-        agent.apply(_action(as_str(kind), given))
+        agent.apply(_action(kind, given))
     hosted.touch()
     return _json(hosted.status())
 

@@ -1,23 +1,22 @@
 """Going back in a session, and what it has changed in files, as JSON."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 from sagent.agent import Agent
 from sagent.bridges.serve.fragments import diff_fragment
 from sagent.errors import UsageError
 from sagent.lib.text import one_line
+from sagent.rewind.restore import FileChanges
 from sagent.session.folds import points, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.store import named_logs
 from sagent.transcript.event_json import encode_cost
 
-if TYPE_CHECKING:
-    from sagent.rewind.restore import FileChanges
-
-_BACK = {"written": "written", "created": "deleted", "deleted": "created"}  # what was done, by what undoes it
+_How: TypeAlias = Literal["written", "created", "deleted"]
+_BACK: Mapping[_How, _How] = {"written": "written", "created": "deleted", "deleted": "created"}  # by what undoes it
 
 
 def list_points(session: Path) -> Sequence[dict[str, object]]:
@@ -39,22 +38,17 @@ async def rewind(agent: Agent, point: str, what: str, *, preview: bool) -> dict[
     if not point and what != "files":
         raise UsageError("The conversation goes back to a point: give one of the session's points.")
     if preview:
-        return _show(await agent.preview(point))
+        return asdict(await agent.preview(point))
     if what in ("both", "conversation"):
         agent.rewind(point)
-    if what == "conversation":
-        return _show(None)
-    return _show(await agent.rewind_files(point))
+    return asdict(await agent.rewind_files(point) if what != "conversation" else FileChanges())
 
 
 async def list_files(agent: Agent) -> dict[str, object]:
     """The files that a session has changed, and how."""
-    found = _show(await agent.preview(""))
-    changed: list[dict[str, object]] = found["changed"]  # pyright: ignore[reportAssignmentType] -- as it is made
-    found["changed"] = [
-        {**each, "how": _BACK[str(each["how"])], "added": each["removed"], "removed": each["added"]} for each in changed
-    ]
-    return found
+    found = await agent.preview("")
+    changed = (replace(each, how=_BACK[each.how], added=each.removed, removed=each.added) for each in found.changed)
+    return asdict(replace(found, changed=tuple(changed)))
 
 
 async def diff(agent: Agent, path: str, *, html: bool) -> dict[str, object]:
@@ -62,9 +56,3 @@ async def diff(agent: Agent, path: str, *, html: bool) -> dict[str, object]:
     found = await agent.diff(path)
     shown: dict[str, object] = {"path": path, "diff": found.diff, "note": found.note}
     return {**shown, "html": diff_fragment(path, found.diff)} if html and found.diff else shown
-
-
-def _show(changes: "FileChanges | None") -> dict[str, object]:
-    if changes is None:
-        return {"changed": [], "left": [], "omitted": [], "commands": False}
-    return asdict(changes)

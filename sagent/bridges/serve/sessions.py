@@ -251,11 +251,9 @@ class Sessions:
     def earlier(self) -> Sequence[Mapping[str, object]]:
         """Those on the disk that are not open, the latest first. May block."""
         known = {each.id for each in self.open()}
-        paths = sorted(
-            (each for each in sessions(self.place.state) if each.name not in known), key=lambda each: each.name
-        )
+        paths = [each for each in sessions(self.place.state) if each.name not in known]
         found: list[Mapping[str, object]] = []
-        for path in reversed(paths):
+        for path in sorted(paths, key=lambda each: each.name, reverse=True):
             with suppress(SagentError, OSError):
                 hosted = Hosted(path)
                 if self.place.allows(Path(hosted.cwd)):

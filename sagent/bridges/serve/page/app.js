@@ -474,7 +474,7 @@ function question(each) {
     make("button", { type: "button", on: { click: () => answer({ answer: option }) } }, option))));
   const own = () => {
     const said = [...boxes.filter((box) => box.checked).map((box) => box.value), ...(reason.value ? [reason.value] : [])];
-    if (said.length) answer({ answer: said.join(", ") });
+    if (said.length) answer({ answer: said.join("\n") });
   };
   reason.addEventListener("keydown", (key) => { if (key.key === "Enter") { key.preventDefault(); own(); } });
   card.append(make("div", { className: "row" }, reason, make("button", { type: "button", on: { click: own } }, "Answer"),
