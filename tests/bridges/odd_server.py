@@ -1,7 +1,8 @@
 """An MCP server, of the earlier protocol by default, that does what a test wants: what it offers is in a file.
 
 `python odd_server.py FILE`: FILE is JSON, {"tools": [...], "prompts": [...], "resources": [...]}. Each request that it
-is sent, and each answer, is a line of FILE.log. The tool `do` runs Python code, another what FILE's "code" has for it.
+is sent, and each answer, is a line of FILE.log. The tool `do` runs Python code, another what FILE's "code" has for it;
+"listing" is run before a list is given.
 """
 
 import json
@@ -53,8 +54,7 @@ def result_of(method: str, params: dict, number: object) -> object:
             info = {"name": "odd", "version": "1"}
             return {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": info}
         case "tools/list" | "prompts/list" | "resources/list":
-            if offer.get("hangs"):
-                threading.Event().wait(60)
+            exec(offer.get("listing", ""))
             kind = method.partition("/")[0]
             at = int(params.get("cursor", 0))
             every = offer[kind]
@@ -79,13 +79,8 @@ def result_of(method: str, params: dict, number: object) -> object:
 
 def serve(message: dict) -> None:
     try:
-        send(
-            {
-                "jsonrpc": "2.0",
-                "id": message["id"],
-                "result": result_of(message["method"], message.get("params", {}), message["id"]),
-            }
-        )
+        result = result_of(message["method"], message.get("params", {}), message["id"])
+        send({"jsonrpc": "2.0", "id": message["id"], "result": result})
     except KeyError as error:
         send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": f"no {error}"}})
 

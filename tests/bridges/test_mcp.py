@@ -18,6 +18,7 @@ from sagent.lib.json import json_dump
 from sagent.messages import Image
 from sagent.testing import ScriptedModel
 from tests.bridges.calls import call
+from tests.bridges.odd import Odd, do, tool
 from tests.repl.samples import PNG
 
 SERVER = """
@@ -151,56 +152,10 @@ async def test_tools_of_an_address(address: str) -> None:
         assert [(await call(tool, a=20, b=22)).results[0].text for tool in adders] == ["42", "42"]
 
 
-ODD = """
-import json, os, sys, time
-how = sys.argv[1]
-def answer(request, result):
-    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
-def tool(name, about="", **schema):
-    return {"name": name, "description": about, "inputSchema": {"type": "object", **schema}}
-for line in sys.stdin:
-    request = json.loads(line)
-    method = request.get("method")
-    if method == "initialize":
-        info = {"name": "odd", "version": "1"}
-        answer(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info})
-    elif method == "tools/list":
-        if how == "mute":
-            time.sleep(60)
-        if how == "dies":
-            os._exit(1)
-        if how == "junk":
-            print("no JSON at all\\n" * 2_000, flush=True)
-            print("x" * 2_000_000, file=sys.stderr, flush=True)
-        if how == "fat":
-            answer(request, {"tools": [tool(f"t{n}", "x" * 9_000, title="y" * 9_000) for n in range(128)]})
-        else:
-            answer(request, {"tools": [tool("find it", "\\x1b[2Jfinds"), tool("find_it"), tool("keys")]})
-    elif method == "tools/call":
-        text = " ".join(sorted(os.environ)) if request["params"]["name"] == "keys" else "z" * 11_000_000
-        answer(request, {"content": [{"type": "text", "text": text}]})
-    elif "id" in request:
-        error = {"code": -32601, "message": "no such method"}
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
-"""
-
-
-@pytest.fixture
-def odd(tmp_path: Path) -> Path:
-    path = tmp_path / "odd.py"
-    path.write_text(ODD)
-    return path
-
-
-def oddly(odd: Path, how: str) -> McpServer:
-    return McpServer(sys.executable, (str(odd), how))
-
-
-async def test_tools_that_map_to_one_name_are_numbered_and_said(odd: Path) -> None:
-    notices: list[str] = []
-    async with open_servers({"my odd": oddly(odd, ""), "my_odd": oddly(odd, "")}, notices) as tools:
-        own = [tool.name for tool in tools if "find" in tool.name]
-        assert own == [f"mcp__my_odd__find_it{tail}" for tail in ("_2", "_3", "_4", "")]
+async def test_tools_that_map_to_one_name_are_numbered_and_said(tmp_path: Path) -> None:
+    odd, notices = Odd(tmp_path, tools=[tool("find it", "\x1b[2Jfinds"), tool("find_it")]), list[str]()
+    async with open_servers({"my odd": odd.config, "my_odd": odd.config}, notices) as tools:
+        assert [tool.name for tool in tools] == [f"mcp__my_odd__find_it{tail}" for tail in ("_2", "_3", "_4", "")]
         Agent(ScriptedModel(), tools=tools)
         assert tools[0].description == "\ufffd[2Jfinds"
     assert len(notices) == 1
@@ -208,48 +163,48 @@ async def test_tools_that_map_to_one_name_are_numbered_and_said(odd: Path) -> No
 
 
 async def test_a_server_that_does_not_list_its_tools_is_gone_without_after_a_short_wait(
-    odd: Path, script: Path
+    script: Path, tmp_path: Path
 ) -> None:
+    (tmp_path / "mute").mkdir()
+    mute = Odd(tmp_path / "mute", listing="threading.Event().wait(60)")
+    dies = Odd(tmp_path, listing="import os; os._exit(1)")
     notices: list[str] = []
-    servers = {
-        "mute": replace(oddly(odd, "mute"), start_timeout=1),
-        "dies": oddly(odd, "dies"),
-        "things": over_stdio(script),
-    }
+    servers = {"mute": replace(mute.config, start_timeout=1), "dies": dies.config, "things": over_stdio(script)}
     async with asyncio.timeout(30):
         async with open_servers(servers, notices) as tools:
             assert {tool.server for tool in tools} == {"things"}
             late, died = sorted(notices, reverse=True)
             assert "mute has not listed its tools within 1 s" in late
             assert "dies is not there" in died
-    assert not _running(odd)
+    assert not _running(mute.file)
 
 
-async def test_junk_on_both_outputs_hides_no_tool_and_is_not_shown(odd: Path, caplog: pytest.LogCaptureFixture) -> None:
-    notices: list[str] = []
-    async with open_servers({"odd": oddly(odd, "junk")}, notices) as tools:
-        assert len(tools) == 3
+async def test_junk_on_both_outputs_hides_no_tool_and_is_not_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = Odd(
+        tmp_path, listing="with lock: print('no JSON at all\\n' * 2_000); print('x' * 2_000_000, file=sys.stderr)"
+    )
+    async with odd.opened() as servers:
+        assert len(servers.tools) == 1
     assert caplog.text == ""
 
 
-async def test_fat_descriptions_and_results_are_bounded_and_said(odd: Path) -> None:
-    notices: list[str] = []
-    async with open_servers({"fat": oddly(odd, "fat"), "odd": oddly(odd, "")}, notices) as tools:
-        assert sum(len(tool.description) + len(json_dump(tool.parameters)) for tool in tools) < 210_000
-        assert "fat offers 128 tools" in notices[0]
-        assert "left out: t" in notices[0]
-        text = (await call(tools[-3])).results[0].text
-        assert "1,000,000 more characters of the MCP server odd were left out" in text
+async def test_fat_descriptions_are_bounded_and_said(tmp_path: Path) -> None:
+    odd = Odd(tmp_path, tools=[tool(f"t{number}", "x" * 9_000, title="y" * 9_000) for number in range(128)], page=128)
+    async with odd.opened() as servers:
+        assert sum(len(each.description) + len(json_dump(each.parameters)) for each in servers.tools) < 210_000
+    assert "odd offers 128 tools" in odd.notices[0] and "left out: t" in odd.notices[0]
 
 
 async def test_a_command_is_given_no_keys_but_those_its_config_names(
-    odd: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    server = McpServer(sys.executable, (str(odd), ""), {"OPENAI_API_KEY": "k"})
-    async with open_servers({"odd": server}, []) as tools:
-        names = (await call(tools[-1])).results[0].text.split()
+    odd = Odd(tmp_path)
+    async with odd.opened(config=replace(odd.config, env={"OPENAI_API_KEY": "k"})) as servers:
+        names = (await do(servers, "import os; text = ' '.join(os.environ)")).split()
     assert "OPENAI_API_KEY" in names
     assert "ANTHROPIC_API_KEY" not in names
 

@@ -212,17 +212,9 @@ async def test_a_question_ends_with_the_call_that_it_came_from(tmp_path: Path) -
         elicitor._answer = never
         task = asyncio.create_task(do(servers, asking()))
         await waiting.wait()
-        await do_die(servers)
+        await do(servers, "import os; os._exit(1)")
         await until(ended.is_set, "the end of the question")
         assert "It is not known whether" in await task
-
-
-async def do_die(servers: object) -> None:
-    """The server dies in a second call."""
-    from sagent.bridges.mcp import Servers
-
-    assert isinstance(servers, Servers)
-    await do(servers, "import os; os._exit(1)")
 
 
 def test_a_choice_of_several_can_be_left_out_where_it_is_not_required() -> None:

@@ -6,7 +6,8 @@ import gzip
 import json
 import threading
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import ClassVar
 
 import pytest
 
+from sagent.bridges.mcp import Servers
 from sagent.bridges.mcp.output import MOST_MEDIA
 from sagent.config import McpServer
 from sagent.lib.json import json_freeze_object
@@ -215,19 +217,25 @@ class Forgetful(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@asynccontextmanager
+async def serving(odd: Odd, handler: type[Forgetful]) -> AsyncGenerator[Servers]:
+    """Such a server, in the place of the program."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        try:
+            async with odd.opened(config=McpServer(url=f"http://127.0.0.1:{site.server_address[1]}/")) as servers:
+                yield servers
+        finally:
+            await asyncio.to_thread(site.shutdown)
+
+
 async def test_a_session_that_a_server_has_forgotten_is_begun_again_for_the_same_call(tmp_path: Path) -> None:
-    site = ThreadingHTTPServer(("127.0.0.1", 0), Forgetful)
-    threading.Thread(target=site.serve_forever, daemon=True).start()
     odd = Odd(tmp_path)
-    try:
-        async with odd.opened(config=McpServer(url=f"http://127.0.0.1:{site.server_address[1]}/")) as servers:
-            assert odd.notices == []
-            assert await do(servers) == "call 1"
-            Forgetful.sessions.clear()
-            assert await do(servers) == "call 2"
-    finally:
-        await asyncio.to_thread(site.shutdown)
-        site.server_close()
+    async with serving(odd, Forgetful) as servers:
+        assert odd.notices == []
+        assert await do(servers) == "call 1"
+        Forgetful.sessions.clear()
+        assert await do(servers) == "call 2"
 
 
 class Wordy(Forgetful):
@@ -262,20 +270,13 @@ async def test_what_a_server_answers_over_http_has_a_bound_and_may_be_long(
     monkeypatch.setattr("sagent.bridges.mcp.bodies.LONGEST_LINE", 4 << 20)
     monkeypatch.setattr("sagent.bridges.mcp.link.LONGEST_LINE", 4 << 20)
     Wordy.how, Wordy.length = how, 3 << 20
-    site = ThreadingHTTPServer(("127.0.0.1", 0), Wordy)
-    threading.Thread(target=site.serve_forever, daemon=True).start()
-    odd = Odd(tmp_path)
-    try:
-        async with odd.opened(config=McpServer(url=f"http://127.0.0.1:{site.server_address[1]}/")) as servers:
-            assert len(await do(servers)) == 3 << 20
-            Wordy.length = 40 << 20
-            said = await do(servers)
-            assert ("4194304 byte limit" if how == "events" else "it answered with more than 4 MiB") in said
-            Wordy.length = 3
-            assert await do(servers) == "xxx"
-    finally:
-        await asyncio.to_thread(site.shutdown)
-        site.server_close()
+    async with serving(Odd(tmp_path), Wordy) as servers:
+        assert len(await do(servers)) == 3 << 20
+        Wordy.length = 40 << 20
+        said = await do(servers)
+        assert ("4194304 byte limit" if how == "events" else "it answered with more than 4 MiB") in said
+        Wordy.length = 3
+        assert await do(servers) == "xxx"
 
 
 @pytest.mark.parametrize("how", ["ends", "passes over"])

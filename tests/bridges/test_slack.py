@@ -21,7 +21,7 @@ from sagent.bridges.chat.host import ChatHost
 from sagent.bridges.chat.reply import split
 from sagent.bridges.chat.rules import ChatRules, PlaceRules, read_rules
 from sagent.bridges.chat.seen import KEPT, SeenMessages
-from sagent.bridges.chat.slack import SlackSurface, open_slack
+from sagent.bridges.chat.slack import open_slack
 from sagent.bridges.chat.surface import Attachment, ChatError
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
