@@ -223,6 +223,8 @@ class InputActions:
 
     async def _run_shell(self, command: str) -> None:
         """Run a shell command of the person's, and share its output with the model."""
+        from sagent.repl.view.colours import without_colours
+
         await self.ready.wait()
         if self._is_elsewhere("!command"):
             return
@@ -234,7 +236,7 @@ class InputActions:
             ticking.cancel()
         self._painter.write(Shell(command, output, code))
         self._session.on_changes()
-        half = MOST_SHARED * 2 // 5
+        output, half = without_colours(output), MOST_SHARED * 2 // 5
         shared = output if len(output) <= MOST_SHARED else f"{output[:half]}\n[...]\n{output[-half:]}"
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
 

@@ -13,8 +13,8 @@ DRAIN = 0.1  # seconds that output is waited for when the shell has ended
 
 
 async def run_shell(command: str, cwd: Path, show: Callable[[str], None] = lambda text: None) -> tuple[int, str]:
-    """Its exit code and what it wrote to both streams, as a terminal would have left it; `show` takes the end of that
-    while there is more to come. When cancelled the command is killed, with its children.
+    """Its exit code and what it wrote to both streams, as a terminal would have left it, with its colours; `show` takes
+    the end of that while there is more to come, without them. When cancelled the command is killed, with its children.
 
     It has ended when the shell has: what it left running may hold the pipe open.
     """
@@ -65,12 +65,12 @@ class _Kept:
             self._left_out += over
 
     def text(self) -> str:
-        from sagent.tools.capture import legible
+        from sagent.tools.capture import legible_in_colour
 
         self.add(b"", slack=0)
         middle = f"\n[... {self._left_out} bytes are left out ...]\n" if self._left_out else ""
         head, tail = self._data[:MOST_HEAD], self._data[MOST_HEAD:]
-        return legible(bytes(head)) + middle + legible(bytes(tail))
+        return legible_in_colour(bytes(head)) + middle + legible_in_colour(bytes(tail))
 
     def end(self) -> str:
         """The last lines so far."""

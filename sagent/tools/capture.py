@@ -235,9 +235,18 @@ def legible(data: bytes) -> str:
 
     What is not UTF-8 becomes U+FFFD.
     """
+    return _as_left(data, _ESCAPE)
+
+
+def legible_in_colour(data: bytes) -> str:
+    """The same with the sequences that set colours, where nothing was struck over."""
+    return _as_left(data, _ESCAPE if b"\b" in data else rf"(?!\x1b\[[\d;]*m){_ESCAPE}")
+
+
+def _as_left(data: bytes, unwanted: str) -> str:
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     if "\x1b" in text:
-        text = re.sub(_ESCAPE, "", text)
+        text = re.sub(unwanted, "", text)
     if "\b" in text:
         text = re.sub(r"[^\n\b]\x08", "", text).replace("\b", "")  # overstrikes and spinners
     if "\r" in text:

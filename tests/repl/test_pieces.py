@@ -39,8 +39,9 @@ from sagent.repl.terminal.completion import InputCompleter, nearest, used_comman
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
-from sagent.repl.view.blocks import Report, past_blocks, render_block
+from sagent.repl.view.blocks import Report, Shell, past_blocks, render_block
 from sagent.repl.view.calls import proposal, render_approval, render_diff
+from sagent.repl.view.colours import without_colours
 from sagent.repl.view.lines import line_width, plain, table
 from sagent.repl.view.view import plain_text
 from tests.waiting import until
@@ -445,6 +446,18 @@ async def test_a_shell_line_tells_what_it_wrote_and_is_bounded(tmp_path: Path) -
     assert code == 0
     assert len(output) < 400_000
     assert output.endswith("end\n")
+
+
+async def test_a_shell_line_has_the_colours_that_its_command_asks_for_and_nothing_else_of_it(tmp_path: Path) -> None:
+    hostile = r"\033[2J\033]0;t\007\033[1;31mred\033[0m\t\033[8munseen\033[m\033[?1049h \033[38;5;200mpink\001\n\033[0m"
+    _, output = await run_shell(f"printf '{hostile}'", tmp_path)
+    _, row = render_block(Shell("x", output, 0), 60)
+    assert row[1:] == (("ansired bold", "red"), ("class:output", " unseen "), ("#ff00d7", "pink�"))
+    assert without_colours(output) == "red\tunseen pink\x01\n"
+    _, struck = await run_shell(r"printf '\033[31mab\bc\033[m'", tmp_path)
+    assert struck == "ac"
+    many = "\x1b[31ma\x1b[32mb" * 3_000
+    assert plain(render_block(Shell("x", many, 0), 60)).count("ab") > 1_000
 
 
 async def test_a_shell_line_that_is_cancelled_is_gone_with_its_children(tmp_path: Path) -> None:

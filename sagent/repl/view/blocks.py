@@ -22,6 +22,7 @@ MOST_SAID = 40  # lines of a message of the person's own
 MOST_SHELL = 60  # lines of a command of the person's own
 MOST_FAILED, MOST_DONE = 5, 2  # lines of a call's output that are shown below it
 MOST_EXPANDED = 400  # lines of a block that is shown whole
+_BAR: Line = (("class:dim", "  │ "),)
 _LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
 
 
@@ -295,12 +296,23 @@ def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
 
 def _output(text: str, width: int) -> Iterator[Line]:
     for line in printable(text).strip("\n").split("\n"):
-        yield from wrap([("class:output", line)], width, (("class:dim", "  │ "),), (("class:dim", "  │ "),))
+        yield from wrap([("class:output", line)], width, _BAR, _BAR)
+
+
+def _shell_output(text: str, width: int) -> list[Line]:
+    if "\x1b" not in text:
+        return list(_output(text, width)) if text.strip() else []
+    from sagent.repl.view.colours import coloured
+
+    rows = wrap(coloured(text.strip("\n"), "class:output"), width, _BAR, _BAR)
+    while rows and rows[-1] == _BAR:
+        rows.pop()
+    return rows
 
 
 def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
     lines = [cut_line((("class:mark", "! "), ("class:said", one_line(block.command))), width)]
-    shown = list(_output(block.output, width)) if whole or block.output.strip() else []
+    shown = _shell_output(block.output, width)
     if (left := len(shown) - MOST_SHELL) > 0 and not whole:
         lines.append((("class:dim", f"  … {left} lines before, Ctrl-O shows them"),))
         shown = shown[left:]

@@ -1,0 +1,31 @@
+"""Output of a person's own command as spans, in the colours that it asked for. Nothing else it asked for is kept."""
+
+import re
+
+from sagent.repl.view.lines import TAB, Span, printable
+
+MOST_CHANGES = 5_000  # of colour in one text: beyond that it is shown without
+_SGR = re.compile(r"(\x1b\[[\d;]*m)")  # ECMA-48, Select Graphic Rendition
+_LEFT_OUT = {"hidden", "blink"}
+
+
+def without_colours(text: str) -> str:
+    """The text without what sets colours."""
+    return _SGR.sub("", text) if "\x1b" in text else text
+
+
+def coloured(text: str, style: str) -> list[Span]:
+    """The text in spans; what has no colour of its own has the style."""
+    texts, changes = _SGR.split(text)[::2], _SGR.findall(text)
+    if not changes or len(changes) > MOST_CHANGES:
+        return [(style, printable(without_colours(text)))]
+    from prompt_toolkit.formatted_text import ANSI
+
+    signs = ANSI("x" + "".join(f"{change}x" for change in changes)).__pt_formatted_text__()
+    spans, column = list[Span](), 0
+    for (look, *_), part in zip(signs, texts, strict=True):
+        before = column % len(TAB)
+        shown = printable(" " * before + part)[before:]
+        spans.append((" ".join(word for word in look.split() if word not in _LEFT_OUT) or style, shown))
+        column = len(shown.rpartition("\n")[2]) + (0 if "\n" in shown else column)
+    return spans
