@@ -295,7 +295,7 @@ class Hold:
         """Give the agent what comes: each message once, whoever had it before and whatever became of them."""
         async with self._taking() as intake:
             while True:
-                if (taken := await self._next(intake)) is None:
+                if (taken := await intake.next()) is None:
                     continue
                 number = taken.message.sequence
                 if number not in self._taken:
@@ -303,13 +303,6 @@ class Hold:
                 task = asyncio.create_task(self._acknowledge(taken, mirror))
                 self._acks.add(task)
                 task.add_done_callback(self._acks.discard)
-
-    async def _next(self, intake: Intake) -> Taken | None:
-        try:
-            return await intake.next()
-        except Unavailable:
-            await self._bus.up()
-            return None
 
     async def _give(self, agent: Agent, mirror: Mirror, taken: Taken) -> None:
         number = taken.message.sequence

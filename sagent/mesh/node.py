@@ -15,7 +15,7 @@ from sagent.mesh.errors import MeshError, NoRoom, Refused, Unavailable
 from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
 from sagent.mesh.jetstream import JetStream
 from sagent.mesh.lease import Lease
-from sagent.mesh.streams import Intake, Taken
+from sagent.mesh.streams import Taken
 from sagent.mesh.tasks import end, kept_up
 
 ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another's
@@ -112,19 +112,11 @@ class Node:
         async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_WAIT, most=_MANY) as intake:
             while not self._draining.is_set():
                 await self._slots.acquire()
-                if (taken := await self._next(intake)) is None:
+                round_ = _SHORT if self.options.labels and self._slots.locked() else _ROUND
+                if self._draining.is_set() or (taken := await intake.next(round_)) is None:
                     self._slots.release()
                 else:
                     group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())
-
-    async def _next(self, intake: Intake) -> Taken | None:
-        if self._draining.is_set():
-            return None
-        try:
-            return await intake.next(_SHORT if self.options.labels and self._slots.locked() else _ROUND)
-        except Unavailable:
-            await self._bus.up()
-            return None
 
     async def _work(self, taken: Taken) -> None:
         """See to one session, unless somebody does."""

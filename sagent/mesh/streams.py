@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
 from sagent.mesh.connection import PATIENCE, Connection, Message
+from sagent.mesh.errors import Unavailable
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -149,13 +150,17 @@ class Intake(_Consumer):
         self._ack_wait, self._most, self._idle = ack_wait, most, max(idle, ack_wait, 2 * _ROUND)
 
     async def next(self, timeout: float = _ROUND) -> Taken | None:
-        """The next message; None where none has come in time. Raises Unavailable, Refused."""
+        """The next message; None where none has come in time, or the bus was away. Raises Refused."""
         from nats.errors import Error
         from nats.js.api import ConsumerConfig
 
         if self._pull is None:
             config = ConsumerConfig(ack_wait=self._ack_wait, max_ack_pending=self._most, inactive_threshold=self._idle)
-            self._pull = await self._bus.pull(self._stream, self._subject, self._name, config)
+            try:
+                self._pull = await self._bus.pull(self._stream, self._subject, self._name, config)
+            except Unavailable:
+                await self._bus.up()
+                return None
         try:
             pull = self._pull
             found = await self._bus.unless_refused(lambda: pull.fetch(1, timeout))

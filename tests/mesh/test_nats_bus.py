@@ -10,7 +10,7 @@ from sagent.lib.json import wire_bytes
 from sagent.mesh import names
 from sagent.mesh.bus import Address, answer_of, decode_frame, message, new_id
 from sagent.mesh.buses.nats import NatsBus, nats_bus
-from sagent.mesh.errors import WrongVersion
+from sagent.mesh.errors import Unavailable, WrongVersion
 from sagent.testing.bus_suite import BusSuite
 
 
@@ -63,6 +63,26 @@ async def test_what_cannot_be_read_is_passed_over(broker: Broker, data: bytes) -
             await delivery.ack()
         assert delivery.envelope.body == "good"
         assert await bus.jetstream.last(names.INBOX, names.inbox_subject(to.name)) is None
+
+
+@pytest.mark.parametrize("call", ["pull", "append"])
+async def test_a_receiver_goes_on_after_the_bus_did_not_answer(
+    broker: Broker, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to, failures = Address(f"odd.a{new_id()}"), [Unavailable("the bus does not answer")]
+    async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:
+        made: Callable[..., Awaitable[object]] = getattr(bus.jetstream, call)
+
+        async def fail_once(*given: object, **options: object) -> object:
+            if failures:
+                raise failures.pop()
+            return await made(*given, **options)
+
+        await other.send(message(to, "hello", keep=60))
+        monkeypatch.setattr(bus.jetstream, call, fail_once)
+        async with bus.receiving(to.name) as deliveries, asyncio.timeout(30):
+            assert (await anext(deliveries)).envelope.body == "hello"
+    assert not failures
 
 
 async def test_whoever_sends_another_version_is_told(broker: Broker) -> None:

@@ -176,25 +176,34 @@ class NatsBus:
 
     async def _deliveries(self, intake: Intake, working: "_Working") -> AsyncIterator[Delivery]:
         while True:
-            taken = await intake.next()
-            if taken is None:
+            if (taken := await intake.next()) is None:
                 continue
             try:
-                envelope, parcel = decode(taken.message.data)
-                if envelope.id in working.done or not await self._is_ours(working.name, envelope, taken.deliveries):
-                    await taken.ack()
-                    continue
-                if parcel:
-                    envelope = replace(envelope, body=json_load(await self.parcels.get(parcel)))
-            except (ValueError, WrongVersion, Failed) as error:
-                await self._refuse(working.name, taken, error)
+                delivery = await self._received(taken, working)
+            except Unavailable:
+                await taken.again()
                 continue
-            delivery = _Delivery(self, working, taken, envelope, parcel)
-            if envelope.is_late:
-                await delivery.fail(str(late(envelope)), DeadlineExceeded.kind)
-                continue
-            working.begin(delivery)
-            yield delivery
+            if delivery is not None:
+                working.begin(delivery)
+                yield delivery
+
+    async def _received(self, taken: Taken, working: "_Working") -> "_Delivery | None":
+        """What is to be handled of a message; None where nothing is. Raises Unavailable."""
+        try:
+            envelope, parcel = decode(taken.message.data)
+            if envelope.id in working.done or not await self._is_ours(working.name, envelope, taken.deliveries):
+                await taken.ack()
+                return None
+            if parcel:
+                envelope = replace(envelope, body=json_load(await self.parcels.get(parcel)))
+        except (ValueError, WrongVersion, Failed) as error:
+            await self._refuse(working.name, taken, error)
+            return None
+        delivery = _Delivery(self, working, taken, envelope, parcel)
+        if envelope.is_late:
+            await delivery.fail(str(late(envelope)), DeadlineExceeded.kind)
+            return None
+        return delivery
 
     async def _is_ours(self, name: str, envelope: Envelope, deliveries: int) -> bool:
         """Whether a message may still be handled: it was not answered, and its sender has not given it up."""
