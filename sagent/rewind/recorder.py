@@ -21,7 +21,6 @@ from sagent.rewind.snapshot import (
     Keep,
     Listing,
     Stop,
-    StoppedError,
     TreeSnapshot,
     read_file_state,
     read_state,
@@ -334,23 +333,15 @@ def only_looks(command: str) -> bool:
 async def in_thread(work: Callable[[Stop], T]) -> T:
     """Do work in a thread; it is stopped when nobody waits for it any more."""
     stop = Stop()
-
-    def guarded() -> T | None:
-        try:
-            return work(stop)
-        except StoppedError:
-            return None
-
-    task = asyncio.ensure_future(asyncio.to_thread(guarded))
+    task = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:
-        result = await asyncio.shield(task)
+        await asyncio.wait([task])
     except asyncio.CancelledError:
         stop.set()
         await asyncio.wait([task], timeout=LAST_STEP)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks what became of it
         raise
-    if result is None:
-        raise StoppedError
-    return result
+    return task.result()
 
 
 def _own_places(recorder: Recorder) -> tuple[bytes, ...]:

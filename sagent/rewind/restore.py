@@ -167,7 +167,7 @@ class _Writer:
     def record(self, call: str) -> Touched:
         return Touched(call, REWIND, ended=True, files=tuple(self.done), made=tuple(self.made), gone=tuple(self.gone))
 
-    def write(self, work: _Work, stop: Stop) -> bool:
+    def write(self, work: _Work, stop: Stop) -> None:
         """Do them: deletions, the deepest first, then directories, then contents."""
         steps = sorted(work.steps, key=lambda step: step.path.count("/"), reverse=True)
         vacated = [step for step in steps if step.after.kind in ("absent", "directory")]
@@ -189,7 +189,6 @@ class _Writer:
         for step in reversed(steps):
             if step.after.kind in ("file", "link"):
                 self._try(step, self._put, stop)
-        return True
 
     def _try(self, step: Touch, act: Callable[[Touch], None], stop: Stop) -> None:
         """One step, if its file is still what it was a moment ago."""

@@ -27,11 +27,11 @@ from sagent.session.folds import history
 from sagent.session.lock import Lock
 from sagent.session.log import make_directory, read_log
 from sagent.session.names import agent_of, log_file
-from sagent.session.segment import find_children, has_entries
+from sagent.session.segment import REST, find_children, has_entries
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import REPAIRED, is_session, log_files
 from sagent.session.stored import StoredMessage
-from sagent.session.view import session_of
+from sagent.session.view import ID, session_of
 
 EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB
 BURST = 64  # damaged lines one after the other: in so many more than one bit was flipped
@@ -164,7 +164,7 @@ def _head(file: Path, agent: str) -> str:
 
 def _first_id(file: Path) -> str:
     with file.open("rb") as stream:
-        return stream.readline()[_ID : _ID + 64].decode("ascii", "replace")
+        return stream.readline()[ID].decode("ascii", "replace")
 
 
 def _is_damaged(file: Path) -> bool:
@@ -188,8 +188,6 @@ class _Gap(NamedTuple):
 
 _INNER = re.compile(rb'(?<=.)\{"id":"[0-9a-f]{64}","at":"', re.DOTALL)  # in what an entry says each " has a \
 _SHAPE = re.compile(rb'\{"id":"([0-9a-f]{64})",.*,"kind":"(\w{1,40})","parent":"([0-9a-f]{64}|)"\}\n', re.DOTALL)
-_ID = len(b'{"id":"')
-_REST = _ID + 64 + len(b'",')
 
 
 class _Reader:
@@ -263,11 +261,11 @@ class _Reader:
         return found
 
     def _search(self, line: bytes) -> Entry | None:
-        head, rest = line[:_REST], line[_REST:-1]
+        head, rest = line[:REST], line[REST:-1]
         right = b'{"id":"%b",' % hashlib.sha256(b"{" + rest).hexdigest().encode()
         if sum((one ^ other).bit_count() for one, other in zip(head, right, strict=False)) <= 1:
             return _entry(right + rest + b"\n")
-        wanted = head[_ID : _ID + 64].decode("ascii", "replace")
+        wanted = head[ID].decode("ascii", "replace")
         if head != b'{"id":"%b",' % wanted.encode() or 4 * len(rest) ** 2 > self._left:
             return None
         self._left -= 4 * len(rest) ** 2

@@ -66,7 +66,7 @@ def glance(path: Path, room: bytearray | None = None) -> Glance:
     return Glance(
         path=path,
         used=max(file.stat().st_mtime for file in log_files(path)),
-        size=_size(path),
+        size=size_of(path),
         cwd=origin(first).cwd,
         title=title([*first, *labels]),
         last=max((entry.at for entry in (*first, *last)), default=""),
@@ -182,7 +182,7 @@ def _labels(room: bytearray, start: int, end: int) -> Iterator[bytes]:
         start = stop
 
 
-def _size(directory: Path) -> int:
+def size_of(directory: Path) -> int:
     """Bytes of every file below a directory. Links are not followed."""
     size = 0
     for above, _, names in os.walk(directory):

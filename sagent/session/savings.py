@@ -165,7 +165,8 @@ class Savings:
         grown = 1.0 if same else self._compare_counts(stand, model, usage.total_input)
         stand.more = round(stand.more * grown)
         if stand.left is not None:
-            stand.more += self._removed(stand, usage.total_input, grown)
+            without = stand.total + stand.output + self._since(stand)  # what it would have had without compactions
+            stand.more += round(grown * without) - usage.total_input
         elif same:
             self._learn(stand, usage.total_input - stand.total - stand.output)
         if stand.more:
@@ -189,10 +190,6 @@ class Savings:
         """What so many bytes are, by what was counted of their kind."""
         tokens, known = self._known.get(kind, (USUAL[kind], 1))
         return round(size * tokens / known)
-
-    def _removed(self, stand: _Stand, total: int, grown: float) -> int:
-        """Tokens that compactions have taken out since the last request, by the `total` of the first one after it."""
-        return round(grown * (stand.total + stand.output + self._since(stand))) - total
 
     def _since(self, stand: _Stand) -> int:
         """Tokens of what was said since the last request, about."""

@@ -29,6 +29,7 @@ from sagent.session.contents import (
 from sagent.session.entries import parse_line
 from sagent.session.table import decode
 from sagent.session.touches import Touched
+from sagent.session.view import ID
 
 SIZE = 4 << 20  # bytes of a segment, up to the end of a line
 MOST_PROBLEMS = 20  # that are reported of one segment
@@ -36,8 +37,7 @@ MOST_PROBLEMS = 20  # that are reported of one segment
 UNKNOWN = "?"  # stands for the id of a damaged entry
 ASTRAY = "the entry does not follow from the one before: lines are missing or in disorder"
 
-_ID = len(b'{"id":"')
-_REST = _ID + 64 + len(b'",')
+REST = ID.stop + len(b'",')  # where what its id is of begins in a line
 _BEGINNING = re.compile(rb'\{"at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z","body":\{')
 
 
@@ -170,7 +170,7 @@ def find_ids(place: Place, wanted: set[str], stop: str = "") -> set[str]:
     with place.path.open("rb", buffering=1 << 18) as file:
         file.seek(place.start)
         for line in _lines(file, place.size):
-            if (name := line[_ID : _ID + 64]) in names:
+            if (name := line[ID]) in names:
                 found.add(name)
             if len(found) == len(names) or name == last:
                 break
@@ -190,7 +190,7 @@ def find_children(log: Path) -> dict[str, set[str]]:
                     content = entry.content
                     if entry.parent.encode() == before and isinstance(content, Spawned | Returned):
                         found.setdefault(content.agent, set()).add(content.entry)
-            before = line[_ID : _ID + 64]
+            before = line[ID]
     return found
 
 
@@ -199,7 +199,7 @@ def has_entries(log: Path, names: set[str]) -> bool:
     left = {name.encode() for name in names}
     with log.open("rb", buffering=1 << 18) as file:
         for line in file:
-            if line[_ID : _ID + 64] in left:
+            if line[ID] in left:
                 with suppress(ValueError):
                     left.discard(parse_line(line).id.encode())
             if not left:
@@ -221,11 +221,11 @@ def _lines(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object]) -> _Line:
     """A line by its bytes. Raises ValueError for one that is not what a log has."""
-    rest = b"{" + line[_REST:-1]
+    rest = b"{" + line[REST:-1]
     name = hashlib.sha256(rest).hexdigest()
     own = line.startswith(b'{"id":"%b",' % name.encode())
     if not own:
-        name = line[_ID : _ID + 64].decode("ascii", "replace")
+        name = line[ID].decode("ascii", "replace")
         if name not in redacted or not line.startswith(b'{"id":"%b",' % name.encode()):
             raise ValueError("the content does not match its id")
     said = as_object(parse(rest))

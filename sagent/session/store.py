@@ -5,17 +5,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
-from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
-from sagent.lib.dataclass import dataclass
 from sagent.session.blobs import BlobDirectory, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
-from sagent.session.folds import charges, named, origin, spend, title
+from sagent.session.folds import charges, origin
 from sagent.session.lock import Lock
 from sagent.session.log import Family, FileLog, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
@@ -127,25 +125,6 @@ class Session:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A session at a glance. Times are UTC, ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose
-    price is unknown, so that `usd` is a minimum; `problem` says what is wrong with it, "" if nothing is. `compacted`
-    is whether a conversation in it was."""
-
-    id: str
-    path: Path
-    cwd: str = ""
-    title: str = ""
-    last: str = ""
-    entries: int = 0
-    usd: Decimal = Decimal(0)
-    unpriced: tuple[str, ...] = ()
-    size: int = 0
-    problem: str = ""
-    compacted: bool = False
-
-
 def _check_repaired(path: Path) -> None:
     """Raises SessionCorrupt for a session of which some logs are still the damaged ones."""
     if any(path.glob(f"{REPAIRED}2*")):
@@ -223,55 +202,6 @@ def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
     for home in homes:
         if home.is_dir():
             yield from (path for path in home.iterdir() if is_session(path))
-
-
-def summarize(path: Path) -> Summary:
-    """Read all of a session. Needs no lock; of a damaged one it names the problem."""
-    seen = _Seen(path)
-    cost = spend(seen.entries()).cost()
-    return Summary(
-        id=path.name,
-        path=path,
-        cwd=origin(seen.telling).cwd,
-        title=title(seen.telling),
-        last=seen.last,
-        entries=seen.count,
-        usd=cost.total,
-        unpriced=cost.unpriced,
-        size=seen.size,
-        problem=seen.problem,
-        compacted=seen.compacted,
-    )
-
-
-class _Seen:
-    """What is noted of a session's entries while they go by: few of them say where it was and what it is called."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.count = self.size = 0
-        self.last = self.problem = ""
-        self.compacted = False
-        self.telling: list[Entry] = []
-
-    def entries(self) -> Iterator[Entry]:
-        """Every entry of every log; of a damaged one those before the damage, and none of those after it."""
-        in_root, asked = True, False
-        try:
-            self.size = sum(file.stat().st_size for file in self._path.rglob("*") if file.is_file())
-            for file in named_logs(self._path):
-                for entry in read_log(file):
-                    self.count += 1
-                    self.compacted |= entry.kind == "compacted"
-                    self.last = max(self.last, entry.at)
-                    first = entry.kind == "message" and not asked and bool(named([entry]))
-                    if in_root and (first or entry.kind in ("opened", "label")):
-                        self.telling.append(entry)
-                        asked = asked or first
-                    yield entry
-                in_root = False  # the root's log alone says what a session is called
-        except (SessionCorrupt, OSError) as error:
-            self.problem = str(error)
 
 
 def log_files(session: Path) -> list[Path]:

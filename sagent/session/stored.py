@@ -108,7 +108,7 @@ class StoredMessage(_Stored):
     def calls(self) -> tuple[StoredCall, ...]:
         """The tool calls, in order."""
         return tuple(
-            StoredCall(as_str(part.get("id")), as_str(part.get("name")), _json_text(part.get("arguments")))
+            StoredCall(as_str(part.get("id")), as_str(part.get("name")), json_text(part.get("arguments")))
             for part in self._parts("tool_call")
         )
 
@@ -145,6 +145,9 @@ class StoredResult(_Stored):
         return was_denied(self.encoded)
 
 
-def _json_text(value: object) -> str:
+def json_text(value: object) -> str:
     """Arguments are kept as text; where somebody kept an object, its text."""
-    return value if isinstance(value, str) else json_dump(value)
+    try:
+        return value if isinstance(value, str) else json_dump(value)
+    except (ValueError, RecursionError):  # JSON has no word for an infinite number
+        return str(value)

@@ -1,4 +1,4 @@
-"""A session at a glance, for whoever chooses among several: its first and last words, its model, files and cost."""
+"""A session at a glance, from all of its logs: its title, its first and last words, its model, files, size and cost."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
@@ -10,8 +10,9 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line
 from sagent.session.contents import MessageEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import spend
+from sagent.session.folds import named, origin, spend, title
 from sagent.session.log import read_log
+from sagent.session.retention import size_of
 from sagent.session.store import named_logs
 from sagent.session.touches import Touched
 
@@ -21,43 +22,62 @@ _RESULT, _REPLY, _TEXT = b'"type":"tool_result"', b'"role":"assistant"', b'"type
 
 
 @dataclass(slots=True)
-class Preview:
-    """What a person asked first, what was `said` last, by which model, which files calls changed, and what it cost, at
-    least where prices are unknown. `last` is UTC, ISO 8601; `problem` says what is wrong with it, "" if nothing is."""
+class Summary:
+    """What a person `asked` first, what was `said` last, by which model, and which files calls changed. `last` is UTC,
+    ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose price is unknown, so that `usd` is a
+    minimum; `compacted` is whether a conversation was; `problem` says what is wrong with it, "" if nothing is."""
 
+    path: Path
+    cwd: str = ""
+    title: str = ""
     asked: str = ""
     said: str = ""
     model: str = ""
     last: str = ""
+    entries: int = 0
     files: dict[str, None] = field(default_factory=dict[str, None])
     usd: Decimal = Decimal(0)
-    unpriced: bool = False
+    unpriced: tuple[str, ...] = ()
+    size: int = 0
+    compacted: bool = False
     problem: str = ""
 
-    def read(self, path: Path, stop: Callable[[], bool]) -> Iterator[Entry]:
-        """Take in every entry of every log, and pass it on."""
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def read(self, stop: Callable[[], bool]) -> Iterator[Entry]:
+        """Take in every entry of every log, and pass it on; of a damaged log those before the damage, and none of those
+        after it."""
         latest: dict[bytes, Entry] = {}  # the reply, and the words: the others are not taken apart
+        telling: list[Entry] = []  # the few that say where it was and what it is called: of the root alone
         try:
-            for number, file in enumerate(named_logs(path)):
+            self.size = size_of(self.path)
+            for number, file in enumerate(named_logs(self.path)):
                 for entry in read_log(file):
                     if stop():
                         return
-                    self.last = max(self.last, entry.at)
-                    if entry.kind == "touched":
-                        self._note_files(entry)
-                    elif entry.kind == "message" and not number and _RESULT not in entry.line:
+                    self._note(entry)
+                    if not number and entry.kind == "message" and _RESULT not in entry.line:
                         latest |= {mark: entry for mark in (_REPLY, _TEXT) if mark in entry.line}
-                        if not self.asked:
+                        if not self.asked and named([entry]):
                             self._note_words(entry)
+                            telling.append(entry)
+                    elif not number and entry.kind in ("opened", "label"):
+                        telling.append(entry)
                     yield entry
         except (SessionCorrupt, OSError) as error:
             self.problem = str(error)
         for mark in (_REPLY, _TEXT):
             if mark in latest:
                 self._note_words(latest[mark])
+        self.cwd, self.title = origin(telling).cwd, title(telling)
 
-    def _note_files(self, entry: Entry) -> None:
-        if isinstance(content := entry.content, Touched):
+    def _note(self, entry: Entry) -> None:
+        self.entries += 1
+        self.last = max(self.last, entry.at)
+        self.compacted |= entry.kind == "compacted"
+        if entry.kind == "touched" and isinstance(content := entry.content, Touched):
             changed = (touch.path for touch in content.files if content.ended and touch.before != touch.after)
             self.files.update(dict.fromkeys(changed))
 
@@ -71,9 +91,9 @@ class Preview:
             self.said = words or self.said
 
 
-def preview(path: Path, stop: Callable[[], bool] = lambda: False) -> Preview:
-    """Read a session's logs, as far as they are whole, until `stop` says so. Needs no lock."""
-    found = Preview()
-    cost = spend(found.read(path, stop)).cost()
-    found.usd, found.unpriced = cost.total, bool(cost.unpriced)
+def summarize(path: Path, stop: Callable[[], bool] = lambda: False) -> Summary:
+    """Read all of a session, as far as it is whole, until `stop` says so. Needs no lock."""
+    found = Summary(path)
+    cost = spend(found.read(stop)).cost()
+    found.usd, found.unpriced = cost.total, cost.unpriced
     return found

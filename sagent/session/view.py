@@ -11,6 +11,9 @@ from pathlib import Path
 from sagent.errors import SessionCorrupt
 from sagent.session.entries import Entry, parse_line
 
+ID = slice(len(b'{"id":"'), len(b'{"id":"') + 64)
+"""Where a line has its id."""
+
 
 class LogView(ABC):
     """The entries that a log had when it was asked for them, in the order written, those of abandoned branches too.
@@ -147,22 +150,17 @@ class FileLogView(LogView):
             wanted = {parent.encode(): parent for _, parent in self._index.forks}
             with self._file.open("rb", buffering=1 << 18) as stream:
                 for number, line in enumerate(stream):
-                    if (name := wanted.get(line[_ID])) is not None:
+                    if (name := wanted.get(line[ID])) is not None:
                         self._taken_up[name] = number
         return self._taken_up[taken_up]
 
 
-def branch(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
-    """The entries from the first one to `head`, or to the last one; abandoned branches left out.
-
-    Raises ValueError when there is no entry of that id.
-    """
+def branch(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries from the first one to the last one; abandoned branches left out."""
     every = tuple(entries)
     by_id = {entry.id: entry for entry in every}
-    if head and head not in by_id:
-        raise ValueError(f"no entry {head!r} in this log")
     path: list[Entry] = []
-    entry = by_id[head] if head else every[-1] if every else None
+    entry = every[-1] if every else None
     while entry is not None:
         path.append(entry)
         entry = by_id.get(entry.parent)
@@ -186,6 +184,3 @@ def damaged(file: Path, number: int, reason: str) -> SessionCorrupt:
         f"{file}, line {number}: {reason}. `sagent sessions repair {session}` keeps every entry that is intact, "
         "and the damaged file next to them."
     )
-
-
-_ID = slice(len(b'{"id":"'), len(b'{"id":"') + 64)

@@ -99,7 +99,7 @@ class LogSuite:
         last = log.append(Unknown("message", {"n": 3}))
         assert fork.parent == first.id
         assert [entry.id for entry in branch(log.entries())] == [first.id, fork.id, last.id]
-        assert [entry.id for entry in branch(log.entries(), left.id)] == [first.id, left.id]
+        assert [entry.id for entry in branch([*log.entries()][:2])] == [first.id, left.id]
         assert len(list(log.entries())) == 4
 
     def test_a_fork_needs_an_entry_to_go_on_from(self, log: Log) -> None:

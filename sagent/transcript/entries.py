@@ -97,11 +97,6 @@ class SessionReader:
         ends.last, ends.head = entry.at, entry.id
 
 
-def read_entries(session: Path, files: Sequence[Path]) -> Iterator[Step]:
-    """The steps of a session's logs. A line that cannot be read is a step of its own. Raises OSError."""
-    return SessionReader(session, files).steps()
-
-
 def _lines(file: Path) -> Iterator[tuple[str, Path, int, Entry | ValueError | SessionCorrupt, str]]:
     """The lines with their times, numbers, and what damage their ends show: a damaged one has the time of the line
     before, and a clock that went back does not change the order."""

@@ -9,7 +9,7 @@ from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
 from sagent.lib.text import why_unread
 from sagent.session.contents import ConsultationEntry
-from sagent.session.stored import StoredCall
+from sagent.session.stored import StoredCall, json_text
 from sagent.session.table import decode
 from sagent.transcript.steps import (
     Answered,
@@ -23,7 +23,6 @@ from sagent.transcript.steps import (
     Said,
     Step,
     Turn,
-    as_json,
     torn,
 )
 from sagent.usage import Charge
@@ -84,7 +83,7 @@ def _turn(agent: str, event: Mapping[str, object]) -> Iterator[Step]:
     message = as_object(event.get("message"))
     model = as_str(message.get("model"))
     calls = tuple(
-        StoredCall(as_str(part.get("call_id")), as_str(part.get("name")), as_json(part.get("arguments")))
+        StoredCall(as_str(part.get("call_id")), as_str(part.get("name")), json_text(part.get("arguments")))
         for part in map(as_object, as_array(message.get("parts")))
         if part.get("type") == "tool_call"
     )

@@ -8,9 +8,11 @@ from dataclasses import field
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, canonical_bytes, json_dump
 from sagent.lib.secrets import redact_kinds
+from sagent.lib.text import one_line
 from sagent.session.entries import Entry, read_body, unreadable
 
 _NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
+LOOKED_AT = 4_000  # characters in which they are looked for, where fewer are shown
 _JSON = ("arguments", "data", "schema")  # members whose text is JSON
 
 
@@ -42,6 +44,10 @@ class Redaction:
         clean, found = redact_kinds(text)
         self.found += found
         return clean
+
+    def line(self, text: str, width: int) -> str:
+        """A text in one line of so many characters: they are looked for in more than is shown."""
+        return one_line(self.text(text[:LOOKED_AT]), width)
 
     def value(self, value: object, name: str = "") -> object:
         """A JSON value without them: in every text, names of members included; `name` is what it is called."""

@@ -1,7 +1,7 @@
 """A folder of shared sessions, as any web server can show it: each as a page, and one page that lists them all."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,18 +50,14 @@ class SharedFolder:
         _write(index, [self._list().encode()])
 
     def _list(self) -> str:
-        found = sorted(self._shared(), key=lambda each: as_str(each[1].get("at")), reverse=True)
+        shared = [(file.parent.name, about) for file in self.path.glob(f"*/{ABOUT}") if (about := _about(file.parent))]
+        found = sorted(shared, key=lambda each: as_str(each[1].get("at")), reverse=True)
         rows = [
             (_link(name, about), when(as_str(about.get("at"))), *_figures(about), _forms(self.path / name))
             for name, about in found
         ]
         listed = table(("session", "begun", "turns", "cost", "as"), rows, "Sessions")
         return page("Sessions", "", section("sessions", "Sessions", listed), MARK, "sessions")
-
-    def _shared(self) -> Iterator[tuple[str, Mapping[str, object]]]:
-        for file in self.path.glob(f"*/{ABOUT}"):
-            if about := _about(file.parent):
-                yield file.parent.name, about
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:

@@ -9,10 +9,10 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import seconds_between
 from sagent.lib.json import as_str
 from sagent.lib.money import UNBILLED
-from sagent.lib.text import count, cut, one_line
+from sagent.lib.text import count, cut
 from sagent.session.contents import AdviceRated
 from sagent.session.stored import StoredCall
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.export_redaction import LOOKED_AT, Redaction
 from sagent.transcript.steps import (
     Answered,
     Charged,
@@ -33,7 +33,6 @@ from sagent.usage import Charge, Sum, Usage
 
 ROOT = "root"
 BRIEF = 12  # lines of a text that are shown
-_LOOKED_AT = 4_000  # characters in which secrets are looked for, where fewer are shown
 WIDTH = 100  # characters of a call's arguments that are shown
 _LEFT_OUT = ("sent", "files rewound")  # remarks that are not shown
 _DETAILS = {"spawned": ("agent",), "job": ("job", "state")}  # where not all of them are
@@ -181,10 +180,10 @@ class Report:
 
     def _line(self, text: str) -> str:
         """A text in one line that fits a screen."""
-        return one_line(self.redaction.text(text[:_LOOKED_AT]), 2 * WIDTH)
+        return self.redaction.line(text, 2 * WIDTH)
 
     def _arguments(self, call: StoredCall) -> str:
-        long, text = len(call.arguments) > _LOOKED_AT, call.arguments[:_LOOKED_AT]
+        long, text = len(call.arguments) > LOOKED_AT, call.arguments[:LOOKED_AT]
         text = self.redaction.text(text) if long else as_str(self.redaction.value(text, "arguments"))
         return cut(text, WIDTH)
 
@@ -192,7 +191,7 @@ class Report:
         lines = text.strip("\n").splitlines() if text.strip() else []
         if self.lines is not None:  # a line says something, and no more than a screen shows of it
             lines = [line for line in lines if line.strip()]
-        shown = lines if self.lines is None else [line[:_LOOKED_AT] for line in lines[: self.lines]]
+        shown = lines if self.lines is None else [line[:LOOKED_AT] for line in lines[: self.lines]]
         more = len(lines) - len(shown)
         shown = self.redaction.text("\n".join(shown)).split("\n")
         for number, line in enumerate(shown if lines else ()):

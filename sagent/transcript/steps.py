@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import json_dump
 from sagent.session.contents import AdviceOutcome, AdviceRated
 from sagent.session.stored import StoredCall, StoredMedia
 from sagent.usage import Charge
@@ -170,13 +169,6 @@ Step: TypeAlias = (
     | Ended
     | Damaged
 )
-
-
-def as_json(value: object) -> str:
-    try:
-        return value if isinstance(value, str) else json_dump(value)
-    except (ValueError, RecursionError):  # JSON has no word for an infinite number
-        return str(value)
 
 
 def torn(line: bytes) -> str:

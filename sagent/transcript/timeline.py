@@ -14,7 +14,6 @@ from sagent.cost.prices import PriceBook
 from sagent.lib.dataclass import dataclass
 from sagent.lib.diff import unified
 from sagent.lib.json import as_array, as_object
-from sagent.lib.text import one_line
 from sagent.messages import DENIED
 from sagent.session.contents import AdviceOutcome, AdviceRated
 from sagent.session.savings import add_savings
@@ -39,7 +38,7 @@ from sagent.usage import Charge, Saving, Totals
 
 MOST_TEXT = 200_000  # characters of one text that are kept
 MOST_TITLE = 80
-_LOOKED_AT = 4_000  # characters of a title in which secrets are looked for; of a text that end where no word is
+_LOOKED_AT = 4_000  # characters at the end of what is kept, in which no word is to be cut
 MOST_PARAMETERS = 100  # different ones that are kept
 
 
@@ -99,7 +98,7 @@ class Timeline:
 
     def heading(self, redaction: Redaction) -> str:
         """Its title in one line, from which secrets were taken before it was cut."""
-        return one_line(redaction.text(self.title[:_LOOKED_AT]), MOST_TITLE)
+        return redaction.line(self.title, MOST_TITLE)
 
     @property
     def first(self) -> str:

@@ -11,7 +11,7 @@ from sagent.session.store import Session, log_files
 from sagent.testing import ScriptedModel
 from sagent.tool import ToolError
 from sagent.tools import tool
-from sagent.transcript.entries import read_entries
+from sagent.transcript.entries import SessionReader
 from sagent.transcript.event_json import encode_event
 from sagent.transcript.steps import Answered, Refused
 from sagent.transcript.timeline import read_timeline
@@ -40,7 +40,7 @@ async def test_a_tool_that_says_permission_denied_has_failed(tmp_path: Path) -> 
     assert result.denials == ()
     (finished,) = [event for event in events if isinstance(event, ToolFinished)]
     assert (finished.result.is_error, "denied" in encode_event(finished)) == (True, False)
-    steps = list(read_entries(path, log_files(path)))
+    steps = list(SessionReader(path, log_files(path)).steps())
     assert [step.failed for step in steps if isinstance(step, Answered)] == [True]
     assert not [step for step in steps if isinstance(step, Refused)]
     assert dict(read_timeline(path, log_files(path)).tools["connect"]) == {"calls": 1, "denied": 0, "failed": 1}

@@ -175,7 +175,8 @@ RESUME = """
 import sys, tracemalloc
 from pathlib import Path
 from sagent.session.folds import charges, history, points, unread
-from sagent.session.store import Session, summarize
+from sagent.session.store import Session
+from sagent.session.summary import summarize, summarize
 
 tracemalloc.start()
 with Session.open(Path(sys.argv[1])) as session:

@@ -37,8 +37,9 @@ from sagent.session.entries import Entry, read_body, seal
 from sagent.session.folds import contents, history, spend, waiting
 from sagent.session.log import FileLog, read_log
 from sagent.session.repair import repair
-from sagent.session.store import Session, log_files, named_logs, summarize
+from sagent.session.store import Session, log_files, named_logs
 from sagent.session.stored import StoredMessage, StoredResult
+from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.transcript.export import export_lines, export_text
 from sagent.transcript.export_redaction import Redaction

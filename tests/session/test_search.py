@@ -9,10 +9,10 @@ from sagent.lib.json import EMPTY
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned
 from sagent.session.entries import seal
-from sagent.session.preview import preview
 from sagent.session.search import search
 from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
+from sagent.session.summary import summarize
 from sagent.session.touches import ABSENT, Snapshot, Touch, Touched
 from sagent.usage import Charge, Usage
 
@@ -89,22 +89,22 @@ def test_a_preview_has_first_and_last_words_files_and_cost_as_far_as_the_log_is_
         answer = Message("assistant", (Text("It\nis done."),), model="p/m")
         log.append(MessageEntry(StoredMessage.of(answer, None)))
         log.append(MessageEntry(StoredMessage.of(Message("user", (ToolResult("1", (Text("x"),)),)), None)))
-    before = preview(path)
+    before = summarize(path)
     with Session.open(path) as session:
         more = session.log()
         call = Message("assistant", (ToolCall("2", "x", EMPTY),), model="p/n")
         more.append(MessageEntry(StoredMessage.of(call, None)))
         last = more.append(said("and now?"))
     assert (before.said, before.model) == ("It is done.", "p/m")
-    seen = preview(path)
+    seen = summarize(path)
     assert seen.asked.startswith("a a a")
     assert (seen.said, seen.model, list(seen.files), seen.usd) == ("and now?", "p/n", ["/w/a"], Decimal("0.5"))
-    assert (seen.last >= last.at, seen.unpriced, seen.problem) == (True, False, "")
+    assert (seen.last >= last.at, seen.unpriced, seen.problem) == (True, (), "")
     with (path / "root.jsonl").open("ab") as file:
         file.write(b"{}\n")
-    damaged = preview(path)
+    damaged = summarize(path)
     assert (damaged.said, damaged.usd) == ("and now?", Decimal("0.5"))
     assert "line " in damaged.problem
     left = iter([False, True])
-    assert preview(path, lambda: next(left)).said == ""  # nobody waits for the rest
-    assert preview(path / "gone").problem
+    assert summarize(path, lambda: next(left)).said == ""  # nobody waits for the rest
+    assert summarize(path / "gone").problem

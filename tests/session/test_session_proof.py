@@ -24,11 +24,12 @@ from sagent.session.log import read_log
 from sagent.session.names import log_file
 from sagent.session.repair import repair
 from sagent.session.signature import Statement, state
-from sagent.session.store import Session, copy, log_files, named_logs, summarize
+from sagent.session.store import Session, copy, log_files, named_logs
 from sagent.session.stored import StoredMessage
+from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.session.view import session_of
-from sagent.transcript.entries import read_entries
+from sagent.transcript.entries import SessionReader
 from sagent.transcript.export import export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.steps import Damaged
@@ -467,7 +468,7 @@ def test_a_line_that_follows_from_nothing_names_no_child(session: Path):
     with (session / "root.jsonl").open("ab") as file:
         file.write(seal("0" * 64, Spawned("root/mole", next(read_log(mole)).id)).line)
     assert mole not in named_logs(session)
-    steps = list(read_entries(session, named_logs(session)))
+    steps = list(SessionReader(session, named_logs(session)).steps())
     assert any(isinstance(step, Damaged) and "does not follow" in step.reason for step in steps)
 
 

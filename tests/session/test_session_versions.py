@@ -19,7 +19,8 @@ from sagent.session.contents import NoticeEntry, PromptEntry
 from sagent.session.folds import contents, history, on_their_way, origin, spend, title, unread
 from sagent.session.log import read_log
 from sagent.session.retention import glance
-from sagent.session.store import Session, summarize
+from sagent.session.store import Session
+from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.session.view import branch
 

@@ -22,7 +22,7 @@ from sagent.session.contents import (
     Unknown,
 )
 from sagent.session.store import Session, log_files
-from sagent.transcript.entries import read_entries
+from sagent.transcript.entries import SessionReader
 from sagent.transcript.event_json import encode_event
 from sagent.transcript.events import read_events
 from sagent.transcript.report import Report
@@ -37,7 +37,7 @@ def as_lines(*events) -> list[bytes]:
 
 def of_session(recorded) -> list:
     """The steps of the session."""
-    return list(read_entries(recorded.session, log_files(recorded.session)))
+    return list(SessionReader(recorded.session, log_files(recorded.session)).steps())
 
 
 def of_trace(recorded) -> list:
@@ -117,7 +117,7 @@ def test_consultations_of_a_session_are_told_alike(tmp_path, told):
     log.append(ChargeEntry(bill))
     log.append(ChargeEntry(replace(bill, role="executor", usd=None)))
     session.close()
-    text = told(read_entries(session.path, log_files(session.path)))
+    text = told(SessionReader(session.path, log_files(session.path)).steps())
     assert "◆ critic (openai/gpt-5.5) · failures · adjust · 3.1 s" in text
     assert "advisor:critic  1 call, 420 tokens in, 80 out, 0.001200 USD" in text
     assert "cost  0.001200 USD and 1 call of unknown price" in text
@@ -130,7 +130,7 @@ def test_what_became_of_advice_is_shown_with_its_reason(tmp_path, told):
     log.append(AdviceOutcome("critic", advice.id, "rejected", "the tests pass already"))
     log.append(AdviceRated("critic", -1))
     session.close()
-    text = told(read_entries(session.path, log_files(session.path)))
+    text = told(SessionReader(session.path, log_files(session.path)).steps())
     assert "◆ critic · rejected · the tests pass already" in text
     assert "◆ critic · rated" in text
 
@@ -157,10 +157,10 @@ def test_what_was_not_billed_is_told_of_a_trace_and_of_a_session(tmp_path, told)
     log.append(ChargeEntry(lost, log.append(Reserved(lost)).id))
     log.append(Released(log.append(Reserved(lost)).id))
     session.close()
-    assert more in told(read_entries(session.path, log_files(session.path)))
+    assert more in told(SessionReader(session.path, log_files(session.path)).steps())
     with Session.open(session.path) as killed:
         killed.log().append(Reserved(replace(lost, usd=Decimal(0))))
-    assert more.replace("0.2", "0.5") in told(read_entries(session.path, log_files(session.path)))
+    assert more.replace("0.2", "0.5") in told(SessionReader(session.path, log_files(session.path)).steps())
 
 
 def test_the_cost_of_a_trace_of_two_sessions_is_that_of_both(told):
@@ -187,7 +187,7 @@ def test_the_logs_of_a_tree_are_one_story(tmp_path, told):
             Unknown("message", {"role": "assistant", "parts": [{"type": "text", "text": words}], "model": "a/b"})
         )
     session.close()
-    text = told(read_entries(session.path, log_files(session.path)))
+    text = told(SessionReader(session.path, log_files(session.path)).steps())
     assert re.findall(r"first|second|third|fourth", text) == ["first", "second", "third", "fourth"]
     assert "root/review turn 2" in text
 

@@ -23,7 +23,8 @@ from sagent.session.log import read_contents, read_log
 from sagent.session.names import log_file
 from sagent.session.repair import repair
 from sagent.session.retention import Glance, age, glance, glances, prune, remove
-from sagent.session.store import named_logs, summarize
+from sagent.session.store import named_logs
+from sagent.session.summary import summarize
 from sagent.usage import Totals
 
 _LOOKED_AT = 4_000  # characters of a result's first line in which secrets are looked for, where fewer are shown

@@ -14,7 +14,7 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.lib.names import path_of
 from sagent.session.store import is_session, named_logs
 from sagent.session.view import session_of
-from sagent.transcript.entries import read_entries
+from sagent.transcript.entries import SessionReader
 from sagent.transcript.events import read_events
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.report import Report
@@ -55,10 +55,11 @@ def _steps(name: str, cwd: str | None, bus: str | None) -> Iterator[Step]:
                     yield from read_events(lines)
                     return
             session = session_of(path.absolute())
-            yield from read_entries(session, named_logs(session) if path.name == "root.jsonl" else [path.absolute()])
+            files = named_logs(session) if path.name == "root.jsonl" else [path.absolute()]
+            yield from SessionReader(session, files).steps()
         else:
             with reading(lambda: _found(name, cwd), name, bus) as session:
-                yield from read_entries(session, named_logs(session))
+                yield from SessionReader(session, named_logs(session)).steps()
     except OSError as error:
         raise UsageError(f"{error.filename or name}: cannot be read: {error.strerror or error}.") from error
 

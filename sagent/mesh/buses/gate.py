@@ -42,7 +42,7 @@ class Feed:
 
     async def put(self, name: str, data: JsonObject) -> None:
         while self._first + len(self._events) - self._sent >= KEPT:
-            await self._wait()
+            await self._changed.wait()
         self._events.append(Event(f"{self._own}.{self._first + len(self._events)}", name, data))
         self._wake()
 
@@ -71,7 +71,7 @@ class Feed:
                     return
             if self.ended:
                 return
-            await self._wait()
+            await self._changed.wait()
 
     def _forget(self) -> None:
         while self._sent - self._first > KEPT:
@@ -82,9 +82,6 @@ class Feed:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-    async def _wait(self) -> None:
-        await self._changed.wait()
 
 
 class Gate:

@@ -28,7 +28,7 @@ from sagent.repl.view.lines import Line, Span, table
 from sagent.repl.view.links import leading_to_file
 from sagent.session.folds import title
 from sagent.session.retention import Glance, glances, in_use
-from sagent.session.store import find, summarize
+from sagent.session.store import find
 from sagent.usage import Sum, Totals, Usage
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def _search(paths: Sequence[Path], words: str, stop: Stop) -> Mapping[Path, str]
 
 
 def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
-    from sagent.session.preview import preview
+    from sagent.session.summary import summarize
 
-    seen = preview(path, stop)
+    seen = summarize(path, stop)
     files = [quote_path(file.removeprefix(f"{cwd}/")) for file in seen.files]
     facts = [_time(seen.last), f"{'≥' if seen.unpriced else ''}{money(seen.usd)}", seen.model.partition("/")[2]]
     facts += [counted(len(files), "file")] if files else []
@@ -130,6 +130,8 @@ def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
 @command(name="sessions", here=True)
 async def list_sessions(context: CommandContext) -> None:
     """List the sessions of this directory: this one (●), then the last used."""
+    from sagent.session.summary import summarize
+
     agent = context.opened.agent
     spent, log = agent.cost(), agent.log
     now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not kept)"

@@ -18,7 +18,8 @@ from sagent.messages import Image
 from sagent.session.contents import Opened
 from sagent.session.folds import history, points, spend, title
 from sagent.session.log import read_contents, read_log
-from sagent.session.store import Session, log_files, summarize
+from sagent.session.store import Session, log_files
+from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.session.view import branch
 from sagent.testing.server import FakeProviderServer, Turn
@@ -61,7 +62,9 @@ def test_it_reads_as_it_did(session: Path) -> None:
     ]
     with Session.open(session) as again:
         tip = points(contents)[1].tip
-        before = history(branch(read_log(session / "root.jsonl"), tip), again.log().blobs.get)
+        every = [*read_log(session / "root.jsonl")]
+        end = next(place for place, entry in enumerate(every, 1) if entry.id == tip)
+        before = history(branch(every[:end]), again.log().blobs.get)
     assert [len(message.calls) for message in before if message.role == "assistant"] == [3, 2, 2, 0, 0, 0]
     pictures = [part for message in before for result in message.results for part in result.content]
     assert any(isinstance(part, Image) and part.data.startswith(b"\x89PNG") for part in pictures)
