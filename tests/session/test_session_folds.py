@@ -157,8 +157,6 @@ def test_an_empty_log_folds_to_nothing(log: MemoryLog):
     assert history(log.entries(), log.blobs.get) == ()
     assert spend(log.entries()).cost().total == 0
     assert (list(log.entries()), origin(log.entries())) == ([], Opened())
-    with pytest.raises(ValueError, match="no entry"):
-        branch(log.entries(), "0" * 64)
 
 
 def test_counts_and_origin(log: MemoryLog):
