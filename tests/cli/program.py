@@ -1,11 +1,18 @@
 """The program as a process, led to a provider on loopback."""
 
 import json
+import os
+import pty
+import struct
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from fcntl import ioctl
 from pathlib import Path
+from termios import TIOCSWINSZ
+from typing import Any
 
 from sagent.testing.server import FakeProviderServer, Script
 from tests.forks import Forks
@@ -58,15 +65,39 @@ class Shell:
         done = self.forks.run(*flags, *argv, cwd=self.cwd, environment=self.environment, stdin=data)
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def start(self, *argv: str) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        *argv: str,
+        model: str = "anthropic/claude-sonnet-4-6",
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        program: Sequence[str] = PROGRAM,
+    ) -> subprocess.Popen[bytes]:
         """Start it as a user does; whatever is left of it ends with the test."""
-        child = subprocess.Popen(
-            [*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", *argv],
-            cwd=self.cwd,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        words = [*program, *(["--model", model] if model else []), *argv]
+        child = subprocess.Popen(words, cwd=self.cwd, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr)
         self.children.append(child)
         return child
+
+    def announced(self, *argv: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+        """Start a command that serves; what it says once it does."""
+        child = self.start(*argv, model="")
+        assert child.stdout is not None
+        return child, json.loads(child.stdout.readline())
+
+    def on_terminal(self, *argv: str, columns: int = 0, program: Sequence[str] = PROGRAM, quiet: bool = False) -> str:
+        """What it writes to a terminal on either stream, or `quiet` on standard output alone, however it ends."""
+        ours, theirs = pty.openpty()
+        if columns:
+            ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        stderr = subprocess.DEVNULL if quiet else theirs
+        child = self.start(*argv, model="", stdout=theirs, stderr=stderr, program=program)
+        os.close(theirs)
+        said = b""
+        with suppress(OSError):  # the child has closed its end
+            while more := os.read(ours, 65536):
+                said += more
+        os.close(ours)
+        child.wait()
+        return said.decode().replace("\r\n", "\n")

@@ -12,7 +12,7 @@ from threading import Thread
 
 import httpx2
 import pytest
-from program import PROGRAM, Shell
+from program import Shell
 
 from sagent.cli import listening
 from sagent.cli.commands.a2a import run_a2a
@@ -24,12 +24,8 @@ Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
 
 
 def start(shell: Shell, *argv: str) -> Started:
-    words = [*PROGRAM, "a2a", "serve", "--output-format", "json", "--model", "anthropic/claude-sonnet-4-6", *argv]
-    pipe = subprocess.PIPE
-    child = subprocess.Popen(words, cwd=shell.cwd, env=shell.environment, stdout=pipe, stderr=pipe)
-    shell.children.append(child)
-    assert child.stdout is not None
-    said = json.loads(child.stdout.readline())
+    model = ("--model", "anthropic/claude-sonnet-4-6")
+    child, said = shell.announced("a2a", "serve", "--output-format", "json", *model, *argv)
     headers = {**HEADERS, "authorization": f"Bearer {said.get('token', '')}"}
     return child, said, httpx2.Client(base_url=f"{said['url']}/rest", headers=headers, timeout=30)
 

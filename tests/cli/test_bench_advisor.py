@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Shell
+from experiment import hanging, left, offered, place, runs
+from program import Shell
 
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
@@ -28,44 +29,21 @@ check = "grep -q done a.txt && test -f kept.txt && cmp kept.txt \\"$TASKFILE_DIR
 USAGE = Usage(input=1_000, output=100)
 
 
-def has_advisor(request: Received) -> bool:
-    """Whether the run may consult."""
-    tools = request.json.get("tools")
-    return isinstance(tools, list) and any(tool.get("name") == "advisor" for tool in tools if isinstance(tool, dict))
-
-
 def helpful(request: Received) -> Step:
     """An executor that writes the file only when it is advised to."""
     if request.json["model"] == ADVISOR:
         return Turn(text="VERDICT: adjust\nNEXT: write the file", usage=USAGE)
     done = json.dumps(request.json["messages"]).count('"tool_result"')
-    if has_advisor(request) and done == 0:
+    if offered(request) and done == 0:
         return Turn(text="Hm.", calls=(Call("advisor", {}),), usage=USAGE)
-    if has_advisor(request) and done == 1:
+    if offered(request) and done == 1:
         return Turn(text="So.", calls=(Call("Write", {"file_path": "a.txt", "content": "done"}),), usage=USAGE)
     return Turn(text="Done.", usage=USAGE)
 
 
 @pytest.fixture
 def bench(shell: Shell, tmp_path: Path) -> Shell:
-    """A place with tasks; temporary files of runs have a place of their own."""
-    project = shell.cwd / "project"
-    project.mkdir()
-    (project / "kept.txt").write_text("as it was")
-    (shell.cwd / "tasks.toml").write_text(TASKS)
-    (tmp_path / "tmp").mkdir()
-    shell.environment["TMPDIR"] = str(tmp_path / "tmp")
-    return shell
-
-
-def left(shell: Shell) -> list[str]:
-    """What runs have left behind."""
-    return [path.name for path in Path(shell.environment["TMPDIR"]).iterdir() if path.name.startswith("sagent-bench-")]
-
-
-def runs(shell: Shell) -> list[dict[str, object]]:
-    """The lines of the runs that are kept."""
-    return [json.loads(line) for line in (shell.cwd / "out" / "runs.jsonl").read_text().splitlines()]
+    return place(shell, tmp_path, "tasks.toml", TASKS)
 
 
 def test_each_task_runs_with_and_without_and_the_original_stays(bench: Shell) -> None:
@@ -126,7 +104,7 @@ def test_what_breaks_is_counted_apart_and_made_again(bench: Shell) -> None:
     def script(request: Received) -> Step:
         if down and request.json["model"] == ADVISOR:
             return Fail(401, message="no such key")
-        if down and not has_advisor(request):
+        if down and not offered(request):
             return Fail(400, message="broken")
         return helpful(request)
 
@@ -206,16 +184,9 @@ def test_time_limits_end_the_work_and_the_check_has_its_say(
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_it_and_the_table_is_told(bench: Shell, number: int, code: int) -> None:
-    stalled: list[Received] = []
-
-    def script(request: Received) -> Step:
-        if has_advisor(request):
-            stalled.append(request)
-            return Stall(Turn(text="Hm."), after_events=3, seconds=float("inf"))
-        return helpful(request)
-
+    script, stalled = hanging(helpful)
     bench.serve(script)
-    child = start(bench, "--out", "out", "--repeats", "2")
+    child = bench.start(*BENCH, "--out", "out", "--repeats", "2", model="")
     wait_until(lambda: stalled)
     child.send_signal(number)
     out, err = (text.decode() for text in child.communicate(timeout=30))
@@ -232,17 +203,10 @@ def test_an_interrupt_ends_it_and_the_table_is_told(bench: Shell, number: int, c
 
 
 def test_after_a_kill_it_goes_on_and_the_lost_run_counts_with_all_its_budget(bench: Shell) -> None:
-    stalled: list[Received] = []
-
-    def script(request: Received) -> Step:
-        if has_advisor(request):
-            stalled.append(request)
-            return Stall(Turn(text="Hm."), after_events=3, seconds=float("inf"))
-        return helpful(request)
-
+    script, stalled = hanging(helpful)
     bench.serve(script)
     caps = ("--out", "out", "--max-budget-usd", "0.50")
-    child = start(bench, *caps)
+    child = bench.start(*BENCH, *caps, model="")
     wait_until(lambda: stalled)
     child.kill()
     child.communicate()
@@ -257,22 +221,6 @@ def test_after_a_kill_it_goes_on_and_the_lost_run_counts_with_all_its_budget(ben
     done = bench.run(*BENCH, *caps, "--max-total-usd", "1.50", model="")
     assert done.code == 0, done.err
     assert [line["outcome"] for line in runs(bench)] == ["unsolved", "solved"]
-
-
-def start(shell: Shell, *argv: str):
-    """Start it; whatever is left of it ends with the test."""
-    import subprocess
-
-    child = subprocess.Popen(
-        [*PROGRAM, *BENCH, *argv],
-        cwd=shell.cwd,
-        env=shell.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    shell.children.append(child)
-    return child
 
 
 def test_what_is_wrong_is_told_before_anything_is_spent(

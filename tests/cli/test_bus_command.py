@@ -8,23 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Shell
+from program import Shell
 
 from tests.waiting import wait_until
 
-
-def _start(shell: Shell, *argv: str) -> tuple["subprocess.Popen[bytes]", dict[str, object]]:
-    """The command, and what it prints when the bus listens."""
-    child = subprocess.Popen(
-        [*PROGRAM, "bus", "--port", "0", "--output-format", "json", *argv],
-        cwd=shell.cwd,
-        env=shell.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
-    shell.children.append(child)
-    assert child.stdout is not None
-    return child, json.loads(child.stdout.readline())
+BUS = ("bus", "--port", "0", "--output-format", "json")
 
 
 def _listens(port: object) -> bool:
@@ -35,7 +23,7 @@ def _listens(port: object) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_nothing_of_a_bus_stays_when_it_ends(shell: Shell, number: signal.Signals) -> None:
-    child, shown = _start(shell, "--dir", "here")
+    child, shown = shell.announced(*BUS, "--dir", "here")
     assert _listens(shown["port"])
     assert shown["directory"] == str(shell.cwd / "here")
     child.send_signal(number)
@@ -44,7 +32,7 @@ def test_nothing_of_a_bus_stays_when_it_ends(shell: Shell, number: signal.Signal
 
 
 def test_its_key_is_its_owners_alone_and_in_no_output(shell: Shell) -> None:
-    _, shown = _start(shell)
+    _, shown = shell.announced(*BUS)
     key = Path(str(shown["url"]).partition("?key=")[2])
     assert key.stat().st_mode & 0o777 == 0o600
     assert key.parent.stat().st_mode & 0o777 == 0o700
@@ -72,7 +60,7 @@ def test_what_cannot_be_served_is_said(shell: Shell, argv: list[str], said: str)
 
 
 def test_a_server_that_is_killed_ends_the_command(shell: Shell) -> None:
-    child, shown = _start(shell, "--dir", "here")
+    child, shown = shell.announced(*BUS, "--dir", "here")
     path = next((shell.cwd / "here" / "ports").glob("*.ports"))
     pid = int(path.stem.rpartition("_")[2])
     assert pid != child.pid

@@ -490,11 +490,7 @@ def unread(pipe: int) -> int:
 def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     shell.serve([])
     reading, writing = os.pipe()
-    child = subprocess.Popen(
-        [*PROGRAM, "--model", "claude-sonnet-4-6", *flags],
-        cwd=shell.cwd, env=shell.environment, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    shell.children.append(child)
+    child = shell.start(*flags, stdin=reading)
     os.write(writing, b" ")
     while unread(reading):
         time.sleep(0.02)
@@ -511,11 +507,7 @@ def test_input_that_somebody_has_made_non_blocking_is_waited_for(shell: Shell, f
     shell.serve([Turn(text="Told.")])
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    child = subprocess.Popen(
-        [*PROGRAM, "--model", "claude-sonnet-4-6", *flags],
-        cwd=shell.cwd, env=shell.environment, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    shell.children.append(child)
+    child = shell.start(*flags, stdin=reading)
     os.write(writing, sent[:3])
     while unread(reading) and child.poll() is None:
         time.sleep(0.02)
@@ -724,10 +716,7 @@ def test_a_provider_nobody_knows_names_the_nearest(shell: Shell) -> None:
 
 def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     shell.environment["TMPDIR"] = str(shell.cwd)
-    child = subprocess.Popen(
-        [*PROGRAM, "demo"], cwd=shell.cwd, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    shell.children.append(child)
+    child = shell.start("demo", model="", stderr=subprocess.STDOUT)
     servers = wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)
     child.kill()
     deadline = time.monotonic() + 10

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Outcome, Shell
+from program import Outcome, Shell
 
 from sagent.lib.json import as_object
 from sagent.session.folds import origin
@@ -187,10 +187,7 @@ def test_an_interruption_stops_it_and_leaves_no_copy(shell: Shell, tmp_path: Pat
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     shell.environment["TMPDIR"] = str(scratch)
-    argv = [*PROGRAM, "replay", session, "--model", "anthropic/claude-opus-4-8", "--live-tools"]
-    child = subprocess.Popen(argv, cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    shell.children.append(child)
+    child = shell.start("replay", session, "--model", "anthropic/claude-opus-4-8", "--live-tools", model="")
     assert shell.server is not None
     while len(shell.server.requests) < 3:
         assert child.poll() is None

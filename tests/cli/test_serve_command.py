@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from program import PROGRAM, Shell
+from program import Shell
 
 from sagent.cli import listening
 from sagent.cli.commands import serve
@@ -19,19 +19,8 @@ from tests.waiting import wait_until
 Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
 
 
-def launch(shell: Shell, *argv: str) -> subprocess.Popen[bytes]:
-    words = [*PROGRAM, "serve", *argv]
-    child = subprocess.Popen(
-        words, cwd=shell.cwd, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    shell.children.append(child)
-    return child
-
-
 def start(shell: Shell, *argv: str) -> Started:
-    child = launch(shell, "--output-format", "json", *argv)
-    assert child.stdout is not None
-    said = json.loads(child.stdout.readline())
+    child, said = shell.announced("serve", "--output-format", "json", *argv)
     headers = {"authorization": f"Bearer {said.get('token', '')}"}
     return child, said, httpx2.Client(base_url=said["url"], headers=headers, timeout=30)
 
@@ -82,7 +71,7 @@ def test_the_token_is_for_this_user_alone(shell: Shell) -> None:
 
 def test_people_print_the_address_and_users_have_each_a_token(shell: Shell) -> None:
     shell.environment["SAGENT_SERVE_TOKEN"] = "a-token-of-my-own"
-    child = launch(shell)
+    child = shell.start("serve", model="")
     assert child.stdout is not None
     assert b"/#token=a-token-of-my-own" in child.stdout.readline()
     _, said, http = start(shell, "--user", "ann", "--user", "bob")

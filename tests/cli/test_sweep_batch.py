@@ -2,13 +2,12 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from program import PROGRAM, Shell
+from program import Shell
 
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage
@@ -54,19 +53,6 @@ def result(shell: Shell) -> dict[str, Any]:
     return json.loads((shell.cwd / "out" / "result.json").read_text())
 
 
-def start(shell: Shell) -> "subprocess.Popen[bytes]":
-    child = subprocess.Popen(
-        [*PROGRAM, "sweep", "spec.toml", "--batch", "--output", "out"],
-        cwd=shell.cwd,
-        env=shell.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    shell.children.append(child)
-    return child
-
-
 def bought(server: BatchServer) -> list[int]:
     return [len(batch.requests) for batch in server.batches.values()]
 
@@ -88,7 +74,7 @@ def test_all_runs_go_turn_by_turn_at_half_the_price(shell: Shell, server: BatchS
 def test_after_a_kill_nothing_is_bought_again(shell: Shell, server: BatchServer, end: signal.Signals) -> None:
     """The second turn's batches are in progress when the process ends, however that is."""
     server.ended = lambda batch: '"tool_result"' not in json.dumps(batch.requests)
-    child = start(shell)
+    child = shell.start("sweep", "spec.toml", "--batch", "--output", "out", model="")
     wait_until(lambda: len(server.batches) == 4)
     wait_until(lambda: len((shell.cwd / "out" / "batches.jsonl").read_text().splitlines()) == 8)
     child.send_signal(end)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Shell
+from experiment import hanging, left, offered, place, runs
+from program import Shell
 
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
@@ -38,12 +39,6 @@ advisor_mode = "client"
 CELL = "model=anthropic/{} effort={} advisor={}"
 
 
-def offered(request: Received) -> bool:
-    """Whether the run may consult."""
-    tools = request.json.get("tools")
-    return isinstance(tools, list) and any(tool.get("name") == "advisor" for tool in tools if isinstance(tool, dict))
-
-
 def able(request: Received) -> Step:
     """An executor that writes the file when it is advised to, or where it is large and makes an effort."""
     if request.json["model"] == WISE:
@@ -67,24 +62,7 @@ def billed(server: FakeProviderServer) -> float:
 
 @pytest.fixture
 def sweep(shell: Shell, tmp_path: Path) -> Shell:
-    """A place with a grid; temporary files of runs have a place of their own."""
-    project = shell.cwd / "project"
-    project.mkdir()
-    (project / "kept.txt").write_text("as it was")
-    (shell.cwd / "spec.toml").write_text(GRID + TASKS)
-    (tmp_path / "tmp").mkdir()
-    shell.environment["TMPDIR"] = str(tmp_path / "tmp")
-    return shell
-
-
-def left(shell: Shell) -> list[str]:
-    """What runs have left behind."""
-    return [path.name for path in Path(shell.environment["TMPDIR"]).iterdir() if path.name.startswith("sagent-bench-")]
-
-
-def runs(shell: Shell, place: str = "out") -> list[dict[str, object]]:
-    """The lines of the runs that are kept."""
-    return [json.loads(line) for line in (shell.cwd / place / "runs.jsonl").read_text().splitlines()]
+    return place(shell, tmp_path, "spec.toml", GRID + TASKS)
 
 
 def result(shell: Shell, place: str = "out") -> dict[str, object]:
@@ -97,20 +75,6 @@ def cells(found: dict[str, object]) -> dict[str, dict[str, object]]:
     rows = found["cells"]
     assert isinstance(rows, list)
     return {row["name"]: row for row in rows}
-
-
-def start(shell: Shell, *argv: str) -> "subprocess.Popen[bytes]":
-    """Start it; whatever is left of it ends with the test."""
-    child = subprocess.Popen(
-        [*PROGRAM, "sweep", "spec.toml", *argv],
-        cwd=shell.cwd,
-        env=shell.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    shell.children.append(child)
-    return child
 
 
 def test_a_grid_of_two_by_two_by_two(sweep: Shell) -> None:
@@ -218,7 +182,7 @@ def test_after_a_kill_no_finished_run_is_repeated_and_the_total_holds(sweep: She
     server = sweep.serve(script, bill="worst")
     text = "repeats = 2\njobs = 2\n" + GRID.replace("0.50", "0.30").replace("= 5", "= 4.40") + TASKS
     (sweep.cwd / "spec.toml").write_text(text.replace("[grid]", "[grid]\nmax_response_tokens = 2000"))
-    child = start(sweep, "--output", "out")
+    child = sweep.start("sweep", "spec.toml", "--output", "out", model="")
     wait_until(lambda: len(asked) >= 11)
     before = runs(sweep)
     assert len(before) >= 2
@@ -244,16 +208,9 @@ def test_after_a_kill_no_finished_run_is_repeated_and_the_total_holds(sweep: She
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_it_and_says_how_to_go_on(sweep: Shell, number: int, code: int) -> None:
-    stalled: list[Received] = []
-
-    def script(request: Received) -> Step:
-        if offered(request):
-            stalled.append(request)
-            return Stall(Turn(text="Hm."), after_events=3)
-        return able(request)
-
+    script, stalled = hanging(able)
     sweep.serve(script)
-    child = start(sweep, "--output", "out")
+    child = sweep.start("sweep", "spec.toml", "--output", "out", model="")
     wait_until(lambda: stalled)
     child.send_signal(number)
     out, err = (text.decode() for text in child.communicate(timeout=30))
@@ -276,7 +233,7 @@ def test_checks_do_not_outlive_a_kill(sweep: Shell, processes: Callable[[str], l
     (sweep.cwd / "spec.toml").write_text(
         GRID + f'[[task]]\nname = "slow"\nprompt = "?"\ncheck = "sleep {marker} & sleep {marker}"\n'
     )
-    child = start(sweep, "--output", "out")
+    child = sweep.start("sweep", "spec.toml", "--output", "out", model="")
     wait_until(lambda: len(processes(f"sleep\0{marker}")) == 2)
     child.kill()
     child.communicate()

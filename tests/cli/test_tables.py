@@ -1,14 +1,9 @@
 """Tables for people: fitted to a terminal, whole and plain anywhere else."""
 
-import os
-import pty
 import re
-import struct
 import subprocess
-from fcntl import ioctl
 from io import StringIO
 from pathlib import Path
-from termios import TIOCSWINSZ
 
 import pytest
 from program import PROGRAM, Shell
@@ -23,25 +18,6 @@ def lines(*blocks: str | Table) -> list[str]:
     out = StringIO()
     write(out, blocks)
     return out.getvalue().split("\n")[:-1]
-
-
-def on_terminal(shell: Shell, *argv: str, columns: int = 60) -> str:
-    """What a command writes to a terminal of that width."""
-    ours, theirs = pty.openpty()
-    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    child = subprocess.Popen([*PROGRAM, *argv], cwd=shell.cwd, env=shell.environment, stdin=theirs, stdout=theirs)
-    os.close(theirs)
-    said = b""
-    while True:
-        try:
-            if not (more := os.read(ours, 65536)):
-                break
-        except OSError:  # the child has closed its end
-            break
-        said += more
-    os.close(ours)
-    assert child.wait() == 0
-    return said.decode().replace("\r\n", "\n")
 
 
 def test_a_row_is_a_line_and_nothing_is_cut() -> None:
@@ -81,25 +57,25 @@ def test_on_a_terminal_titles_stand_out_unless_colour_is_not_wanted(monkeypatch:
 
 def test_a_command_fits_its_table_to_the_terminal_and_not_to_a_pipe(shell: Shell) -> None:
     shell.environment |= {"TERM": "xterm-256color", "SAGENT_SYSTEM": "x" * 150}
-    narrow = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(shell, "config", "show"))
+    narrow = re.sub(r"\x1b\[[0-9;]*m", "", shell.on_terminal("config", "show", columns=60, quiet=True))
     assert max(map(len, narrow.splitlines())) <= 60
     assert narrow.count("x") >= 150, "nothing is cut there either"
     (row,) = [line for line in shell.run("config", "show", model="").out.splitlines() if line.startswith("system ")]
     assert "x" * 150 in row
     assert row.endswith("SAGENT_SYSTEM)")
     shell.environment["NO_COLOR"] = "1"
-    assert "\x1b" not in on_terminal(shell, "models", "anthropic")
+    assert "\x1b" not in shell.on_terminal("models", "anthropic", columns=60, quiet=True)
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_a_narrow_terminal_takes_no_digit_and_no_name(shell: Shell, term: str) -> None:
     shell.environment |= {"TERM": term, "NO_COLOR": "1"}
-    drawn = on_terminal(shell, "models", "minimax", columns=40)
+    drawn = shell.on_terminal("models", "minimax", columns=40, quiet=True)
     assert max(map(len, drawn.splitlines()[1:])) < 45  # a name needs some letters
     for line in shell.run("models", "minimax", model="").out.splitlines()[1:]:
         name, window, *_ = line.split()
         assert re.search(rf"^{re.escape(name[:8])} +{window} ", drawn, re.MULTILINE), line
-    assert any(map(len, on_terminal(shell, "models", "minimax", columns=10).splitlines()))
+    assert any(map(len, shell.on_terminal("models", "minimax", columns=10, quiet=True).splitlines()))
 
 
 def test_a_title_cannot_drive_the_terminal(shell: Shell) -> None:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Shell
+from program import Shell
 
 from sagent.cli.commands.team import progress
 from sagent.cli.main import run
@@ -383,7 +383,7 @@ def test_in_parallel_the_rest_goes_on_and_the_joiner_is_told(shell: Shell, crew)
 
 def test_ctrl_c_stops_all_and_tells_what_there_is(shell: Shell, crew) -> None:
     server = shell.serve(failing("two", Stall(Turn(text="Half of it"), after_events=3)))
-    child = _start(shell, crew(), "The task.")
+    child = shell.start("team", "run", *MODEL, crew(), "The task.", model="")
     wait_until(lambda: any(who(request) == "two" for request in server.requests))
     begun = time.monotonic()
     child.send_signal(signal.SIGINT)
@@ -393,16 +393,6 @@ def test_ctrl_c_stops_all_and_tells_what_there_is(shell: Shell, crew) -> None:
     assert "sagent: the team was interrupted" in err.decode()
     wait_until(lambda: server.abandoned)
     assert shell.run("verify", model="").code == 0
-
-
-def _start(shell: Shell, *argv: str):
-    command = [*PROGRAM, "team", "run", *MODEL, *argv]
-    pipe = subprocess.PIPE
-    child = subprocess.Popen(
-        command, cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
-    )
-    shell.children.append(child)
-    return child
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
@@ -415,7 +405,8 @@ def test_after_kill_9_finished_roles_are_not_run_again(shell: Shell, crew, mode:
         return says(request)
 
     server = shell.serve(play)
-    child = _start(shell, crew(mode, "" if mode == "sequential" else 'editor = "three"'), "The task.")
+    file = crew(mode, "" if mode == "sequential" else 'editor = "three"')
+    child = shell.start("team", "run", *MODEL, file, "The task.", model="")
     wait_until(lambda: any(who(request) == "two" for request in server.requests))
 
     def logged() -> int:

@@ -22,27 +22,6 @@ HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202etxt.exe\u2066e\x08f\rg\x1b[8m
 DRIVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def on_terminal(shell: Shell, *argv: str, program: list[str] = PROGRAM) -> str:
-    """What a command writes to a terminal on either stream, in whatever way it ends."""
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [*program, *argv], cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
-    )
-    shell.children.append(child)
-    os.close(theirs)
-    said = b""
-    while True:
-        try:
-            if not (more := os.read(ours, 65536)):
-                break
-        except OSError:  # the child has closed its end
-            break
-        said += more
-    os.close(ours)
-    child.wait()
-    return said.decode().replace("\r\n", "\n")
-
-
 def driving(text: str) -> list[str]:
     """What drives a terminal in a text; that it is bold or of a colour is ours."""
     return DRIVING.findall(re.sub(r"\x1b\[([01]|(1;)?3[1-6])?m", "", text))
@@ -80,7 +59,7 @@ COMMANDS = (
 
 def test_no_command_that_shows_a_session_drives_a_terminal(shell: Shell, session: Path) -> None:
     for command in COMMANDS:
-        shown = on_terminal(shell, *command.format(session).split())
+        shown = shell.on_terminal(*command.format(session).split())
         assert shown, command
         assert "Traceback" not in shown, command
         assert driving(shown) == [], command
@@ -101,7 +80,7 @@ def test_a_pipe_and_a_file_get_every_byte_of_an_export(shell: Shell, session: Pa
 
 def test_json_on_a_terminal_says_the_same_as_in_a_pipe(shell: Shell, session: Path) -> None:
     argv = ("export", str(session), "--out", "-", "--format", "jsonl", "--keep-secrets")
-    shown = [line for line in on_terminal(shell, *argv).splitlines() if line.startswith("{")]
+    shown = [line for line in shell.on_terminal(*argv).splitlines() if line.startswith("{")]
     assert [json.loads(line) for line in shown] == shell.run(*argv, model="").lines
 
 
@@ -110,14 +89,14 @@ def test_a_run_does_not_drive_a_terminal(shell: Shell, form: str) -> None:
     calls = (Call("Bash", {"command": f"touch {HOSTILE}"}), Call("Read", {"file_path": HOSTILE}))
     shell.serve([Turn(text=HOSTILE, calls=calls), Turn(text=HOSTILE)])
     flags = ("--model", "anthropic/claude-sonnet-4-6", "--output-format", form)
-    shown = on_terminal(shell, *flags, "-p", f"go {HOSTILE}")
+    shown = shell.on_terminal(*flags, "-p", f"go {HOSTILE}")
     assert "owned" in shown
     assert driving(shown) == []
 
 
 @pytest.mark.parametrize("argv", ["sessions show", "export", "trace", "verify", "--config", "--cwd"])
 def test_an_error_does_not_drive_a_terminal(shell: Shell, argv: str) -> None:
-    shown = on_terminal(shell, *argv.split(), HOSTILE)
+    shown = shell.on_terminal(*argv.split(), HOSTILE)
     assert "owned" in shown
     assert driving(shown) == []
 
@@ -139,7 +118,7 @@ def test_an_answer_that_goes_through_a_pipe_is_on_the_terminal_once(shell: Shell
     calls = (Call("Glob", {"pattern": "*.nothing"}),)
     shell.serve([Turn(text="I shall look.", calls=calls), Turn(text="The answer.")])
     program = shlex.join([*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", "go on"])
-    shown = on_terminal(shell, program=["sh", "-c", f"{program} | cat"])
+    shown = shell.on_terminal(program=["sh", "-c", f"{program} | cat"])
     assert shown.count("The answer.") == 1
     assert shown.count("I shall look.") == 1
     assert "Glob" in shown
