@@ -111,6 +111,14 @@ exit codes:
 SESSION = "a session's path or id, or the beginning of an id (default: the last session)"
 
 
+class Left(SystemExit):
+    """A parser has written what was asked for, its help or the version."""
+
+    def __init__(self, code: int, parser: "Parser") -> None:
+        super().__init__(code)
+        self.parser = parser
+
+
 class Parser(argparse.ArgumentParser):
     """A command's parser. It raises UsageError, with the nearest valid flag, instead of leaving the process."""
 
@@ -160,6 +168,13 @@ class Parser(argparse.ArgumentParser):
     @property
     def flags(self) -> list[argparse.Action]:
         return [action for action in self._actions if action.option_strings]
+
+    @property
+    def positionals(self) -> list[argparse.Action]:
+        return [action for action in self._actions if not action.option_strings]
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise Left(status, self)
 
     def parse_apart(
         self, argv: "Sequence[str]", refused: "Sequence[str]", why: str

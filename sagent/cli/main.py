@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from sagent.errors import SagentError, UsageError
 
@@ -51,13 +51,11 @@ def _dispatch(argv: list[str]) -> int:
 
     if argv and argv[0] not in COMMANDS and not {"--acp", "--experimental-acp"}.isdisjoint(argv):
         argv = ["acp", *argv]  # as editors start other agents
-    if argv and argv[0] in COMMANDS:  # its module is imported by its name: the others cost nothing
+    if argv and argv[0] in COMMANDS:
         _neutralize()
-        from importlib import import_module
+        from sagent.cli.commands import command
 
-        name = argv[0].replace("-", "_")
-        command: Callable[[Sequence[str]], int] = getattr(import_module(f"sagent.cli.commands.{name}"), f"run_{name}")
-        return command(argv[1:])
+        return command(argv[0])(argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
     bus = {name: flags.pop(name) for name in ("bus", "label", "files", "detach") if name in flags}

@@ -1,0 +1,198 @@
+"""What may come next on a command line: commands, flags, what they take, models, sessions."""
+
+import io
+import shlex
+from argparse import Action
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from itertools import islice
+from pathlib import PurePath
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+
+from sagent.cli.flags import COMMANDS, Left, Parser, run_parser
+from sagent.config import Settings
+from sagent.errors import SagentError
+
+Place: TypeAlias = Literal["files", "directories", "none"]
+Word: TypeAlias = tuple[str, str]  # with what it is
+
+MOST = 50  # sessions
+_PLACES: Mapping[str, Place] = {"DIR": "directories", **dict.fromkeys(("FILE", "PATH", "KEY"), "files")}
+
+
+class Candidates(NamedTuple):
+    """What may stand where the cursor is: `words` that begin as the `typed` one does, and whether `places` of the file
+    system may, too."""
+
+    typed: str
+    places: Place
+    words: Sequence[Word]
+
+
+def candidates(line: str, command: Callable[[str], Callable[[Sequence[str]], int]]) -> Candidates:
+    """What may come at the end of a command line, as much of it as is before the cursor. `command` by its name."""
+    before, typed = _split(line)
+    if not before and not typed.startswith("-"):
+        return _beginning(typed, COMMANDS.items(), "files")
+    parser, rest = run_parser(), before
+    if before and before[0] in COMMANDS:
+        parser, rest = _parser_of(command(before[0]), before[1:])
+    action, taken = _awaited(parser, rest)
+    flag, equals, value = typed.partition("=")
+    if action is None and flag.startswith("-"):
+        if not equals:
+            return _beginning(
+                typed, ((name, each.help or "") for each in parser.flags for name in _names(each)), "none"
+            )
+        action = next((each for each in parser.flags if flag in each.option_strings), None)
+        found = _values(action, value) if action else Candidates(value, "none", ())
+        return found._replace(typed=typed, words=[(f"{flag}={word}", what) for word, what in found.words])
+    if action is None and (positionals := parser.positionals):
+        action = positionals[min(taken, len(positionals) - 1)]
+    return _values(action, typed) if action else Candidates(typed, "files", ())
+
+
+def _split(line: str) -> tuple[list[str], str]:
+    """The words after the program, and the one that is being typed."""
+    for end in ("", "'", '"'):
+        with suppress(ValueError):
+            words = shlex.split(line + end)
+            break
+    else:
+        words = line.split()
+    if not end and (not line or line[-1].isspace()):
+        words.append("")
+    start = next((n for n, word in enumerate(words[:-1]) if PurePath(word).name == "sagent"), 0)
+    return words[start + 1 : -1], words[-1] if len(words) > 1 else ""
+
+
+def _beginning(typed: str, words: Iterable[Word], places: Place) -> Candidates:
+    found = [(word, what) for word, what in words if word.startswith(typed)]
+    return Candidates(typed, "none" if found else places, found)
+
+
+def _names(action: Action) -> Sequence[str]:
+    """A flag by its long names, and by its short one where it has no other."""
+    return [name for name in action.option_strings if name.startswith("--")] or action.option_strings
+
+
+def _parser_of(command: Callable[[Sequence[str]], int], words: list[str]) -> tuple[Parser, list[str]]:
+    """The parser of a command, or of its operation, and the words for it: the command is asked for its help."""
+    whole = _asked(command, [])
+    if words and whole.positionals and words[0] in _choices(whole.positionals[0]):
+        inner = _asked(command, words[:1])
+        return inner, words if inner.prog == whole.prog else words[1:]
+    return whole, words
+
+
+def _asked(command: Callable[[Sequence[str]], int], words: list[str]) -> Parser:
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        try:
+            command([*words, "--help"])
+        except Left as left:
+            return left.parser
+    raise AssertionError(words)
+
+
+def _awaited(parser: Parser, words: Sequence[str]) -> tuple[Action | None, int]:
+    """The flag whose value comes next, None where none does; how many words came that belong to no flag."""
+    named = {name: action for action in parser.flags for name in action.option_strings}
+    awaited, taken = None, 0
+    for word in words:
+        if awaited is not None and not word.startswith("-"):
+            awaited = None
+        elif word.startswith("-") and word != "-":
+            action = named.get(word)
+            awaited = action if action is not None and action.nargs != 0 else None
+        else:
+            taken += 1
+    return awaited, taken
+
+
+def _values(action: Action, typed: str) -> Candidates:
+    """What a flag or a place takes that begins so."""
+    name = str(action.metavar or action.dest).upper()
+    if fixed := list(_fixed(action)):
+        return _beginning(typed, fixed, "none")
+    if name == "M":
+        return _tried(typed, _models)
+    if action.dest in ("provider", "allow_providers"):
+        return _tried(typed, _providers)
+    if action.dest in ("session", "resume", "fork", "run") or name in ("A", "B"):
+        return _tried(typed, _sessions)._replace(places="files")
+    return Candidates(
+        typed, "none" if action.option_strings and name not in _PLACES else _PLACES.get(name, "files"), ()
+    )
+
+
+def _choices(action: Action) -> Sequence[str]:
+    return [str(each) for each in cast("Iterable[object]", action.choices or ())]
+
+
+def _fixed(action: Action) -> Iterator[Word]:
+    """The words that it takes, where it takes no other."""
+    rows = cast(
+        "Iterable[Action]", getattr(action, "_choices_actions", ())
+    )  # where argparse keeps the help of operations
+    about = {row.dest: row.help or "" for row in rows}
+    for word in _choices(action):
+        yield word, about.get(word, "")
+    names = (
+        (action.dest, action.dest.removeprefix("advisor_")) if action.nargs is None and action.option_strings else ()
+    )
+    known = next((Settings.__annotations__[name] for name in names if name in Settings.__annotations__), None)
+    for word in (word for part in get_args(known) for word in (get_args(part) or (part,))):
+        if isinstance(word, str) and word not in (_choices(action)):
+            yield word, ""
+
+
+def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) -> Candidates:
+    """The first of several lists that has something which begins so."""
+    from sagent.cli.settings import load_settings
+
+    with suppress(SagentError, OSError):
+        for words in tiers(load_settings({})):
+            if (found := _beginning(typed, words, "none")).words:
+                return found
+    return Candidates(typed, "none", ())
+
+
+def _models(settings: Settings) -> Iterator[Sequence[Word]]:
+    """Models of the providers there is a key for, and short names; all others; those without their provider."""
+    from sagent.app.aliases import shipped
+    from sagent.app.models import Choice, spoken
+    from sagent.cost.prices import PriceBook
+    from sagent.providers.registry import infer, row_named
+    from sagent.providers.rows import built_in
+
+    choice, prices = Choice(settings), PriceBook(settings.prices)
+
+    def of(providers: Iterable[str]) -> list[Word]:
+        found = ((name, spoken(row_named(name, settings.rows), (each.id for each in prices.known_models(name))))
+                 for name in providers)  # fmt: skip
+        return [(f"{name}/{model}", "") for name, models in found for model in models]
+
+    short = {**dict.fromkeys(shipped(), "the newest of its family"), **settings.aliases}
+    yield [*short.items(), *of(choice.with_keys())]
+    every = of(dict.fromkeys((*built_in(), *settings.rows)))
+    yield every
+    bare = ((name.partition("/")[2], name) for name, _ in every)
+    yield [(word, name) for word, name in bare if infer(word, settings.rows) == name.partition("/")[0]]
+
+
+def _providers(settings: Settings) -> Iterator[Sequence[Word]]:
+    from sagent.providers.rows import built_in
+
+    yield [(name, "") for name in dict.fromkeys((*settings.rows, *built_in()))]
+
+
+def _sessions(settings: Settings) -> Iterator[Sequence[Word]]:
+    """Those of this directory, last used first; those of all."""
+    from sagent.lib.text import printable
+    from sagent.session.retention import glances
+
+    for cwd in (settings.cwd, None):
+        yield [
+            (each.id, " ".join(printable(each.title).split())[:60])
+            for each in islice(glances(settings.state_dir, cwd), MOST)
+        ]
