@@ -58,7 +58,7 @@ _INTERPRETERS = re.compile(
     r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|tclsh|osascript|pwsh|[gmn]?awk|Rscript|julia|ghc)[\d.]*"
 )
 _CODE = re.compile(
-    r"rmtree|(?:os|file)\.(?:remove|unlink|rmdir|truncate)|\bimport\b[^;\n]*\b(?:remove|truncate)\b|removedirs|\bunlink|\brmdir"
+    r"rmtree|(?:os|file)\.(?:remove|unlink|rmdir|truncate)|\bimport\b[^;\n]{0,300}\b(?:remove|truncate)\b|removedirs|\bunlink|\brmdir"
     r"|\brm(?:Sync)?\b|rm_r|FileUtils|File\.delete"
     r"|Remove-Item|(?:delete|remove)File|remove_dir|remove_tree|removeSync|\bfile delete\b|dropDatabase|rimraf"
     r"|\.truncate\("

@@ -13,8 +13,8 @@ from sagent.policy import Turn
 
 TURNS = 3  # that an executor has to show it
 _WORD = re.compile(r"\[(FOLLOWED|REJECTED|CONTRADICTED)\b\s*[:=]?\s*([^\]]*)\]", re.IGNORECASE)
-_MARK = re.compile(r"`([^`\n]+)`|((?:[\w-]+[./_])+\w+)")
-"""What can be known again in a call: what is quoted as code, a path, a name with parts."""
+_QUOTED_OR_NAME = re.compile(r"`([^`\n]+)`|(\w[\w-]*(?:[./][\w-]+)*)")
+_PARTS = re.compile(r"[\w-][./_]\w")
 _COMMON = frozenset(
     "the and for with that this then not from into before after until first next again only all any its your you are"  # noqa: SIM905 -- one line
     " was has have will would should could instead make use sure also what which when where".split()
@@ -24,7 +24,8 @@ _COMMON = frozenset(
 def word_on(reply: Message) -> tuple[str, str] | None:
     """What a reply says it makes of advice: "followed", "rejected" or "contradicted", and the reason; None where it
     does not say."""
-    match = _WORD.search(reply.content)
+    text = reply.content
+    match = _WORD.search(text, 0, text.rfind("]") + 1)  # else each beginning is searched to the end of the text
     return (match[1].lower(), match[2].strip()) if match else None
 
 
@@ -53,8 +54,9 @@ def _made(turn: Turn) -> Iterator[ToolCall]:
 def _is_in(wanted: str, done: str, verdict: str) -> bool:
     """Whether what was done is what was wanted: something that it names, else half of its words. To proceed is to do
     anything, where no more was said."""
-    if marks := [(code or name).lower() for code, name in _MARK.findall(wanted)]:
-        return any(mark in done for mark in marks)
+    marks = [code or name.rstrip("-") for code, name in _QUOTED_OR_NAME.findall(wanted) if code or _PARTS.search(name)]
+    if marks:  # what is quoted as code, a path, a name with parts
+        return any(mark.lower() in done for mark in marks)
     words = [word for word in re.findall(r"[a-z]{3,}", wanted.lower()) if word not in _COMMON]
     if not words:
         return verdict == "proceed"

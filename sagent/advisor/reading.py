@@ -17,8 +17,8 @@ _FIRST: dict[str, AdviceVerdict] = {"go": "proceed", "ok": "proceed", "change": 
 _NOT = frozenset({"not", "don", "never", "no", "nothing", "without", "cannot", "isn", "needn"})
 _ALONE = re.compile(r"\W*(\w+)\W*(?:[.:!\u2014]|$)", re.MULTILINE)
 _LINE = re.compile(
-    r"^\s*(?:[-*#>]+\s*)?[*_`]*(verdict|status|gaps?|risks?|next(?:[ _]steps?)?|do[ -]next|check)\s*\d*[*_`]*\s*[:=]"
-    r"\s*[*_]*\s*(.*)$",
+    r"\s*+(?:[-*#>]++\s*+)?[*_`]*+(verdict|status|gaps?|risks?|next(?:[ _]steps?)?|do[ -]next|check)"
+    r"\s*+\d*+[*_`]*+\s*+[:=]\s*+[*_]*+\s*+(.*)$",
     re.IGNORECASE,
 )
 _ITEM = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(.*)$")

@@ -14,7 +14,7 @@ from sagent.lib.json import as_str
 from sagent.messages import ToolCall
 from sagent.policy import Turn
 
-_CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d*\.?\d+)\s*(%?)\s*\]", re.IGNORECASE)
+_CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d++(?:\.\d++)?|\.\d++)\s*(%?)\s*\]", re.IGNORECASE)
 _WAITS = (TOOL, "BackgroundTask")  # tools whose calls say nothing about what was done: one is repeated while one waits
 _OVERLAP = 0.7  # of two replies' words, from which on they say the same
 _WORDS = 8  # that a reply must have to be compared

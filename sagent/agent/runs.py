@@ -56,7 +56,8 @@ _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 def wanted_advice(text: str) -> str | None:
     """What a reply wants advice about, "" where it does not say; None where it wants none. What stands in code is only
     spoken of."""
-    found = _NEED.search(_CODE.sub("", text)) if "[" in text else None
+    plain = _CODE.sub("", text) if "[" in text else ""
+    found = _NEED.search(plain, 0, plain.rfind("]") + 1)  # else each beginning is searched to the end of the text
     return found and found[1].strip()
 
 

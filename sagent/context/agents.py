@@ -54,7 +54,7 @@ def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
 
 def tools_named(names: Sequence[str]) -> tuple[str, ...]:
     """Tools as we call them; what stands in parentheses, as in Bash(git:*), narrows nothing here and is left out."""
-    plain = [re.sub(r"\(.*\)$", "", name) for name in names]
+    plain = [name.partition("(")[0] if name.endswith(")") else name for name in names]
     return tuple(dict.fromkeys(own for name in plain for own in _TOOLS.get(name, (name,))))
 
 

@@ -22,7 +22,7 @@ class Document(NamedTuple):
         where it is not there."""
         if name not in self.fields:
             return None
-        found = re.findall(r"(?:[^\s,()\[\]]+(?:\([^)]*\))?)+", self.fields[name])
+        found = re.findall(r"(?:[^\s,()\[\]]+(?:\([^)]{0,500}\))?)+", self.fields[name])
         return tuple(word.strip("\"'") for word in found)
 
 

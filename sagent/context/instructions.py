@@ -119,7 +119,8 @@ class _Reader:
             text = text[: text.rfind("\n") + 1] or text
             self.notices.append(f"{path} is longer than {FILE_LIMIT:,} bytes; only its beginning is used.")
         text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
-        text = re.sub(r"(?ms)^<!--.*?-->\n?", "", text).strip() if "<!--" in text else text
+        end = text.rfind("-->") + len("-->\n")  # what follows is searched for no end of a note that begins there
+        text = (re.sub(r"(?ms)^<!--.*?-->\n?", "", text[:end]) + text[end:]).strip()
         if RULES in path.as_posix() and text.startswith("---\n"):
             head, _, rest = text[4:].partition("\n---")
             text = "" if re.search(r"(?m)^paths\s*:", head) else rest.strip()
@@ -186,7 +187,7 @@ def _includes(text: str) -> Iterator[str]:
             if mark and mark.group(1).startswith(fence) and not line.strip(" `~"):
                 fence = ""
         else:
-            plain = re.sub(r"(`+)(?:(?!\1).)+?\1(?!`)", " ", line)
+            plain = re.sub(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", " ", line)
             for match in re.finditer(r"(?:^|(?<=[\s(]))@((?:\\ |[^\s()`])+)", plain):
                 yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?\"'")
 

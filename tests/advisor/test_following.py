@@ -45,6 +45,7 @@ def bash(command: str) -> ToolCall:
         ("VERDICT: adjust\nNEXT: run the tests", call("w", "Write", file_path="notes.md"), ""),
         ("VERDICT: adjust", bash("ls"), ""),
         ("Mind the gap.", bash("ls"), ""),
+        pytest.param(f"VERDICT: adjust\nNEXT: {'-_' * 1_000}", bash("ls"), "", id="a line of marks"),
         ("VERDICT: stop", bash("make deploy"), "rejected"),
         ("VERDICT: stop", call("r", "Read", file_path="x"), ""),
         ("VERDICT: stop", None, "followed"),
@@ -69,6 +70,7 @@ def test_a_call_that_was_not_made_shows_nothing() -> None:
         ("[REJECTED: it is the wrong file]", ("rejected", "it is the wrong file")),
         ("On reflection [contradicted: the test passes].", ("contradicted", "the test passes")),
         ("I followed the idea; I rejected that idea; it was contradicted.", None),
+        pytest.param("[FOLLOWED " * 50_000, None, id="again and again"),
     ],
 )
 def test_what_the_executor_says_of_it_is_read(text: str, found: tuple[str, str] | None) -> None:

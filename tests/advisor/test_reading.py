@@ -43,6 +43,8 @@ from sagent.advisor.reading import MOST_GAPS, Reading, read_advice
         ("STOP: this deletes the data.", Reading("stop")),
         ("Stop using globals here and pass the path.", Reading()),
         ("I would look at the lock first.", Reading()),
+        pytest.param("*" * 100_000, Reading(), id="a line of marks"),
+        pytest.param(f"check{' ' * 100_000}", Reading(), id="a line of blanks"),
         ("", Reading()),
     ],
 )

@@ -157,6 +157,11 @@ def test_declaring_a_task_done_counts_only_where_something_was_changed() -> None
     assert watch.fires(RULES, TRIGGERS, ended=False) is None
 
 
+def test_a_confidence_without_an_end_is_none() -> None:
+    assert watched(turn(f"[CONFIDENCE: {'9' * 100_000}")).doubt is None
+    assert watched(turn("[CONFIDENCE: .5]")).doubt == 0.5
+
+
 def test_only_rules_that_hold_fire() -> None:
     watch = watched(turn("[NEED_ADVICE] [CONFIDENCE:0.1]", (act("c"), "e")), turn("[CONFIDENCE:0.1]", (act("d"), "e")))
     assert watch.fires(RULES, ("confidence",), ended=False) == (

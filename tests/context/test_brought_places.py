@@ -102,7 +102,7 @@ def test_agents_are_read_and_never_have_more(tmp_path: Path) -> None:
     assert (kind.model, kind.max_turns, kind.prompt) == ("", 7, "Be strict.")
     assert kind.ignored == ("permissionMode",)
     assert len(notices) == 2, notices
-    assert tools_named(["LS", "MultiEdit", "Edit"]) == ("List", "Edit")
+    assert tools_named(["LS", "MultiEdit", "Edit", "Bash(a"]) == ("List", "Edit", "Bash(a")
 
 
 def test_which_instructions_count(tmp_path: Path) -> None:

@@ -84,6 +84,16 @@ def test_mentions_in_code_and_things_that_are_no_files_are_no_includes(tree, use
     assert found.notices == ()
 
 
+def test_code_and_notes_that_have_no_end_are_read_at_once(tree, user):
+    (tree / "x.md").write_text("read")
+    (tree / "AGENTS.md").write_text("@x.md " + "`" * 30_000)
+    (tree / "CLAUDE.local.md").write_text("<!-- gone -->\n" + "<!--\n" * 6_000)
+    found = gather(tree, user)
+    assert len(found.files) == 3
+    assert "gone" not in found.text
+    assert found.text.count("<!--") == 6_000
+
+
 def test_a_project_cannot_draw_in_what_lies_outside_or_holds_keys(tree, user):
     outside = tree.parent / "outside.md"
     outside.write_text("secret")

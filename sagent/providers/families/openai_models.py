@@ -47,7 +47,8 @@ def gpt_version(name: str) -> tuple[int, int]:
     if words[0] != "gpt" or len(words) < 2:
         return (0, 0)
     major, _, minor = words[1].partition(".")
-    return (int(major), int(minor) if minor.isdecimal() else 0) if major.isdecimal() else (0, 0)
+    numbers = [int(each[:9]) if each.isdecimal() else 0 for each in (major, minor)]
+    return (numbers[0], numbers[1]) if numbers[0] else (0, 0)
 
 
 def cache_key(conversation: str) -> str:
