@@ -416,5 +416,10 @@ def test_a_table_aligns_its_columns_and_a_row_that_is_too_long_continues_below()
     )
     status = table([[("", "model"), ("", "anthropic/claude-sonnet")]])
     assert plain(render_block(Page(tuple(status)), 24)) == "  model  anthropic/claud\n         e-sonnet"
+    keys = table([[("", "Shift-Enter, Alt-Enter"), ("", "insert a new line")], [("", "Ctrl-D"), ("", "quit")]])
+    for width in (30, 24):  # all of them in the same way
+        assert plain(render_block(Page(tuple(keys)), width)) == (
+            "  Shift-Enter, Alt-Enter\n    insert a new line\n  Ctrl-D\n    quit"
+        )
     note = Page(((("", "  a sentence that is indented"),),))
     assert plain(render_block(note, 18)) == "  a sentence that\n  is indented"

@@ -146,7 +146,9 @@ async def show_config(context: CommandContext, name: str = "") -> None:
     if not rows:
         raise UsageError(f"There is no setting with {name!r} in its name.")
     width = max(len(row.name) for row in rows)
-    context.write([(("", f"  {row.name:{width}}  {row.value}"), ("class:dim", f"  ({row.origin})")) for row in rows])
+    context.write(
+        [(("", f"  {row.name:{width}}"), ("", f"  {row.value}"), ("class:dim", f"  ({row.origin})")) for row in rows]
+    )
 
 
 @command(name="hooks", here=True)

@@ -3,7 +3,7 @@
 Pure: the same block in the same width is the same lines.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias, assert_never
 
 from sagent.events import Advice, Advised, Finished, ToolFinished
@@ -22,6 +22,7 @@ MOST_SAID = 40  # lines of a message of the person's own
 MOST_SHELL = 60  # lines of a command of the person's own
 MOST_FAILED, MOST_DONE = 5, 2  # lines of a call's output that are shown below it
 MOST_EXPANDED = 400  # lines of a block that is shown whole
+_INDENT: Line = (("", "    "),)
 _BAR: Line = (("class:dim", "  │ "),)
 _LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
 
@@ -119,27 +120,31 @@ def render_block(block: Block, width: int) -> list[Line]:
         case Shell():
             return _shell(block, width)
         case Page(lines):
-            return [part for line in lines for part in _fitted(line, width)]
+            sizes = {line_width(line[:1]) for line in lines if line[1:] and line_width(line) > width}
+            below = {size for size in sizes if size > width // 2}
+            return [part for line in lines for part in _fitted(line, width, below)]
         case _:
             assert_never(block)
 
 
-def _fitted(line: Line, width: int) -> list[Line]:
-    """A line of a page. One that is too long continues below its second column; where the first takes more than half
-    of the width, below the first. A link alone stays one line for who copies it."""
+def _fitted(line: Line, width: int, below: Collection[int]) -> list[Line]:
+    """A line of a page. One that is too long continues below its second column; where the first is of a width that is
+    `below`, as it takes more than half of the page, all with such a one do below the first. A link alone stays one line
+    for who copies it."""
     size = line_width(line[:1])
-    if line_width(line) <= width or not line:
+    stacked = size in below and bool(line[1:])
+    if not line or (line_width(line) <= width and not stacked):
         return [line]
     if len(line) == 1 and line[0][0].startswith("class:link"):
         return list(fold(line, width + 1, joined=True))
-    if len(line) == 1 or size > width:
+    style, text = line[0]
+    name: Line = ((style, text.rstrip()),)
+    if len(line) == 1 or line_width(name) > width:
         spans, indent = _without_indent(line)
         return wrap(spans, width, (("", indent),) if indent else ())
-    if size > width // 2:
-        style, text = line[0]
-        below: Line = (("", "  "), *line[1:])
-        rest = [below] if line_width(below) <= width else wrap(_without_indent(line[1:])[0], width, (("", "    "),))
-        return [((style, text.rstrip()),), *rest]
+    if stacked:
+        rest: Line = (("", "  "), *line[1:])
+        return [name, *([rest] if line_width(rest) <= width else wrap(_without_indent(line[1:])[0], width, _INDENT))]
     spans, gap = _without_indent(line[1:])
     return wrap(spans, width, (*line[:1], ("", gap)), (("", " " * size + gap),))
 
