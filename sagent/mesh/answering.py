@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from decimal import Decimal
 from typing import TypeAlias
 
 from sagent.agent.agent import Agent
@@ -11,6 +10,7 @@ from sagent.agent.agent_tool import Runnable
 from sagent.errors import SagentError, UsageError
 from sagent.events import Finished, Result, TextDelta
 from sagent.lib.json import Json, JsonObject, as_object, as_str
+from sagent.lib.money import ZERO, as_usd
 from sagent.mesh.bus import Bus, Delivery, body_object, message, request
 from sagent.mesh.cards import Card, Query
 from sagent.mesh.discovery import announced, find
@@ -97,7 +97,8 @@ class AgentAt:
         text = prompt if isinstance(prompt, str) else prompt.content
         body = as_object(await request(self._bus, message(self._address, {"text": text}), timeout=self._timeout))
         answer = as_str(body.get("text"))
-        return Result(answer, (Text(answer),), "end_turn", run_usd=Decimal(as_str(body.get("usd"), "0")))
+        usd = as_usd(body.get("usd")) or ZERO  # whoever answers may say anything
+        return Result(answer, (Text(answer),), "end_turn", run_usd=max(usd, ZERO))
 
 
 class TriageOnBus:

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Literal, Protocol, TypeAlias
 
 from sagent.errors import UsageError
@@ -222,18 +222,9 @@ def failure(message: str, kind: str) -> Json:
 
 def encode(envelope: Envelope, parcel: str = "") -> bytes:
     """As JSON; with a `parcel` the body is kept under that name."""
-    members: dict[str, object] = {
-        "version": names.VERSION,
-        "id": envelope.id,
-        "to": str(envelope.to),
-        "kind": envelope.kind,
-        "sender": envelope.sender,
-        "deadline": envelope.deadline,
-        "kept_until": envelope.kept_until,
-        "answers_to": envelope.answers_to,
-        "parcel": parcel,
-        "body": None if parcel else envelope.body,
-    }
+    members: dict[str, object] = {each.name: getattr(envelope, each.name) for each in fields(envelope)}
+    members |= {"version": names.VERSION, "to": str(envelope.to), "parcel": parcel}
+    members["body"] = None if parcel else envelope.body
     return wire_bytes({name: value for name, value in members.items() if value not in ("", None) or name == "body"})
 
 

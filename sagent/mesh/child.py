@@ -17,7 +17,7 @@ from sagent.agent.tree import allowance
 from sagent.errors import SagentError, ToolError
 from sagent.events import Result
 from sagent.lib.json import JsonObject, as_str
-from sagent.lib.money import EXACT, ZERO
+from sagent.lib.money import EXACT, ZERO, as_usd
 from sagent.mesh.records import check_label
 from sagent.mesh.remote import RemotePeer
 from sagent.messages import Text
@@ -59,7 +59,7 @@ class NodeAgent(Harmless):
         said = f"{run.agent} {run.call_id} {self._reply(run)}"
         name = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         session, path = f"{self._session}-{name}", f"{run.agent}/node-{name}"
-        lent = Lent(self._agent(), path, _budget(arguments))
+        lent = Lent(self._agent(), path, as_usd(arguments.get("budget_usd")))
         try:
             prompt, label = as_str(arguments.get("prompt")), as_str(arguments.get("label"))
             if label:
@@ -152,8 +152,3 @@ class Lent:
             if isinstance(content, Reserved) and content.charge.agent == self._path:
                 return entry.id, content.charge.usd or ZERO
         return "", ZERO
-
-
-def _budget(arguments: JsonObject) -> Decimal | None:
-    given = arguments.get("budget_usd")
-    return Decimal(str(given)) if isinstance(given, int | float) else None

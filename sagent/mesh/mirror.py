@@ -7,10 +7,10 @@ in the next one, so that a burst costs one acknowledgement.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sagent.lib.dataclass import dataclass
 from sagent.mesh.errors import Fenced, Unavailable
@@ -19,6 +19,8 @@ from sagent.session.store import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+T = TypeVar("T")
 
 TAKEN, FILES, BLOBS, HOLDER = "Sagent-Taken", "Sagent-Files", "Sagent-Blobs", "Sagent-Holder"
 BEGUN, MARKS = "Sagent-Begun", "Sagent-Marks"
@@ -169,35 +171,31 @@ class Mirror:
         return f"@{name}\n".encode()
 
     async def _put(self, name: str, data: bytes) -> None:
-        wait = _WAIT
-        while not self.fenced.is_set():
-            try:
-                await self._stream.put_blob(name, data)
-            except Unavailable:
-                wait = await self._pause(wait)
-            else:
-                return
+        await self._persist(lambda: self._stream.put_blob(name, data))
 
     async def _append(self, body: bytes, headers: Mapping[str, str], name: str) -> int | None:
-        """Add a message, however often that takes; None where somebody else has written."""
-        wait = _WAIT
-        while not self.fenced.is_set():
+        """Add a message; None where somebody else has written."""
+
+        async def append() -> int | None:
             try:
                 return await self._stream.append(body, headers, name=name, after=self._after)
             except Fenced:
-                with suppress(Unavailable):
-                    last = await self._stream.last()
-                    return last.sequence if last is not None and last.id == name else None  # its answer was lost
-                wait = await self._pause(wait)
-            except Unavailable:
-                wait = await self._pause(wait)
-        return None
+                last = await self._stream.last()
+                return last.sequence if last is not None and last.id == name else None  # its answer was lost
 
-    async def _pause(self, seconds: float) -> float:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.fenced.wait()
-        return min(seconds * 2, _LONGEST_WAIT)
+        return await self._persist(append)
+
+    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """What a call returns, however often it takes to reach the bus; None once others have the session."""
+        wait = _WAIT
+        while not self.fenced.is_set():
+            with suppress(Unavailable):
+                return await call()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self.fenced.wait()
+            wait = min(wait * 2, _LONGEST_WAIT)
+        return None
 
 
 async def take_over(stream: LogStream, holder: str) -> int:

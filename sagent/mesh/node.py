@@ -10,7 +10,6 @@ from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.broadcast import Broadcast
 from sagent.mesh.cards import Card, encode_card
-from sagent.mesh.connection import Request
 from sagent.mesh.errors import MeshError, NoRoom, Refused, Unavailable
 from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
 from sagent.mesh.jetstream import JetStream
@@ -198,13 +197,10 @@ class Node:
     async def _listen(self) -> None:
         async with self._bus.listening(names.control_subject(f"node-{self.options.name}")) as requests:
             async for request in requests:
-                await self._answer(request)
-
-    async def _answer(self, request: Request) -> None:
-        if request.message.data == b"drain":
-            self.drain()
-        with suppress(MeshError):
-            await request.respond(wire_bytes(self._card()))
+                if request.message.data == b"drain":
+                    self.drain()
+                with suppress(MeshError):
+                    await request.respond(wire_bytes(self._card()))
 
 
 async def _give_signs(taken: Taken) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import valid_text
 from sagent.lib.secrets import redact
 from sagent.session.contents import MessageEntry
 from sagent.session.folds import readable
@@ -33,6 +34,7 @@ class Said:
 def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[Said]:
     """The messages of these sessions, later ones first within each log, that hold all the words, in any case. Of calls
     and results nothing is looked at, nor logs that no other names, or that are damaged."""
+    words = [valid_text(word) for word in words]
     wanted = [word.casefold() for word in words]
     raw = [json.dumps(word, ensure_ascii=False)[1:-1].encode() for word in words]
     fold = bytes.lower if all(word.isascii() for word in words) else _casefolded

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
+from sagent.lib.secrets import redact
 from sagent.lib.text import one_line
 from sagent.session.contents import MessageEntry
 from sagent.session.entries import Entry
@@ -16,7 +17,7 @@ from sagent.session.retention import size_of
 from sagent.session.store import named_logs
 from sagent.session.touches import Touched
 
-_MOST = 400  # characters of what was said
+_MOST, _LOOKED_AT = 400, 4_000  # characters of what was said, and those in which secrets are looked for
 _RESULT, _REPLY, _TEXT = b'"type":"tool_result"', b'"role":"assistant"', b'"type":"text"'
 """What only parts of a message, and it itself, have in a line of canonical JSON."""
 
@@ -84,7 +85,7 @@ class Summary:
     def _note_words(self, entry: Entry) -> None:
         if isinstance(content := entry.content, MessageEntry):
             message = content.message
-            words = one_line(message.text, _MOST)
+            words = one_line(redact(message.text[:_LOOKED_AT])[0], _MOST)
             self.model = message.model or self.model
             if message.role == "user" and not message.sender:
                 self.asked = self.asked or words

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from decimal import Decimal
 
 import pytest
 
@@ -41,6 +42,18 @@ async def test_an_agent_that_fails_says_so(bus: Bus) -> None:
         with pytest.raises(Failed, match=r"team\.a: ") as raised:
             await AgentAt(bus, CARD.address).run("hello")
     assert raised.value.failure
+
+
+@pytest.mark.parametrize(
+    ("usd", "known"), [("0.25", "0.25"), (0.25, "0.25"), ("NaN", "0"), ("a lot", "0"), (None, "0")]
+)
+async def test_an_answer_costs_what_can_be_read_of_it(bus: Bus, usd: object, known: str) -> None:
+    async def answer(_: Delivery) -> object:
+        return {"text": "Yes.", "usd": usd}
+
+    async with answering(bus, CARD, answer):
+        result = await AgentAt(bus, CARD.address).run("hello")
+    assert (result.content, result.run_usd) == ("Yes.", Decimal(known))
 
 
 async def test_what_an_error_says_stays_where_it_happened(bus: Bus) -> None:

@@ -65,6 +65,12 @@ async def test_what_cannot_be_read_is_passed_over(broker: Broker, data: bytes) -
         assert await bus.jetstream.last(names.INBOX, names.inbox_subject(to.name)) is None
 
 
+async def test_of_a_message_that_the_bus_has_no_body_is_kept_here(broker: Broker) -> None:
+    async with nats_bus(broker.url) as bus:
+        sent = await bus.send(message(Address(f"odd.a{new_id()}"), "x" * 1_000_000))
+    assert sent.envelope.body is None
+
+
 @pytest.mark.parametrize("call", ["pull", "append"])
 async def test_a_receiver_goes_on_after_the_bus_did_not_answer(
     broker: Broker, call: str, monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,18 @@ def test_a_message_with_all_the_words_is_found(path: Path, words: list[str], age
         assert "\n" not in each.excerpt
 
 
+def test_words_that_are_no_text_are_in_no_message(path: Path) -> None:
+    assert list(search([path], ["haystack", b"\xff".decode("utf-8", "surrogateescape")])) == []
+
+
+def test_a_summary_shows_no_secret(path: Path) -> None:
+    key = f"sk-ant-api03-{'a1B2c3D4' * 11}"
+    with Session.open(path) as session:
+        session.log().append(said(f"it is {key}"))
+    assert "redacted" in summarize(path).said
+    assert key not in summarize(path).said
+
+
 def test_what_is_damaged_or_gone_is_passed_over(path: Path, tmp_path: Path) -> None:
     log = path / "root.jsonl"
     log.write_bytes(log.read_bytes().replace(b"HAYSTACK", b"haystick"))

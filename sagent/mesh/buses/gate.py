@@ -147,12 +147,11 @@ class Gate:
             await kept.aclose()
 
     async def _receive(self, feed: Feed, name: str) -> None:
-        mine: list[str] = []
         try:
             async with asyncio.TaskGroup() as group, self.bus.receiving(name) as deliveries:
                 async for delivery in deliveries:
-                    mine.append(token := secrets.token_urlsafe(16))
-                    self._deliveries[token] = _Handled(delivery)
+                    token = secrets.token_urlsafe(16)
+                    self._deliveries[token] = _Handled(delivery, feed)
                     while len(self._deliveries) > REMEMBERED:
                         self._deliveries.popitem(last=False)
                     members = {"delivery": token, "sequence": delivery.sequence, "deliveries": delivery.deliveries}
@@ -160,8 +159,8 @@ class Gate:
                     if delivery.envelope.answers_to:
                         group.create_task(_cancelled(feed, delivery, token))
         finally:
-            for token in mine:  # they are delivered again to whoever receives then
-                self._deliveries.pop(token, None)
+            for token in [token for token, handled in self._deliveries.items() if handled.feed is feed]:
+                del self._deliveries[token]  # they are delivered again to whoever receives then
 
     def delivery(self, token: str) -> "_Handled":
         """Raises NobodyThere for one that is not this connection's any more."""
@@ -231,8 +230,8 @@ class Kept:
 class _Handled:
     """A delivery, and how many of its frames have come: one that is sent again is not passed on again."""
 
-    def __init__(self, delivery: Delivery) -> None:
-        self.delivery, self._frames = delivery, 0
+    def __init__(self, delivery: Delivery, feed: Feed) -> None:
+        self.delivery, self.feed, self._frames = delivery, feed, 0
 
     async def emit(self, body: object, number: int) -> None:
         if number == 0 or number > self._frames:

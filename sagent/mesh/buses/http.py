@@ -139,7 +139,7 @@ class HttpBus:
         events = _Events(self._client, method, path, None if body is None else wire_bytes(body), end)
         task = asyncio.create_task(events.run())
         try:
-            await events.opened()
+            await events.opened.wait()
             yield events
         finally:
             task.cancel()
@@ -159,12 +159,8 @@ class _Events:
     ) -> None:
         self._client, self._method, self._path, self._body, self._end = client, method, path, body, end
         self._queue: asyncio.Queue[tuple[str, Mapping[str, object]] | SagentError] = asyncio.Queue(_UNREAD)
-        self._opened = asyncio.Event()
+        self.opened = asyncio.Event()  # the server has begun to answer, or has refused
         self._last, self.ended = "", False
-
-    async def opened(self) -> None:
-        """Return when the server has begun to answer, or has refused."""
-        await self._opened.wait()
 
     def __aiter__(self) -> AsyncIterator[tuple[str, Mapping[str, object]]]:
         return self._read()
@@ -198,7 +194,7 @@ class _Events:
             await asyncio.sleep(_PAUSE)
 
     async def _fail(self, error: SagentError) -> None:
-        self._opened.set()
+        self.opened.set()
         await self._queue.put(error)
 
     async def _follow(self) -> bool:
@@ -209,7 +205,7 @@ class _Events:
             if answer.status_code != 200:
                 check(answer.status_code, await answer.aread())
             async for chunk in answer.aiter_bytes():
-                self._opened.set()
+                self.opened.set()
                 for name, text in reader.feed(chunk):
                     data = as_object(json_load(text))
                     await self._queue.put((name, data))

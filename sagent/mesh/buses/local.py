@@ -166,6 +166,10 @@ class _Sent:
     def id(self) -> str:
         return self.envelope.id
 
+    def forget(self) -> None:
+        """Only its id is remembered from here on."""
+        self.envelope = replace(self.envelope, body=None)
+
     async def taken(self) -> None:
         if (until := self.envelope.kept_until) is None:
             raise UsageError("A message that is kept without an end: give it kept_until to learn whether it was taken.")
@@ -210,6 +214,7 @@ class _Inbox:
             self.signal.set()  # there is room
             until = sent.envelope.kept_until
             if sent.is_given_up or (until is not None and until < time.time() and not sent.deliveries):
+                sent.forget()
                 continue
             self._now = sent
             sent.deliveries += 1
@@ -219,7 +224,7 @@ class _Inbox:
     def done(self, sent: _Sent) -> None:
         if self._now is sent:
             self._now = None
-            sent.envelope = replace(sent.envelope, body=None)  # only its id is remembered
+            sent.forget()
             self.signal.set()
 
     def put_back(self, sent: _Sent) -> None:
@@ -233,6 +238,7 @@ class _Inbox:
         if sent in self.waiting:
             self.waiting.remove(sent)
             self.size -= sent.size
+            sent.forget()
             self.signal.set()
 
 

@@ -88,7 +88,7 @@ class NatsBus:
                 await asyncio.sleep(pause)
                 pause = min(1.0, 2 * pause)
             else:
-                return _Sent(self, envelope, sequence)
+                return _Sent(self, replace(envelope, body=None), sequence)  # it may be kept for long
 
     @asynccontextmanager
     async def asking(self, envelope: Envelope, *, timeout: float = 600.0) -> AsyncGenerator[AsyncIterator[Frame]]:
@@ -113,7 +113,7 @@ class NatsBus:
                 if asked.ended:
                     return
             if asked.answer.is_incomplete:
-                await self._read_again(asked, sent.envelope)
+                await self._read_again(asked)
                 continue
             try:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
@@ -125,11 +125,10 @@ class NatsBus:
                     raise nobody(sent.envelope) from None
                 raise late(sent.envelope) from None
 
-    async def _read_again(self, asked: "_Asked", envelope: Envelope) -> None:
+    async def _read_again(self, asked: "_Asked") -> None:
         asked.answer.is_incomplete = False
-        subject = names.reply_subject(self.client, envelope.to.name, envelope.id)
         with suppress(Unavailable):  # it is read again after the next reconnect
-            async for message in self.jetstream.read(names.REPLIES, subject):
+            async for message in self.jetstream.read(names.REPLIES, asked.subject):
                 asked.put(message.data)
 
     async def _opened(self, frame: Frame, parcel: str) -> Frame:
