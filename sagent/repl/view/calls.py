@@ -115,9 +115,13 @@ def render_approval(
     lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", spelled(call.name)), ("class:dim", more))]
     diff = proposal(call, read)
     command = as_str(call.arguments.get("command"))
-    if diff:
+    if ask.wants:
+        why = list(_wants(ask.wants, as_str(call.arguments.get("reason")), width))
+    else:
+        why = wrap([("class:dim", _lines(ask.reason))], width, (("", "  "),))
+    if diff:  # which may be long, and why one is asked is to be seen first
         lines += wrap([("class:argument", spelled_name(as_str(call.arguments.get("file_path"))))], width, (("", "  "),))
-        lines += render_whole_diff(diff, width)
+        lines += [*why, *render_whole_diff(diff, width)]
     elif command:
         lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
     known = _WITH_COMMAND if call.name == "Bash" else ("command",)
@@ -126,9 +130,7 @@ def render_approval(
         if name not in shown:
             text = value if isinstance(value, str) else json_dump(value)
             lines += wrap([("class:argument", _lines(text))], width, (("class:dim", f"  {spelled(name)}: "),))
-    if ask.wants:
-        return lines + list(_wants(ask.wants, as_str(call.arguments.get("reason")), width))
-    return lines + wrap([("class:dim", _lines(ask.reason))], width, (("", "  "),))
+    return lines if diff else lines + why
 
 
 def _lines(text: str) -> str:
