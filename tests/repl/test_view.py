@@ -429,5 +429,5 @@ def test_a_table_aligns_its_columns_and_a_row_that_is_too_long_continues_below()
 
 def test_why_one_is_asked_comes_before_a_diff_that_may_be_long() -> None:
     call = ToolCall("1", "Write", {"file_path": "/away/new.py", "content": "x = 1\n" * 60})
-    lines = [plain(line) for line in render_approval(call, Ask("Outside of the project."), lambda path: None, 60)]
+    lines = plain(render_approval(call, Ask("Outside of the project."), lambda path: None, 60)).splitlines()
     assert lines[1:4] == ["  /away/new.py", "  Outside of the project.", "    1 + x = 1"]
