@@ -67,11 +67,12 @@ def read_json(event: HookEvent, text: str) -> Answer:
     except (ValueError, RecursionError):
         return Answer(fault=f"printed what is not JSON: {one_line(printable(text), 80)}")
     own = as_object(given.get("hookSpecificOutput"))
-    meant = own.get("hookEventName", event)
-    if meant != event:
+    meant = own.get("hookEventName")
+    if meant not in (None, event):
         return Answer(fault=f"answered for {one_line(printable(str(meant)), 80)}, and {event} was asked")
     request = as_object(own.get("decision"))  # as in PermissionRequest
-    word = own.get("permissionDecision", request.get("behavior", given.get("decision", "")))
+    words = (own.get("permissionDecision"), request.get("behavior"), given.get("decision"))
+    word = next((each for each in words if each is not None), "")
     decision = _WORDS.get(word) if isinstance(word, str) else None
     if decision is None:
         return Answer(fault=f"decided {word!r:.40}, which is not one of allow, ask, deny, block")

@@ -1,7 +1,7 @@
 """What was set up for codex, opencode, Gemini CLI and VS Code."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sagent.context.frontmatter import read_document
@@ -53,9 +53,7 @@ def take_codex(plan: Plan) -> None:
                 fields = {"name": name, "description": as_str(described.get("description"))}
                 body = as_str(described.get("developer_instructions"))
                 plan.write("agent", name, file, f"agents/{file.stem}.md", frame(fields, body))
-    for file in plan.listed(home, "prompts/*.md"):
-        if (text := plan.text(file)) is not None:
-            plan.write("command", file.stem, file, f"commands/{file.name}", text)
+    _take_commands(plan, plan.listed(home, "prompts/*.md"))
 
 
 def take_opencode(plan: Plan) -> None:
@@ -65,9 +63,7 @@ def take_opencode(plan: Plan) -> None:
         for file in (place / "opencode.json", place / "opencode.jsonc"):
             _take_opencode_settings(plan, file)
     for place in (home, project):
-        for file in [*plan.listed(place, "command/*.md"), *plan.listed(place, "commands/*.md")]:
-            if (text := plan.text(file)) is not None:
-                plan.write("command", file.stem, file, f"commands/{file.name}", text)
+        _take_commands(plan, [*plan.listed(place, "command/*.md"), *plan.listed(place, "commands/*.md")])
         for file in [*plan.listed(place, "agent/*.md"), *plan.listed(place, "agents/*.md")]:
             if (text := plan.text(file)) is not None:
                 _take_opencode_agent(plan, file, text)
@@ -115,6 +111,12 @@ def take_vscode(plan: Plan) -> None:
 def _take_own_rules(plan: Plan, file: Path, text: str) -> None:
     if file.is_file():
         plan.write("instructions", file.name, file, "AGENTS.md", text)
+
+
+def _take_commands(plan: Plan, files: Iterable[Path]) -> None:
+    for file in files:
+        if (text := plan.text(file)) is not None:
+            plan.write("command", file.stem, file, f"commands/{file.name}", text)
 
 
 def _take_opencode_settings(plan: Plan, file: Path) -> None:

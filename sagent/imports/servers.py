@@ -78,8 +78,8 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
             raise ValueError(f"{left[0]} means nothing here: write the value, or ${{NAME}}")
         return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # one that is not set is no error then
 
-    given = table.get("command")
-    command = [value(each) for each in as_array(given)] or ([value(given)] if given else [])
+    program = table.get("command")
+    command = [value(each) for each in as_array(program)] or ([value(program)] if program else [])
     command += [value(each) for each in as_array(table.get("args"))]
     url = value(table.get("url") or table.get("httpUrl") or table.get("serverUrl") or "")
     # as far as it can be read before its variables are known
@@ -93,8 +93,8 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
     pairs = as_object(table.get("env")) or as_object(table.get("environment"))
     if pairs and command:
         found["env"] = {name: value(each) for name, each in pairs.items()}
-    headers = {name: value(each) for name, each in as_object(table.get("headers")).items()}
-    headers |= {name: value(each) for name, each in as_object(table.get("http_headers")).items()}
+    given = {**as_object(table.get("headers")), **as_object(table.get("http_headers"))}
+    headers = {name: value(each) for name, each in given.items()}
     headers |= {name: f"${{{as_str(each)}:-}}" for name, each in as_object(table.get("env_http_headers")).items()}
     if variable := as_str(table.get("bearer_token_env_var")):
         headers["Authorization"] = f"Bearer ${{{variable}:-}}"

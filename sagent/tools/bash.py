@@ -172,7 +172,9 @@ class Bash:
                 stopped = f"timed out after {limit:g} s: killed, with everything it had started"
             else:
                 stopped = ""
-                self._remember(run, process, start, confined, notices)
+                kept = _remembered(run.workspace, process.notes(), start, confined.environment, notices)
+                if kept is not None:
+                    self._exports.after(run.workspace, run.agent, start, kept, held=bool(confined.wall))
                 if not capture.finished.is_set():
                     notices.append(self._follow(capture, run))
             if stopped or process.code:
@@ -303,14 +305,6 @@ class Bash:
             notices.append(f"outside the sandbox commands do not get variables that were set in it: {named}")
         return start
 
-    def _remember(
-        self, run: RunContext, process: Process, start: Mapping[str, str], confined: Confined, notices: list[str]
-    ) -> None:
-        """Take over what a shell has changed."""
-        kept = _remembered(run.workspace, process.notes(), start, confined.environment, notices)
-        if kept is not None:
-            self._exports.after(run.workspace, run.agent, start, kept, held=bool(confined.wall))
-
     def _follow(self, capture: "Capture", run: RunContext) -> str:
         """Something in the background holds the pipe: let it print into a file from here on."""
         try:
@@ -404,7 +398,7 @@ def _command(arguments: JsonObject) -> str:
 
 
 def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
-    """The same, with what is too long for a reply, which can be looked at inside."""
+    """What commands may touch, with what was too long for a reply, which can be looked at inside."""
     profile = profile_of(workspace)
     with contextlib.suppress(OSError):
         return replace(profile, exposed=(*profile.exposed, os.path.realpath(blobs.scratch().parent)))

@@ -133,14 +133,12 @@ async def _search_apart(query: "Query") -> "Report":
     """Search in a process of its own: what backtracks without end can be killed, and never holds up the agent."""
     import json
 
+    from sagent.lib import isolated
     from sagent.tools.search import PATIENCE, Report
 
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from sagent.tools.search import serve; serve()"
-    home = str(Path(__file__).parents[2])
+    argv = isolated.command("sagent.tools.search", "serve")
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-c", code, home, stdin=pipe, stdout=pipe, stderr=nothing
-    )
+    process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=nothing)
     assert process.stdin is not None
     assert process.stdout is not None
     try:

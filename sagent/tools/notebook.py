@@ -57,25 +57,25 @@ def _joined(parts: list[Media]) -> tuple[Media, ...]:
 
 def _cell(cell: Mapping[str, object], number: int) -> Iterator[Text | Image]:
     kind = as_str(cell.get("cell_type"), "unknown")
-    yield Text(f"\n--- cell {number}: {kind} ---\n{_source(cell.get('source'))}\n")
+    yield Text(f"\n--- cell {number}: {kind} ---\n{whole(cell.get('source'))}\n")
     for item in as_array(cell.get("outputs")):
         output = as_object(item)
         if "ename" in output:
             trace = "\n".join(map(as_str, as_array(output.get("traceback"))))
-            yield _output(re.sub(r"\x1b\[[0-9;]*m", "", trace) or f"{output['ename']}: {output.get('evalue')}")
+            yield _output(without_colours(trace) or f"{output['ename']}: {output.get('evalue')}")
         elif "text" in output:
-            yield _output(_source(output["text"]))
+            yield _output(whole(output["text"]))
         yield from _data(as_object(output.get("data")))
 
 
 def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
     for kind in ("image/png", "image/jpeg"):
         with suppress(ValueError):  # no image, or none that providers take
-            if isinstance(image := media_in(b64decode(_source(data.get(kind))), "output"), Image):
+            if isinstance(image := media_in(b64decode(whole(data.get(kind))), "output"), Image):
                 yield image
                 return
     if "text/plain" in data:
-        yield _output(_source(data["text/plain"]))
+        yield _output(whole(data["text/plain"]))
 
 
 def _output(text: str) -> Text:
@@ -83,5 +83,11 @@ def _output(text: str) -> Text:
     return Text(f"--- output ---\n{text[:_MOST_OUTPUT].rstrip()}{cut}\n")
 
 
-def _source(value: object) -> str:
+def whole(value: object) -> str:
+    """A text of a notebook, which may be there as a list of its lines."""
     return value if isinstance(value, str) else "".join(map(as_str, as_array(value)))
+
+
+def without_colours(text: str) -> str:
+    """What a kernel writes for a terminal, without what colours it or moves the cursor."""
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)

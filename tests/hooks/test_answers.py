@@ -39,6 +39,11 @@ def test_plain_text_is_context_where_hooks_may_talk(event: str, context: str) ->
         ({"hookSpecificOutput": {"additionalContext": "c"}}, Answer(context="c")),
         ({"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "r"}}}, Answer("deny", "r")),
         ({"hookSpecificOutput": {"updatedToolOutput": "o"}}, Answer(output="o")),
+        ({"decision": "block", "reason": "r", "hookSpecificOutput": {"permissionDecision": None}}, Answer("deny", "r")),
+        (
+            {"decision": None, "hookSpecificOutput": {"hookEventName": None, "additionalContext": "c"}},
+            Answer(context="c"),
+        ),
         ({}, Answer()),
     ],
 )

@@ -16,6 +16,8 @@ from sagent.messages import Image, Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.exports import names_given, profile_of
+from sagent.tools.media import media_in
+from sagent.tools.notebook import whole, without_colours
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
@@ -78,7 +80,7 @@ class Notebook:
             kernel, notes = await self._kernel(run, anew=arguments.get("restart") is True)
             finish = kernel.confined.attend()
             try:
-                answer = await kernel.run(code, limit, lambda text: run.progress(_plain(text)))
+                answer = await kernel.run(code, limit, lambda text: run.progress(without_colours(text)))
             finally:
                 notes += finish()
             if as_str(answer.get("state")) not in ("done", *_STATES):
@@ -147,8 +149,7 @@ def _code(arguments: JsonObject, workspace: Workspace) -> str:
     if not isinstance(cell, int) or cell > len(cells):
         raise ToolError(f"{path} has {len(cells)} cells: give one of them as cell.")
     found = as_object(cells[cell - 1])
-    source = found.get("source")
-    text = source if isinstance(source, str) else "".join(map(as_str, as_array(source)))
+    text = whole(found.get("source"))
     if found.get("cell_type") != "code" or not text.strip():
         raise ToolError(f"Cell {cell} of {path} holds no code: it is {as_str(found.get('cell_type')) or 'empty'}.")
     return text
@@ -171,12 +172,10 @@ def _cells(path: Path, workspace: Workspace) -> Sequence[object]:
 
 
 def _output(answer: Mapping[str, object], notes: list[str], seconds: float) -> ToolOutput:
-    from sagent.tools.media import media_in
-
     parts: list[Media] = []
     for part in map(as_object, as_array(answer.get("parts"))):
         if "text" in part:
-            parts.append(Text(_plain(as_str(part["text"]))))
+            parts.append(Text(without_colours(as_str(part["text"]))))
             continue
         with suppress(ValueError):
             if isinstance(image := media_in(b64decode(as_str(part.get("data"))), "output"), Image):
@@ -192,12 +191,6 @@ def _output(answer: Mapping[str, object], notes: list[str], seconds: float) -> T
     failed = answer.get("error") is True
     summary = "error" if failed else f"{shown} images" if shown else "done"
     return ToolOutput(tuple(parts) or (Text("(no output)"),), is_error=failed, summary=summary)
-
-
-def _plain(text: str) -> str:
-    import re
-
-    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
 
 
 def _check_installed() -> None:
