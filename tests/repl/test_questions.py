@@ -476,6 +476,16 @@ async def test_what_is_approved_is_seen_before_what_a_rule_would_allow_and_both_
     assert len(picker.title_for(40)) == 9 + 5
 
 
+async def test_a_low_list_has_as_many_options_as_there_is_room_for() -> None:
+    names = [Option(name, name) for name in ("one", "two", "three")]
+    for height, shown in ((5, 3), (4, 2), (3, 1)):
+        rows = plain(render_picker(Picker([(("", "Which?"),)], names), 40, height)).split("\n")
+        assert (rows[0], len(rows)) == ("Which?", shown + 2)
+    title = [(("", "who asks for this"),), *((("", f"line {number}"),) for number in range(9))]
+    row = plain(render_picker(Picker(title, [Option(1, "Yes", key="y")], keys=True), 19, 3)).split("\n")[1]
+    assert row == " ↑1 ↓8 · Ctrl-O"  # not the beginning of a word
+
+
 async def test_where_there_is_room_for_two_rows_no_more_are_drawn() -> None:
     options = [Option(key, f"Yes, {key}", key=key) for key in "ysan"]
     for held in ("", "(can be answered when you have stopped typing)"):

@@ -177,6 +177,13 @@ def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
     assert taken.endswith("◌ Working 10 s")
 
 
+def test_what_a_narrow_panel_has_no_room_for_is_left_out_whole() -> None:
+    call = ToolCall("c", "AskUser", JsonObject({"question": "Which colour?"}))
+    view, _ = tell(Received("root", user("go")), ToolStarted("root", call))
+    rows = panel(view, 3.0, 19, [Queued("steer now", sent=True)]).split("\n")
+    assert rows == ["◌ AskUser 2 s", "◌ Running 3 s", "▸ steer now"]
+
+
 @pytest.mark.parametrize("width", [20, 30, 40, 80])
 @pytest.mark.parametrize("height", range(1, 8))
 def test_where_the_tree_has_no_room_the_rest_is_counted(width: int, height: int) -> None:

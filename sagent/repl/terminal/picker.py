@@ -18,6 +18,7 @@ Shown: TypeAlias = Callable[[int], Sequence[Line]]
 MOST_ROWS = 10
 MOST_SOUGHT = 100  # characters that narrow a list: a paste may have a megabyte of them
 MOST_ABOUT = 7  # rows about the option at hand
+LEAST_SAID = 10  # columns in which who asks is begun
 COUNTED = 6  # columns for how many rows are not shown
 _IN_HINT = 1_000  # worse than any match of a name
 
@@ -267,7 +268,7 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
     short = " ".join(f"{arrow}{rows}" for arrow, rows in hidden_rows)
     ways = (f"  {long} · PgUp PgDn, Ctrl-O shows all", f"  {short} lines · PgUp PgDn Ctrl-O", f" {short} · Ctrl-O")
     counted = next((way for way in ways if head and width_of(way) <= width), ways[-1])
-    who = () if head else (("", "  "), *title[0])
+    who = () if head or width - width_of(counted) < LEAST_SAID else (("", "  "), *title[0])
     return [*head, *body[first : first + room], cut_line((("class:warning", counted), *who), width), *foot]
 
 
@@ -291,7 +292,8 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
     fit on."""
     shown = picker.shown
     most = max(height - above, height // 2) if picker.keys else MOST_ROWS
-    most = max(min(most, height - (2 if picker.keys else 3)), 1) if picker.lookup is None else _most_options(height)
+    least = 2 if picker.keys else 1 + min(above, 2)  # rows for what stands above
+    most = max(min(most, height - least), 1) if picker.lookup is None else _most_options(height)
     if not (picker.keys or picker.held):
         return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
     room = width * height  # characters: more of an option cannot be shown

@@ -19,6 +19,7 @@ MOST_CHILDREN = 10
 MOST_QUEUED = 5
 MOST_TASKS = 7  # lines of what is to be done, on a screen that is not small
 LEAST_DOING = 16  # columns for what an agent does now, before figures are left out
+LEAST_SAID = 8  # columns in which an argument or a message is begun
 LEAST_NAME = 8  # columns to which a model's name is cut before more is left out of the status line
 _MODEL, _COST = "model", "cost"
 _LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # what is left out first
@@ -170,7 +171,8 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
     who = "" if call.agent == ROOT else f"{call.agent} "
     job = f"{call.job} " if call.job else ""
     took = f" {_clock(at - call.since)}"
-    short = essence(call.call, max(width - len(who + job + call.call.name + took) - 4, 8))
+    room = width - len(who + job + call.call.name + took) - 4
+    short = essence(call.call, room) if room >= LEAST_SAID else ""
     head: Line = (("class:working", "◌ "), ("class:news", who + job), ("class:tool", call.call.name))
     yield cut_line((*head, ("class:argument", f" {short}" if short else ""), ("class:dim", took)), width)
     lines = [line for line in printable(call.tail).rstrip("\n").split("\n") if line.strip()]
@@ -251,8 +253,9 @@ def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line
         kept = "not sent · Up takes it back" if idle else "when idle · Up edits"
         to = "" if message.to == ROOT else f" to {message.to.rpartition('/')[2]}"
         when = f"sent{to}, not read yet" if message.sent else kept
-        text = cut(one_line(message.text), width - len(when) - 6)
-        yield cut_line((("class:mark", "▸ "), ("class:queued", text), ("class:dim", f"  {when}")), width)
+        room = width - len(when) - 6
+        text, when = (cut(one_line(message.text), room), f"  {when}") if room >= LEAST_SAID else (message.text, "")
+        yield cut_line((("class:mark", "▸ "), ("class:queued", one_line(text)), ("class:dim", when)), width)
     if len(queue) > MOST_QUEUED:
         yield (("class:dim", f"  … and {len(queue) - MOST_QUEUED} more"),)
 
