@@ -13,6 +13,7 @@ from sagent.mesh.errors import Fenced, Unavailable
 from sagent.mesh.streams import Reader, Streams
 
 if TYPE_CHECKING:
+    from nats.js.api import ObjectInfo
     from nats.js.object_store import ObjectStore
 
 _MARKER = ("KV-Operation", "Nats-Marker-Reason")  # headers of a key that is gone
@@ -117,14 +118,7 @@ class Store:
         self._found: ObjectStore | None = None
 
     async def has(self, name: str) -> bool:
-        from nats.js.errors import NotFoundError
-
-        found = await self._there()
-        try:
-            await self._bus.call(lambda: found.get_info(name), PATIENCE)
-        except NotFoundError:
-            return False
-        return True
+        return await self._info(name) is not None
 
     async def put(self, name: str, data: bytes) -> None:
         """Store a value under a name, in place of another."""
@@ -133,13 +127,8 @@ class Store:
 
     async def get(self, name: str) -> bytes | None:
         """A value; None where there is none. Raises Unavailable, also where it is damaged."""
-        from nats.js.errors import NotFoundError
-
-        found = await self._there()
         for _ in range(2):  # it may be put anew while it is read
-            try:
-                info = await self._bus.call(lambda: found.get_info(name), PATIENCE)
-            except NotFoundError:
+            if (info := await self._info(name)) is None:
                 return None
             chunks = self._bus.read(f"OBJ_{self._name}", f"$O.{self._name}.C.{info.nuid}")
             data = b"".join([chunk.data async for chunk in chunks]) if info.size else b""
@@ -153,6 +142,15 @@ class Store:
         found = await self._there()
         with suppress(NotFoundError):
             await self._bus.call(lambda: found.delete(name), PATIENCE)
+
+    async def _info(self, name: str) -> "ObjectInfo | None":
+        from nats.js.errors import NotFoundError
+
+        found = await self._there()
+        try:
+            return await self._bus.call(lambda: found.get_info(name), PATIENCE)
+        except NotFoundError:
+            return None
 
     async def _there(self) -> "ObjectStore":
         if self._found is None:

@@ -78,19 +78,14 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
     bus = JetStream(new_client(), user_of(options))
     where = ", ".join(address.rpartition("@")[2] for address in addresses)
     try:
-        async with asyncio.timeout(timeout):
-            await bus.connect(addresses, name, options)
-    except (TimeoutError, ConnectionRefusedError) as error:
-        await bus.aclose()
-        said = bus.problem or error
-        raise Unavailable(f"There is no bus at {where}: {str(said) or 'no answer'}. To start one: sagent bus") from None
-    except Refused:
-        await bus.aclose()
-        raise
-    except (Error, ssl.SSLError) as error:
-        await bus.aclose()
-        raise Refused(f"The bus at {where} does not admit this user: {error}") from None
-    try:
+        try:
+            async with asyncio.timeout(timeout):
+                await bus.connect(addresses, name, options)
+        except (TimeoutError, ConnectionRefusedError) as error:
+            said = str(bus.problem or error) or "no answer"
+            raise Unavailable(f"There is no bus at {where}: {said}. To start one: sagent bus") from None
+        except (Error, ssl.SSLError) as error:
+            raise Refused(f"The bus at {where} does not admit this user: {error}") from None
         yield bus
     finally:
         await bus.aclose()

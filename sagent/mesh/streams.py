@@ -1,6 +1,6 @@
 """Streams of a bus: messages read in order, and messages to be worked on."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import TYPE_CHECKING
 
@@ -77,10 +77,7 @@ class Reader(_Consumer):
         self._after = after
         self._place = 0  # in the consumer's own count, which has no gaps
 
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self._messages()
-
-    async def _messages(self) -> AsyncIterator[Message]:
+    async def __aiter__(self) -> AsyncGenerator[Message]:
         while True:
             for message in await self._next():
                 yield _stored(message)

@@ -10,6 +10,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_load
 from sagent.mesh.bus import Bus, Delivery, Envelope, Frame, Sent, encode
 from sagent.mesh.errors import Full, MeshError, NobodyThere
+from sagent.mesh.tasks import end
 
 GRACE = 15.0  # seconds in which a client whose connection was lost may come back
 KEPT = 1_000  # events that are kept for a client that comes back, once they were sent
@@ -110,8 +111,7 @@ class Gate:
                 task.result()
             return bool(done)
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await end(task)
 
     def ask(self, envelope: Envelope, timeout: float, *, again: bool) -> "Kept":
         """A request and its answer; one whose id is known is gone on with, or else begun anew, `again`."""
@@ -221,10 +221,7 @@ class Kept:
     async def aclose(self) -> None:
         if self._others.get(self._name) is self:  # another may be there by now
             del self._others[self._name]
-        for task in (self._work, self._leaving):
-            if task is not asyncio.current_task():
-                task.cancel()
-                await asyncio.wait([task])
+        await end(*(task for task in (self._work, self._leaving) if task is not asyncio.current_task()))
 
 
 class _Handled:

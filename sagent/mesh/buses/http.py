@@ -14,6 +14,7 @@ from sagent.mesh import errors
 from sagent.mesh.bus import Delivery, Envelope, Frame, encode_body, envelope_of, failure, frame_kind, late
 from sagent.mesh.buses.gate import show
 from sagent.mesh.cards import Card, Change, Query, decode_card, encode_card
+from sagent.mesh.tasks import end
 from sagent.providers.wire.sse import EventReader
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class HttpBus:
         encode_body(envelope)
         until = time.monotonic() + timeout
         body = {**show(replace(envelope, deadline=time.time() + timeout)), "timeout": timeout}
-        async with self._events("POST", "/requests", body, end=("reply", "failed", "error")) as events:
+        async with self._events("POST", "/requests", body, last=("reply", "failed", "error")) as events:
             try:
                 yield _frames(events, envelope, until)
             finally:
@@ -120,12 +121,12 @@ class HttpBus:
         """The answer to a request, which is sent again where the connection was lost: it may be."""
         import httpx2
 
-        data, end = None if body is None else wire_bytes(body), time.monotonic() + seconds
+        data, until = None if body is None else wire_bytes(body), time.monotonic() + seconds
         while True:
             try:
                 answer = await self._client.request(method, path, content=data)
             except httpx2.TransportError as error:
-                if time.monotonic() >= end:
+                if time.monotonic() >= until:
                     raise errors.Unavailable(f"The server of the bus cannot be reached: {_words(error)}") from error
                 await asyncio.sleep(_PAUSE)
             else:
@@ -134,16 +135,15 @@ class HttpBus:
 
     @asynccontextmanager
     async def _events(
-        self, method: str, path: str, body: object = None, *, end: tuple[str, ...] = ()
+        self, method: str, path: str, body: object = None, *, last: tuple[str, ...] = ()
     ) -> AsyncGenerator["_Events"]:
-        events = _Events(self._client, method, path, None if body is None else wire_bytes(body), end)
+        events = _Events(self._client, method, path, None if body is None else wire_bytes(body), last)
         task = asyncio.create_task(events.run())
         try:
             await events.opened.wait()
             yield events
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end(task)
 
 
 def _parameters(query: Query) -> str:
@@ -155,22 +155,19 @@ class _Events:
     """A stream of events over as many connections as it takes. Iterating raises what the server has refused."""
 
     def __init__(
-        self, client: "httpx2.AsyncClient", method: str, path: str, body: bytes | None, end: tuple[str, ...]
+        self, client: "httpx2.AsyncClient", method: str, path: str, body: bytes | None, last: tuple[str, ...]
     ) -> None:
-        self._client, self._method, self._path, self._body, self._end = client, method, path, body, end
+        self._client, self._method, self._path, self._body, self._ends = client, method, path, body, last
         self._queue: asyncio.Queue[tuple[str, Mapping[str, object]] | SagentError] = asyncio.Queue(_UNREAD)
         self.opened = asyncio.Event()  # the server has begun to answer, or has refused
         self._last, self.ended = "", False
 
-    def __aiter__(self) -> AsyncIterator[tuple[str, Mapping[str, object]]]:
-        return self._read()
-
-    async def _read(self) -> AsyncIterator[tuple[str, Mapping[str, object]]]:
+    async def __aiter__(self) -> AsyncGenerator[tuple[str, Mapping[str, object]]]:
         while True:
             item = await self._queue.get()
             if isinstance(item, SagentError):
                 raise item
-            self.ended = item[0] in self._end
+            self.ended = item[0] in self._ends
             yield item
             if self.ended:
                 return
@@ -210,7 +207,7 @@ class _Events:
                     data = as_object(json_load(text))
                     await self._queue.put((name, data))
                     self._last = as_str(data.get("id"), self._last)
-                    if name in self._end:
+                    if name in self._ends:
                         return True
         return False
 
