@@ -150,6 +150,12 @@ class Peer:
     async def new(self, cwd: Path, **more: object) -> str:
         return (await self.ask("session/new", cwd=str(cwd), mcpServers=[], **more))["sessionId"]
 
+    def send_prompt(self, number: object, session: str, text: str) -> None:
+        """A prompt whose response is a stray one."""
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+        line = {"jsonrpc": "2.0", "id": number, "method": "session/prompt", "params": params}
+        self.write(json.dumps(line).encode())
+
     def begin_prompt(self, session: str, text: str) -> "asyncio.Future[dict[str, Any]]":
         return self.begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
 
@@ -179,20 +185,21 @@ class Peer:
 
 @asynccontextmanager
 async def agent_for(
-    monkeypatch: pytest.MonkeyPatch, script: Script, capabilities: Mapping[str, object] | None = None, **flags: object
+    script: Script, capabilities: Mapping[str, object] | None = None, **flags: object
 ) -> AsyncGenerator[Peer]:
     """An agent that a scripted provider answers, and its client, which has greeted it."""
-    async with FakeProviderServer(script) as provider:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-        peer = Peer(AcpHost({"model": MODEL, **flags}))
-        try:
-            await peer.greet(**(capabilities or {}))
-            yield peer
-        finally:
-            await peer.server.aclose()
-        assert not peer.unanswered
-        assert not peer.unfinished
+    with pytest.MonkeyPatch.context() as patched:
+        async with FakeProviderServer(script) as provider:
+            patched.setenv("ANTHROPIC_BASE_URL", provider.url)
+            patched.setenv("ANTHROPIC_API_KEY", "k")
+            peer = Peer(AcpHost({"model": MODEL, **flags}))
+            try:
+                await peer.greet(**(capabilities or {}))
+                yield peer
+            finally:
+                await peer.server.aclose()
+            assert not peer.unanswered
+            assert not peer.unfinished
 
 
 def choosing(*options: str) -> Handler:

@@ -73,12 +73,25 @@ class Client:
                     break
         return found
 
-    async def question(self, session: str) -> dict:
+    async def question(self, session: str, after: dict | None = None) -> dict:
+        """What is asked first, once that is another question than the one before."""
         async with asyncio.timeout(30), self.stream(session) as events:
             async for event in events:
-                if event.name == "status" and event.data["questions"]:
-                    return event.data["questions"][0]
+                for question in event.data["questions"] if event.name == "status" else ():
+                    if after is None or question["id"] != after["id"]:
+                        return question
         raise AssertionError("nothing was asked")
+
+    async def half_a_request(
+        self, path: str = "/v1/sessions", token: str = TOKEN, more: str = ""
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection on which a request has begun that does not go on."""
+        url = httpx2.URL(self.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        head = f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {token}\r\n{more}"
+        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        await writer.drain()
+        return reader, writer
 
     async def done(self, session: str) -> dict:
         async with asyncio.timeout(30):

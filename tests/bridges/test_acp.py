@@ -4,6 +4,7 @@ protocol says of sessions, turns, permissions, files and forms. A provider on lo
 import asyncio
 import base64
 import json
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -54,7 +55,7 @@ async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: p
     monkeypatch.setattr(AcpHost, "opening", opening)
     monkeypatch.setattr("sagent.bridges.acp.server._PATIENCE", 0.05)
     monkeypatch.setattr("sagent.bridges.acp.server._LONGEST", 0.2)
-    async with agent_for(monkeypatch, []) as peer:
+    async with agent_for([]) as peer:
         waiting = peer.begin("session/new", cwd=str(work), mcpServers=[])
         await begun.wait()
     assert waiting.result()["error"]["code"] == -32800
@@ -86,9 +87,9 @@ async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: p
     ],
 )
 async def test_what_is_wrong_is_answered_once_and_the_next_request_is_served(
-    monkeypatch: pytest.MonkeyPatch, line: bytes, code: int, number: object
+    line: bytes, code: int, number: object
 ) -> None:
-    async with agent_for(monkeypatch, []) as peer:
+    async with agent_for([]) as peer:
         peer.write(line)
         await until(lambda: peer.stray, "the error")
         assert [(each["error"]["code"], each["id"]) for each in peer.stray] == [(code, number)]
@@ -96,8 +97,8 @@ async def test_what_is_wrong_is_answered_once_and_the_next_request_is_served(
         assert len(peer.stray) == 1
 
 
-async def test_notifications_and_stray_responses_get_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with agent_for(monkeypatch, []) as peer:
+async def test_notifications_and_stray_responses_get_no_answer() -> None:
+    async with agent_for([]) as peer:
         for method in ("nothing", "_mine", "$/cancel_request", "initialize", "session/prompt"):
             peer.notify(method)
         peer.notify("session/cancel", sessionId="none")
@@ -107,15 +108,11 @@ async def test_notifications_and_stray_responses_get_no_answer(monkeypatch: pyte
         assert not peer.stray
 
 
-async def test_an_id_in_use_is_refused_and_ids_of_other_types_are_others(
-    monkeypatch: pytest.MonkeyPatch, work: Path
-) -> None:
-    async with agent_for(monkeypatch, [Stall(Turn("late"))]) as peer:
+async def test_an_id_in_use_is_refused_and_ids_of_other_types_are_others(work: Path) -> None:
+    async with agent_for([Stall(Turn("late"))]) as peer:
         session = await peer.new(work)
-        for number in ('"p"', '"p"', "70", '"70"'):
-            params = {"sessionId": session, "prompt": [{"type": "text", "text": "a"}]}
-            request = {"jsonrpc": "2.0", "id": json.loads(number), "method": "session/prompt", "params": params}
-            peer.write(json.dumps(request).encode())
+        for number in ("p", "p", 70, "70"):
+            peer.send_prompt(number, session, "a")
         await until(lambda: peer.stray, "the refusal")
         assert [(each["id"], each["error"]["code"]) for each in peer.stray] == [("p", -32600)]
         peer.notify("session/cancel", sessionId=session)
@@ -127,8 +124,8 @@ async def test_an_id_in_use_is_refused_and_ids_of_other_types_are_others(
 # -- initialize
 
 
-async def test_initialize_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with agent_for(monkeypatch, []) as peer:
+async def test_initialize_says_what_there_is() -> None:
+    async with agent_for([]) as peer:
         for asked in (1, 0, 2, 9999):
             found = await peer.ask("initialize", protocolVersion=asked)
             assert found["protocolVersion"] == 1
@@ -149,10 +146,9 @@ async def test_initialize_says_what_there_is(monkeypatch: pytest.MonkeyPatch) ->
                 await peer.ask("initialize", protocolVersion=version)
 
 
-async def test_without_a_key_a_session_asks_for_a_login(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    async with agent_for(monkeypatch, []) as peer:
-        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-            monkeypatch.delenv(name)
+async def test_without_a_key_a_session_asks_for_a_login(work: Path) -> None:
+    async with agent_for([]) as peer:
+        del os.environ["ANTHROPIC_API_KEY"], os.environ["ANTHROPIC_BASE_URL"]
         asked = ("session/new", {"cwd": str(work), "mcpServers": []}), ("authenticate", {"methodId": "key"})
         for method, params in asked:
             with pytest.raises(Refused, match="ANTHROPIC_API_KEY") as refused:
@@ -163,7 +159,7 @@ async def test_without_a_key_a_session_asks_for_a_login(monkeypatch: pytest.Monk
 # -- sessions
 
 
-async def test_a_turn_is_shown_and_its_session_found_again(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_turn_is_shown_and_its_session_found_again(work: Path) -> None:
     work.joinpath("a.txt").write_text("one\ntwo\n")
     todo = Call("TodoWrite", {"todos": [{"content": "look", "status": "in_progress"}]})
     script = [
@@ -172,7 +168,7 @@ async def test_a_turn_is_shown_and_its_session_found_again(monkeypatch: pytest.M
         Turn("Done."),
         Turn("You said: change it"),
     ]
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         session = await peer.new(work)
         await until(lambda: peer.kinds("available_commands_update"), "the commands")
         names = {each["name"] for each in peer.kinds("available_commands_update")[0]["availableCommands"]}
@@ -196,7 +192,7 @@ async def test_a_turn_is_shown_and_its_session_found_again(monkeypatch: pytest.M
         assert peer.kinds("session_info_update")[-1]["title"] == "change it"
         messages = {each["messageId"] for each in peer.kinds("agent_message_chunk")}
         assert len(messages) == 2
-    async with agent_for(monkeypatch, script[3:]) as peer:
+    async with agent_for(script[3:]) as peer:
         listed = (await peer.ask("session/list", cwd=str(work)))["sessions"]
         assert [(each["sessionId"], each["cwd"], each["title"]) for each in listed] == [
             (session, str(work), "change it")
@@ -213,14 +209,14 @@ async def test_a_turn_is_shown_and_its_session_found_again(monkeypatch: pytest.M
         assert [each["title"] for each in peer.kinds("tool_call")] == ["Read a.txt", "Edit a.txt"]
         assert await peer.prompt(session, "what did I say?") == "end_turn"
         assert peer.text().endswith("You said: change it")
-    async with agent_for(monkeypatch, script[3:]) as peer:
+    async with agent_for(script[3:]) as peer:
         await peer.ask("session/resume", sessionId=session, cwd=str(work))
         assert not peer.kinds("user_message_chunk", "agent_message_chunk", "tool_call")
         assert await peer.prompt(session, "and now?") == "end_turn"
 
 
-async def test_sessions_are_closed_and_deleted(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    async with agent_for(monkeypatch, [Turn("a"), Turn("b")]) as peer:
+async def test_sessions_are_closed_and_deleted(work: Path) -> None:
+    async with agent_for([Turn("a"), Turn("b")]) as peer:
         first, second = await peer.new(work), await peer.new(work)
         for session in (first, second):
             assert await peer.prompt(session, "hello") == "end_turn"
@@ -244,7 +240,7 @@ async def test_sessions_are_closed_and_deleted(monkeypatch: pytest.MonkeyPatch, 
 
 async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
     monkeypatch.setattr("sagent.bridges.acp.server.PAGE", 2)
-    async with agent_for(monkeypatch, []) as peer:
+    async with agent_for([]) as peer:
         made = {await peer.new(work) for _ in range(5)}
         found: list[str] = []
         cursor: dict[str, object] = {}
@@ -279,19 +275,17 @@ async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch
         {"cwd": "/tmp", "mcpServers": [], "additionalDirectories": ["relative"]},
     ],
 )
-async def test_a_session_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, params: dict[str, object]) -> None:
-    async with agent_for(monkeypatch, []) as peer:
+async def test_a_session_that_cannot_be_is_refused(params: dict[str, object]) -> None:
+    async with agent_for([]) as peer:
         with pytest.raises(Refused) as refused:
             await peer.ask("session/new", **params)
         assert refused.value.code == -32602
 
 
-async def test_two_sessions_work_in_their_own_directories_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_two_sessions_work_in_their_own_directories_at_once(tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("one", "two")]
     script = [calls(bash("pwd > here")), calls(bash("pwd > here")), Turn("a"), Turn("b")]
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         for place in places:
             place.mkdir()
         sessions = [await peer.new(place) for place in places]
@@ -302,10 +296,10 @@ async def test_two_sessions_work_in_their_own_directories_at_once(
             assert len(peer.kinds("tool_call", session=session)) == 1
 
 
-async def test_further_directories_are_worked_in(monkeypatch: pytest.MonkeyPatch, work: Path, tmp_path: Path) -> None:
+async def test_further_directories_are_worked_in(work: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    async with agent_for(monkeypatch, [calls(write(str(other / "f"))), Turn("a")]) as peer:
+    async with agent_for([calls(write(str(other / "f"))), Turn("a")]) as peer:
         session = await peer.new(work, additionalDirectories=[str(other)])
         assert await peer.prompt(session, "go") == "end_turn"
         assert other.joinpath("f").exists()
@@ -314,14 +308,14 @@ async def test_further_directories_are_worked_in(monkeypatch: pytest.MonkeyPatch
 # -- prompts
 
 
-async def test_a_prompt_holds_images_links_and_context(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_prompt_holds_images_links_and_context(work: Path) -> None:
     blocks = [
         {"type": "image", "mimeType": "image/png", "data": base64.b64encode(PNG).decode()},
         {"type": "resource_link", "uri": f"file://{work}/a%20b.py", "name": "a b.py"},
         {"type": "resource", "resource": {"uri": "file:///x/y.py#L3", "text": "print(1)", "mimeType": "text/x-python"}},
         {"type": "resource_link", "uri": "file://[odd", "name": "odd"},
     ]
-    async with agent_for(monkeypatch, [Turn("seen")]) as peer:
+    async with agent_for([Turn("seen")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "look", *blocks) == "end_turn"
         await peer.ask("session/load", sessionId=session, cwd=str(work), mcpServers=[])
@@ -348,10 +342,8 @@ async def test_a_prompt_holds_images_links_and_context(monkeypatch: pytest.Monke
         [{"type": "resource", "resource": {"uri": "file:///x"}}],
     ],
 )
-async def test_a_prompt_that_cannot_be_sent_is_refused(
-    monkeypatch: pytest.MonkeyPatch, work: Path, prompt: object
-) -> None:
-    async with agent_for(monkeypatch, [Turn("b")]) as peer:
+async def test_a_prompt_that_cannot_be_sent_is_refused(work: Path, prompt: object) -> None:
+    async with agent_for([Turn("b")]) as peer:
         session = await peer.new(work)
         with pytest.raises(Refused) as refused:
             await peer.ask("session/prompt", sessionId=session, prompt=prompt)
@@ -359,11 +351,11 @@ async def test_a_prompt_that_cannot_be_sent_is_refused(
         assert await peer.prompt(session, "hello") == "end_turn"
 
 
-async def test_slash_commands_are_carried_out(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_slash_commands_are_carried_out(work: Path) -> None:
     commands = work / ".sagent" / "commands"
     commands.mkdir(parents=True)
     commands.joinpath("greet.md").write_text("Say hello to $1.\n")
-    async with agent_for(monkeypatch, [Turn("Hello Ada")]) as peer:
+    async with agent_for([Turn("Hello Ada")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "/cost") == "end_turn"
         assert "$" in peer.text()
@@ -375,20 +367,18 @@ async def test_slash_commands_are_carried_out(monkeypatch: pytest.MonkeyPatch, w
         assert "greet" in named
 
 
-async def test_the_end_of_a_turn_has_its_reason(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    async with agent_for(monkeypatch, [Turn("cut", stop="max_tokens"), Turn("no", stop="refusal")]) as peer:
+async def test_the_end_of_a_turn_has_its_reason(work: Path) -> None:
+    async with agent_for([Turn("cut", stop="max_tokens"), Turn("no", stop="refusal")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "a") == "max_tokens"
         assert await peer.prompt(session, "b") == "refusal"
-    async with agent_for(monkeypatch, [calls(Call("List", {})), Turn("b")], max_turns="1") as peer:
+    async with agent_for([calls(Call("List", {})), Turn("b")], max_turns="1") as peer:
         assert await peer.prompt(await peer.new(work), "a") == "max_turn_requests"
 
 
-async def test_a_failure_of_the_provider_is_an_error_and_the_session_goes_on(
-    monkeypatch: pytest.MonkeyPatch, work: Path
-) -> None:
+async def test_a_failure_of_the_provider_is_an_error_and_the_session_goes_on(work: Path) -> None:
     script = [Fail(401, message="bad key"), Fail(400, message="what is this"), Turn("fine")]
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         session = await peer.new(work)
         for code in (-32000, -32603):
             with pytest.raises(Refused) as refused:
@@ -397,8 +387,8 @@ async def test_a_failure_of_the_provider_is_an_error_and_the_session_goes_on(
         assert await peer.prompt(session, "b") == "end_turn"
 
 
-async def test_the_cap_of_the_flags_holds(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    async with agent_for(monkeypatch, [Turn("fine")], max_budget_usd="0.000001") as peer:
+async def test_the_cap_of_the_flags_holds(work: Path) -> None:
+    async with agent_for([Turn("fine")], max_budget_usd="0.000001") as peer:
         session = await peer.new(work)
         with pytest.raises(Refused, match="cap"):
             await peer.prompt(session, "a")
@@ -407,12 +397,12 @@ async def test_the_cap_of_the_flags_holds(monkeypatch: pytest.MonkeyPatch, work:
 # -- cancel and close
 
 
-async def test_a_cancelled_turn_ends_without_an_error(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_cancelled_turn_ends_without_an_error(work: Path) -> None:
     def script(_: Received) -> Turn:
         began = work.joinpath("began").exists()
         return Turn("again") if began else calls(bash("touch began; sleep 60"), text="Wait")
 
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         session = await peer.new(work)
         peer.notify("session/cancel", sessionId=session)  # before anything runs
         running, waiting = peer.begin_prompt(session, "one"), peer.begin_prompt(session, "two")
@@ -428,14 +418,14 @@ async def test_a_cancelled_turn_ends_without_an_error(monkeypatch: pytest.Monkey
         assert await peer.prompt(session, "four") == "end_turn"
 
 
-async def test_a_message_in_the_middle_of_a_turn_replaces_it(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_message_in_the_middle_of_a_turn_replaces_it(work: Path) -> None:
     """As editors send it: a cancel, and the new prompt at once."""
 
     def script(_: Received) -> Turn:
         began = work.joinpath("began").exists()
         return Turn("the other") if began else calls(bash("touch began; sleep 60"))
 
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         session = await peer.new(work)
         running = peer.begin_prompt(session, "one")
         await until(work.joinpath("began").exists, "the command")
@@ -446,13 +436,10 @@ async def test_a_message_in_the_middle_of_a_turn_replaces_it(monkeypatch: pytest
         assert peer.text() == "the other"
 
 
-async def test_a_request_is_cancelled_by_its_id(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    async with agent_for(monkeypatch, [Stall(Turn("never")), Turn("again")]) as peer:
+async def test_a_request_is_cancelled_by_its_id(work: Path) -> None:
+    async with agent_for([Stall(Turn("never")), Turn("again")]) as peer:
         session = await peer.new(work)
-        line = {"jsonrpc": "2.0", "id": "mine", "method": "session/prompt"}
-        peer.write(
-            json.dumps({**line, "params": {"sessionId": session, "prompt": [{"type": "text", "text": "a"}]}}).encode()
-        )
+        peer.send_prompt("mine", session, "a")
         peer.notify("$/cancel_request", requestId="none")
         peer.notify("$/cancel_request", requestId="mine")
         await until(lambda: peer.stray, "the answer")
@@ -460,20 +447,18 @@ async def test_a_request_is_cancelled_by_its_id(monkeypatch: pytest.MonkeyPatch,
         assert answer["id"] == "mine" and answer["error"]["code"] == -32800
 
 
-async def test_a_request_that_waits_is_cancelled_alone(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_request_that_waits_is_cancelled_alone(work: Path) -> None:
     bodies: list[str] = []
 
     def script(request: Received) -> Turn:
         bodies.append(request.body.decode())
         return Turn("done") if "tool_result" in bodies[-1] else calls(bash("touch began; sleep 1"))
 
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         session = await peer.new(work)
         first = peer.begin_prompt(session, "prompt-one")
         await until(work.joinpath("began").exists, "the command")
-        params = {"sessionId": session, "prompt": [{"type": "text", "text": "prompt-two"}]}
-        line = {"jsonrpc": "2.0", "id": "two", "method": "session/prompt", "params": params}
-        peer.write(json.dumps(line).encode())
+        peer.send_prompt("two", session, "prompt-two")
         third = peer.begin_prompt(session, "prompt-three")
         peer.notify("$/cancel_request", requestId="two")
         await until(lambda: peer.stray, "the answer")
@@ -485,9 +470,9 @@ async def test_a_request_that_waits_is_cancelled_alone(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
-async def test_a_session_is_closed_while_it_runs(monkeypatch: pytest.MonkeyPatch, work: Path, method: str) -> None:
+async def test_a_session_is_closed_while_it_runs(work: Path, method: str) -> None:
     script = [calls(bash("touch began; sleep 60")), Turn("again")]
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         session = await peer.new(work)
         running, waiting = peer.begin_prompt(session, "one"), peer.begin_prompt(session, "two")
         await until(work.joinpath("began").exists, "the command")
@@ -501,12 +486,12 @@ async def test_a_session_is_closed_while_it_runs(monkeypatch: pytest.MonkeyPatch
 # -- permissions
 
 
-async def test_a_call_is_allowed_once_always_or_not(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_call_is_allowed_once_always_or_not(work: Path) -> None:
     script = [
         calls(write("a")), Turn("1"), calls(bash("touch b c")), Turn("2"), calls(bash("touch b c")), Turn("3"),
         calls(write("e")), Turn("4"), calls(write("f")), Turn("5"), calls(write("g")), Turn("6"),
     ]  # fmt: skip
-    async with agent_for(monkeypatch, script, permission_mode="ask", sandbox="off") as peer:
+    async with agent_for(script, permission_mode="ask", sandbox="off") as peer:
         session = await peer.new(work)
         chosen = ("allow_once", "allow_always", "reject_once", "cancelled", "something else")
         peer.handlers["session/request_permission"] = choosing(*chosen)
@@ -526,12 +511,12 @@ async def test_a_call_is_allowed_once_always_or_not(monkeypatch: pytest.MonkeyPa
         assert states == ["completed"] * 3 + ["failed"] * 3
 
 
-async def test_a_question_that_is_open_ends_with_its_turn(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_question_that_is_open_ends_with_its_turn(work: Path) -> None:
     async def never(params: Mapping[str, Any]) -> Mapping[str, object]:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with agent_for(monkeypatch, [calls(write("a")), Turn("b")], permission_mode="ask") as peer:
+    async with agent_for([calls(write("a")), Turn("b")], permission_mode="ask") as peer:
         peer.handlers["session/request_permission"] = never
         session = await peer.new(work)
         running = peer.begin_prompt(session, "go")
@@ -543,7 +528,7 @@ async def test_a_question_that_is_open_ends_with_its_turn(monkeypatch: pytest.Mo
             task.cancel()
 
 
-async def test_an_answer_counts_for_its_own_request_alone(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_an_answer_counts_for_its_own_request_alone(work: Path) -> None:
     allowed = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
 
     async def refuse(params: Mapping[str, Any]) -> Mapping[str, object]:
@@ -551,20 +536,20 @@ async def test_an_answer_counts_for_its_own_request_alone(monkeypatch: pytest.Mo
             peer.write(json.dumps({"jsonrpc": "2.0", "id": number, "result": allowed}).encode())
         return {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
 
-    async with agent_for(monkeypatch, [calls(write("a")), Turn("b")], permission_mode="ask") as peer:
+    async with agent_for([calls(write("a")), Turn("b")], permission_mode="ask") as peer:
         peer.handlers["session/request_permission"] = refuse
         session = await peer.new(work)
         assert await peer.prompt(session, "go") == "end_turn"
         assert not work.joinpath("a").exists()
 
 
-async def test_agents_below_ask_under_the_sessions_id(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_agents_below_ask_under_the_sessions_id(work: Path) -> None:
     script = [
         calls(Call("AgentSpawn", {"prompt": "write it", "name": "helper"})), calls(write("x")), Turn("written"),
         Turn("all done"),
     ]  # fmt: skip
 
-    async with agent_for(monkeypatch, script, permission_mode="ask") as peer:
+    async with agent_for(script, permission_mode="ask") as peer:
         peer.handlers["session/request_permission"] = choosing("allow_once")
         session = await peer.new(work)
         assert await peer.prompt(session, "go") == "end_turn"
@@ -575,10 +560,8 @@ async def test_agents_below_ask_under_the_sessions_id(monkeypatch: pytest.Monkey
         assert "written" not in peer.text()
 
 
-async def test_several_questions_are_open_at_once(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    async with agent_for(
-        monkeypatch, [calls(write("a")), calls(write("b")), Turn("1"), Turn("2")], permission_mode="ask"
-    ) as peer:
+async def test_several_questions_are_open_at_once(work: Path) -> None:
+    async with agent_for([calls(write("a")), calls(write("b")), Turn("1"), Turn("2")], permission_mode="ask") as peer:
         both = asyncio.Event()
 
         async def together(params: Mapping[str, Any]) -> Mapping[str, object]:
@@ -596,8 +579,8 @@ async def test_several_questions_are_open_at_once(monkeypatch: pytest.MonkeyPatc
 # -- options
 
 
-async def test_mode_model_effort_and_advisor_are_chosen(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    async with agent_for(monkeypatch, [calls(write("a")), Turn("b")]) as peer:
+async def test_mode_model_effort_and_advisor_are_chosen(work: Path) -> None:
+    async with agent_for([calls(write("a")), Turn("b")]) as peer:
         made = await peer.ask("session/new", cwd=str(work), mcpServers=[])
         session = made["sessionId"]
         values = {each["id"]: each["currentValue"] for each in made["configOptions"]}
@@ -633,9 +616,9 @@ async def test_mode_model_effort_and_advisor_are_chosen(monkeypatch: pytest.Monk
         }
 
 
-async def test_a_plan_is_accepted_and_carried_out(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_plan_is_accepted_and_carried_out(work: Path) -> None:
     script = [Turn("## Plan\n1. write a"), calls(write("a")), Turn("done")]
-    async with agent_for(monkeypatch, script) as peer:
+    async with agent_for(script) as peer:
         session = await peer.new(work)
         peer.handlers["session/request_permission"] = choosing("edit")
         await peer.ask("session/set_mode", sessionId=session, modeId="plan")
@@ -643,7 +626,7 @@ async def test_a_plan_is_accepted_and_carried_out(monkeypatch: pytest.MonkeyPatc
         assert work.joinpath("a").exists()
         assert peer.kinds("current_mode_update")[-1]["currentModeId"] == "edit"
     propose = calls(Call("ExitPlan", {"plan": "write b"}))
-    async with agent_for(monkeypatch, [propose, Turn("as you like")], permission_mode="plan") as peer:
+    async with agent_for([propose, Turn("as you like")], permission_mode="plan") as peer:
         session = await peer.new(work)
         peer.handlers["session/request_permission"] = choosing("no")
         assert await peer.prompt(session, "plan it") == "end_turn"
@@ -653,7 +636,7 @@ async def test_a_plan_is_accepted_and_carried_out(monkeypatch: pytest.MonkeyPatc
 # -- forms, notices, MCP servers
 
 
-async def test_questions_are_forms_where_the_client_has_them(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_questions_are_forms_where_the_client_has_them(work: Path) -> None:
     question = Call("AskUser", {"question": "Which?", "options": ["red", "blue"]})
     several = Call("AskUser", {"question": "Which ones?", "options": ["red", "blue"], "multiple": True})
     script = [calls(question), calls(several), calls(question), Turn("thanks")]
@@ -666,14 +649,14 @@ async def test_questions_are_forms_where_the_client_has_them(monkeypatch: pytest
     async def fill(params: Mapping[str, Any]) -> Mapping[str, object]:
         return answers.pop(0)
 
-    async with agent_for(monkeypatch, script, {"elicitation": {"form": {}}}) as peer:
+    async with agent_for(script, {"elicitation": {"form": {}}}) as peer:
         peer.handlers["elicitation/create"] = fill
         session = await peer.new(work)
         assert await peer.prompt(session, "go") == "end_turn"
         said = [json.dumps(each["content"]) for each in peer.kinds("tool_call_update") if each.get("content")]
         assert ["blue" in said[0], "green" in said[1], "unanswered" in said[2]] == [True] * 3
     for none in ({}, {"elicitation": {}}, {"elicitation": None}, {"elicitation": {"form": None, "url": {}}}):
-        async with agent_for(monkeypatch, [calls(question), Turn("well")], none) as peer:
+        async with agent_for([calls(question), Turn("well")], none) as peer:
             session = await peer.new(work)
             assert await peer.prompt(session, "go") == "end_turn"
             assert not peer.asked
@@ -692,7 +675,7 @@ server.run()
 """
 
 
-async def test_servers_of_the_client_are_connected(monkeypatch: pytest.MonkeyPatch, work: Path, tmp_path: Path) -> None:
+async def test_servers_of_the_client_are_connected(work: Path, tmp_path: Path) -> None:
     import sys
 
     file = work / "server.py"
@@ -704,12 +687,12 @@ async def test_servers_of_the_client_are_connected(monkeypatch: pytest.MonkeyPat
         "env": [{"name": "MINE", "value": "v"}],
     }
     script = [calls(Call("mcp__my_things__add", {"a": 1, "b": 2})), Turn("3")]
-    async with agent_for(monkeypatch, script, permission_mode="full") as peer:
+    async with agent_for(script, permission_mode="full") as peer:
         made = await peer.ask("session/new", cwd=str(work), mcpServers=[server])
         assert await peer.prompt(made["sessionId"], "add") == "end_turn"
         assert "3 v" in json.dumps(peer.kinds("tool_call_update")[-1])
     gone = {"name": "gone", "command": "/no/such/program", "args": [], "env": []}
-    async with agent_for(monkeypatch, [Turn("without")], {"session": {"notices": {}}}) as peer:
+    async with agent_for([Turn("without")], {"session": {"notices": {}}}) as peer:
         made = await peer.ask("session/new", cwd=str(work), mcpServers=[gone])
         assert await peer.prompt(made["sessionId"], "hello") == "end_turn"
         assert any("gone" in each["title"] for each in peer.kinds("notice"))
@@ -723,9 +706,9 @@ async def test_nobody_is_asked_by_a_form_that_the_client_does_not_have() -> None
     assert not sent
 
 
-async def test_a_session_is_shown_again_while_it_runs(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_a_session_is_shown_again_while_it_runs(work: Path) -> None:
     script = [calls(Call("List", {}), text="I look."), calls(bash("touch began; sleep 60")), Turn("never")]
-    async with agent_for(monkeypatch, script, ephemeral="true") as peer:
+    async with agent_for(script, ephemeral="true") as peer:
         session = await peer.new(work)
         running = peer.begin_prompt(session, "go")
         await until(work.joinpath("began").exists, "the command")
@@ -739,12 +722,12 @@ async def test_a_session_is_shown_again_while_it_runs(monkeypatch: pytest.Monkey
         assert (await peer.ask("session/list", cwd=str(work)))["sessions"] == []
 
 
-async def test_warnings_wait_for_a_turn_or_are_notices(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_warnings_wait_for_a_turn_or_are_notices(work: Path) -> None:
     commands = work / ".sagent"
     commands.mkdir()
     commands.joinpath("config.toml").write_text('permission_mode = "full"\n')
     for able, kind in (({}, "agent_thought_chunk"), ({"session": {"notices": {}}}, "notice")):
-        async with agent_for(monkeypatch, [Turn("x")], able) as peer:
+        async with agent_for([Turn("x")], able) as peer:
             session = await peer.new(work)
             await until(lambda: peer.kinds("available_commands_update"), "the commands")
             assert bool(peer.kinds("notice")) == (kind == "notice")
@@ -753,12 +736,12 @@ async def test_warnings_wait_for_a_turn_or_are_notices(monkeypatch: pytest.Monke
             assert "permission_mode" in json.dumps(peer.kinds(kind)[0])
 
 
-async def test_advice_is_shown_as_a_call_that_ends(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_advice_is_shown_as_a_call_that_ends(work: Path) -> None:
     def reply(request: Received) -> Step:
         advises = "opus" in str(request.json["model"])
         return Turn("Proceed." if advises else "said") if "hold it" not in request.body.decode() else Stall()
 
-    async with agent_for(monkeypatch, reply, advisor="anthropic/claude-opus-4-6") as peer:
+    async with agent_for(reply, advisor="anthropic/claude-opus-4-6") as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "go") == "end_turn"
         peer.updates.clear()
@@ -772,9 +755,9 @@ async def test_advice_is_shown_as_a_call_that_ends(monkeypatch: pytest.MonkeyPat
         assert (await asking)["result"] == {"stopReason": "cancelled"}
 
 
-async def test_output_of_a_command_is_shown_as_it_comes(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_output_of_a_command_is_shown_as_it_comes(work: Path) -> None:
     command = "for i in 1 2 3 4; do echo line $i; sleep 0.6; done"
-    async with agent_for(monkeypatch, [calls(bash(command)), Turn("done")]) as peer:
+    async with agent_for([calls(bash(command)), Turn("done")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "go") == "end_turn"
         shown = [each["content"][0]["content"]["text"] for each in peer.kinds("tool_call_update") if "content" in each]
@@ -782,12 +765,10 @@ async def test_output_of_a_command_is_shown_as_it_comes(monkeypatch: pytest.Monk
         assert "line 1" in shown[0] and "line 4" not in shown[0] and "line 4" in shown[-1]
 
 
-async def test_commands_have_terminals_where_the_client_shows_an_agents_own(
-    monkeypatch: pytest.MonkeyPatch, work: Path
-) -> None:
+async def test_commands_have_terminals_where_the_client_shows_an_agents_own(work: Path) -> None:
     loud = "for i in 1 2 3 4; do seq -f line-$i-%g 2000; sleep 0.6; done; exit 3"
     script = [calls(bash(loud)), calls(bash("echo quick; pwd")), Turn("done")]
-    async with agent_for(monkeypatch, script, {"_meta": {"terminal_output": True}, "terminal": True}) as peer:
+    async with agent_for(script, {"_meta": {"terminal_output": True}, "terminal": True}) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "go") == "end_turn"
         first, second = peer.kinds("tool_call")
@@ -808,11 +789,9 @@ async def test_commands_have_terminals_where_the_client_shows_an_agents_own(
         assert not peer.asked
 
 
-async def test_a_command_that_goes_on_in_the_background_has_ended_for_the_editor(
-    monkeypatch: pytest.MonkeyPatch, work: Path
-) -> None:
+async def test_a_command_that_goes_on_in_the_background_has_ended_for_the_editor(work: Path) -> None:
     background = Call("Bash", {"command": "echo one; sleep 0.5; echo two", "background": True})
-    async with agent_for(monkeypatch, [calls(background), Turn("it runs"), Turn("it is done")]) as peer:
+    async with agent_for([calls(background), Turn("it runs"), Turn("it is done")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "go") == "end_turn"
         assert peer.text() == "it runsit is done"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from acp_peer import Peer, agent_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -69,9 +68,7 @@ async def take(peer: Peer, work: Path, steps: list[tuple[str, Any]], wanted: lis
 
     def begin(number: str, reply: str) -> None:
         wanted.append(reply)
-        params = {"sessionId": session, "prompt": [{"type": "text", "text": f"{reply} please"}]}
-        line = {"jsonrpc": "2.0", "id": number, "method": "session/prompt", "params": params}
-        peer.write(json.dumps(line).encode())
+        peer.send_prompt(number, session, f"{reply} please")
 
     for step, what in steps:
         match step:
@@ -115,7 +112,7 @@ async def take(peer: Peer, work: Path, steps: list[tuple[str, Any]], wanted: lis
 @settings(max_examples=deep(20, 300), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=12), answers=ANSWERS)
 def test_each_request_is_answered_once_and_each_call_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[str, Any]], answers: list[str]
+    tmp_path: Path, steps: list[tuple[str, Any]], answers: list[str]
 ) -> None:
     wanted: list[str] = []
 
@@ -127,7 +124,7 @@ def test_each_request_is_answered_once_and_each_call_ends(
         return REPLIES.get(found, Turn("done")) if "tool_result" not in last else Turn("done")
 
     async def once() -> None:
-        async with agent_for(monkeypatch, reply, permission_mode="ask", sandbox="off") as peer:
+        async with agent_for(reply, permission_mode="ask", sandbox="off") as peer:
             peer.handlers["session/request_permission"] = Person(answers)
             await take(peer, tmp_path, steps, wanted)
 

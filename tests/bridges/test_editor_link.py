@@ -23,10 +23,8 @@ from tests.waiting import until
 
 
 @pytest.fixture
-def extension(tmp_path: Path) -> Extension:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return Extension(tmp_path / "home", folder)
+def extension(work: Path) -> Extension:
+    return Extension(work.with_name("home"), work)
 
 
 @asynccontextmanager
@@ -143,7 +141,7 @@ async def test_selection_and_errors_reach_the_model(extension: Extension, monkey
             return Turn("", calls=(Call("Write", {"file_path": "a.py", "content": wanted[len(requests) - 1]}),))
         return Turn("done")
 
-    async with extension.listening(), agent_for(monkeypatch, reply, diagnostics="off") as peer:
+    async with extension.listening(), agent_for(reply, diagnostics="off") as peer:
         session = await peer.new(work)
         await extension.select(work / "b.py", "selected words")
         assert await peer.prompt(session, "go") == "end_turn"
@@ -170,6 +168,6 @@ async def test_what_is_selected_elsewhere_or_switched_off_stays_there(
         await extension.select(extension.folder / "a.txt", "mine")
         await until(link.context, "the selection")
         assert link.context() == ""
-        async with agent_for(monkeypatch, [Turn("x")], editor_link="false") as peer:
+        async with agent_for([Turn("x")], editor_link="false") as peer:
             await peer.new(extension.folder)
             assert len(extension.sockets) == 1

@@ -103,12 +103,10 @@ async def test_a_question_is_answered_once_and_only_by_its_own_answer(place: Pat
         assert (await client.post(way, {"decision": "deny", "reason": "not there"})).status_code == 200
         again = await client.post(way, {"decision": "allow"})
         assert again.status_code == 404 and "not open" in again.json()["detail"]
-        while (inquiry := await client.question(name))["id"] == asked["id"]:
-            pass
+        inquiry = await client.question(name, asked)
         assert (inquiry["kind"], inquiry["options"]) == ("inquiry", ["red", "blue"])
         await client.post(f"/{name}/questions/{inquiry['id']}", {"answer": "blue"})
-        while (third := await client.question(name))["id"] == inquiry["id"]:
-            pass
+        third = await client.question(name, inquiry)
         await client.post(f"/{name}/questions/{third['id']}", {"decision": "allow"})
         await client.done(name)
         assert target.exists()
@@ -138,8 +136,7 @@ async def test_a_change_is_asked_about_with_all_of_its_diff(place: Path, provide
         assert "old_string" in asked["text"]
         assert (await client.get(f"/{name}/questions")).json() == [asked]
         await client.post(f"/{name}/questions/{asked['id']}", {"decision": "allow"})
-        while (second := await client.question(name))["id"] == asked["id"]:
-            pass
+        second = await client.question(name, asked)
         assert (second["path"], second["diff"]) == (str(place / "new.py"), "@@ -0,0 +1,1 @@\n+pа⟨U+0430⟩y = 1")
         await client.post(f"/{name}/questions/{second['id']}", {"decision": "allow"})
         await client.done(name)
@@ -175,8 +172,7 @@ async def test_what_is_allowed_for_the_session_or_always_is_what_was_shown(place
         ):
             assert (await client.post(way, wrong)).status_code == 400, wrong
         assert (await client.post(way, {"decision": "allow", "scope": "session"})).status_code == 200
-        while (second := await client.question(name))["id"] == asked["id"]:
-            pass
+        second = await client.question(name, asked)
         assert second["rules"] == [f"Edit({other})"]  # the same file again was no question, another one is
         assert not config.exists()
         config.write_text("not = [toml")
@@ -202,8 +198,7 @@ async def test_longer_than_once_is_refused_where_it_was_not_offered(place: Path,
         refused = await client.post(way, {"decision": "allow", "scope": "always"})
         assert refused.status_code == 400 and "once, session" in refused.json()["detail"]
         await client.post(way, {"decision": "allow", "scope": "once"})
-        while (second := await client.question(name))["id"] == first["id"]:
-            pass
+        second = await client.question(name, first)
         assert (second["rules"], second["scopes"]) == ([], ["once"])
         way = f"/{name}/questions/{second['id']}"
         assert (await client.post(way, {"decision": "allow", "scope": "session"})).status_code == 400
@@ -280,11 +275,8 @@ async def test_a_body_has_a_size_and_a_time(place: Path, monkeypatch: pytest.Mon
         refused = await nobody.post("/login", content=b'{"token": "' + b"x" * 5_000 + b'"}')
         assert refused.status_code == 413
         monkeypatch.setattr("sagent.bridges.serve.repeats.PATIENCE", 0.1)
-        url = httpx2.URL(client.url)
         for path, token in (("/v1/sessions", TOKEN), ("/login", "none")):
-            reader, writer = await asyncio.open_connection(url.host, url.port)
-            head = f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {token}\r\n"
-            writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+            reader, writer = await client.half_a_request(path, token)
             async with asyncio.timeout(30):
                 answer = await reader.read()  # to its end: the connection is closed
             assert answer.startswith(b"HTTP/1.1 408")
@@ -464,11 +456,7 @@ async def test_the_end_waits_for_no_client_and_is_no_fault(
 ) -> None:
     monkeypatch.setattr("sagent.bridges.serve.running.PATIENCE", 1)
     async with served(place) as client:
-        url = httpx2.URL(client.url)
-        _, writer = await asyncio.open_connection(url.host, url.port)
-        head = f"POST /v1/sessions HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {TOKEN}\r\n"
-        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
-        await writer.drain()
+        _, writer = await client.half_a_request()
         assert (await client.get()).status_code == 200
     writer.close()
     assert "Traceback" not in capsys.readouterr().err
@@ -489,11 +477,7 @@ async def test_an_events_number_may_be_any_number(place: Path, provider: list) -
 async def test_a_request_that_breaks_off_is_no_fault_of_ours(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with served(place) as client:
         for key in ("", "Idempotency-Key: k\r\n"):
-            url = httpx2.URL(client.url)
-            _, writer = await asyncio.open_connection(url.host, url.port)
-            head = f"POST /v1/sessions HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {TOKEN}\r\n{key}"
-            writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
-            await writer.drain()
+            _, writer = await client.half_a_request(more=key)
             assert (await client.get()).status_code == 200  # the one before was taken up
             writer.close()
             await writer.wait_closed()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import pytest
 from page_story import Story, story_server
@@ -9,6 +10,7 @@ from page_story import Story, story_server
 from tests.transcript.browser import Browser
 
 pytestmark = pytest.mark.needs("chromium")
+Open: TypeAlias = Callable[..., Browser]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def until(browser: Browser, code: str, seconds: float = 30) -> object:
 
 
 @pytest.fixture
-def page(chrome: Browser, story: Story) -> Callable[[str], Browser]:
+def page(chrome: Browser, story: Story) -> Open:
     """The page with a session that was begun with a text."""
 
     def opened(text: str, **wanted: object) -> Browser:
@@ -55,9 +57,7 @@ def lines_of(browser: Browser) -> list[str]:
     return sorted(line for line in str(browser.run(SHOWN)).splitlines() if not line.startswith("style"))
 
 
-def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(
-    page: Callable[[str], Browser], story: Story
-) -> None:
+def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(page: Open, story: Story) -> None:
     browser = page("Fix the division by zero")
     assert browser.run("location.hash.includes('token')") is False
     until(browser, f"{SHOWN}.includes('two of three')")
@@ -83,7 +83,7 @@ def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(
     assert not [each for each in browser.requests() if not each.startswith((story.url, "data:"))]
 
 
-def test_nothing_that_a_model_says_runs(page: Callable[[str], Browser], story: Story) -> None:
+def test_nothing_that_a_model_says_runs(page: Open, story: Story) -> None:
     browser = page("evil <img src=x onerror=document.title='owned'>")
     until(browser, f"{SHOWN}.includes('alert(2)')")
     assert browser.run("document.querySelectorAll('#transcript :is(img, script, a)').length") == 0
@@ -93,10 +93,10 @@ def test_nothing_that_a_model_says_runs(page: Callable[[str], Browser], story: S
     assert browser.run(wall) == "TypeError"  # raw text cannot become markup, not even by a mistake of ours
 
 
-def test_a_key_meant_for_something_else_answers_nothing(page: Callable[[str], Browser], story: Story) -> None:
-    browser = page("Ask me", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+def test_a_key_meant_for_something_else_answers_nothing(page: Open, story: Story) -> None:
+    browser = page("Ask me", permission_mode="ask")
     until(browser, "document.querySelector('.question') !== null")
-    assert browser.run("document.querySelector('.question pre').innerText").startswith("curl")
+    assert str(browser.run("document.querySelector('.question pre').innerText")).startswith("curl")
     browser.run("document.activeElement.blur(); 0")
     for key in ("y", "n", "Enter", " "):
         browser.press(key)
@@ -118,9 +118,9 @@ def test_a_key_meant_for_something_else_answers_nothing(page: Callable[[str], Br
     assert [each["reason"] for each in events if each["type"] == "denied"] == ["n"]
 
 
-def test_a_change_is_shown_as_a_diff_before_it_is_allowed(page: Callable[[str], Browser], story: Story) -> None:
+def test_a_change_is_shown_as_a_diff_before_it_is_allowed(page: Open, story: Story) -> None:
     text = (story.cwd / "rate.py").read_text()
-    browser = page("Change it", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+    browser = page("Change it", permission_mode="ask")
     until(browser, "document.querySelector('.question .diff') !== null")
     assert browser.run("document.querySelector('.question .row').innerText.split(/\\s+/).join(' ')") == "rate.py +63 −1"
     lines = "[...document.querySelectorAll('.question .diff :is(ins, del)')].map((each) => each.innerText)"
@@ -143,8 +143,8 @@ def test_a_change_is_shown_as_a_diff_before_it_is_allowed(page: Callable[[str], 
     assert browser.complaints() == []
 
 
-def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Callable[[str], Browser], story: Story) -> None:
-    browser = page("Make it", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Open, story: Story) -> None:
+    browser = page("Make it", permission_mode="ask")
     until(browser, "document.querySelector('.question .longer') !== null")
     name = browser.run("current")
     [asked] = story.http.get(f"/v1/sessions/{name}/questions").json()
@@ -167,8 +167,8 @@ def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Callable[[str
     assert browser.complaints() == []
 
 
-def test_a_click_meant_for_an_earlier_question_answers_nothing(page: Callable[[str], Browser], story: Story) -> None:
-    browser = page("Ask me", permission_mode="ask")  # pyright: ignore[reportCallIssue]
+def test_a_click_meant_for_an_earlier_question_answers_nothing(page: Open, story: Story) -> None:
+    browser = page("Ask me", permission_mode="ask")
     until(browser, "document.querySelector('.question') !== null")
     name = browser.run("current")
     deny = "document.querySelectorAll('.question .row button')[1]"
@@ -184,7 +184,7 @@ def test_a_click_meant_for_an_earlier_question_answers_nothing(page: Callable[[s
     until(browser, "document.querySelector('.question') === null")
 
 
-def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story: Story) -> None:
+def test_inquiries_and_plans_are_answered(page: Open, story: Story) -> None:
     browser = page("Which colour")
     until(browser, "document.querySelector('.question') !== null")
     assert browser.run("document.querySelector('.question .plain').innerText") == "Which <b>?"
@@ -197,7 +197,7 @@ def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story:
     until(browser, f"{SHOWN}.includes('So it is.')")
     events = story.http.get(f"/v1/sessions/{browser.run('current')}/transcript").json()["events"]
     assert [each["text"] for each in events if each["type"] == "tool_finished"] == ["red\nblue"]
-    browser = page("Plan it", permission_mode="plan")  # pyright: ignore[reportCallIssue]
+    browser = page("Plan it", permission_mode="plan")
     until(browser, "document.querySelector('.question strong') !== null")
     assert browser.run("document.querySelectorAll('.question script').length") == 0
     browser.run("document.querySelector('.question button').click(); 0")
@@ -206,9 +206,7 @@ def test_inquiries_and_plans_are_answered(page: Callable[[str], Browser], story:
     assert browser.complaints() == []
 
 
-def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(
-    page: Callable[[str], Browser], story: Story
-) -> None:
+def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(page: Open, story: Story) -> None:
     story.http.post("/v1/sessions", json={})  # another one to go to
     browser = page("Good morning")
     until(browser, f"{SHOWN}.includes('Good.')")
@@ -231,7 +229,7 @@ def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(
     assert browser.run("document.activeElement.id") == "words"
 
 
-def test_a_page_that_nobody_looked_at_goes_on_where_it_was(page: Callable[[str], Browser], story: Story) -> None:
+def test_a_page_that_nobody_looked_at_goes_on_where_it_was(page: Open, story: Story) -> None:
     browser = page("Good morning")
     until(browser, "status.state === 'idle'")
     until(browser, f"{SHOWN}.includes('Good.')")
@@ -248,7 +246,7 @@ def test_a_page_that_nobody_looked_at_goes_on_where_it_was(page: Callable[[str],
 
 @pytest.mark.needs("axe")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_use_it(page: Callable[[str], Browser], scheme: str) -> None:
+def test_everybody_can_use_it(page: Open, scheme: str) -> None:
     browser = page("Fix the division by zero")
     until(browser, f"{SHOWN}.includes('two of three')")
     for width in (1280, 360):
@@ -259,7 +257,7 @@ def test_everybody_can_use_it(page: Callable[[str], Browser], scheme: str) -> No
             assert browser.findings(width, scheme) == []
         browser.run("view('talk'); 0")
     for text in ("Ask me", "Change it"):
-        browser = page(text, permission_mode="ask")  # pyright: ignore[reportCallIssue]
+        browser = page(text, permission_mode="ask")
         until(browser, "document.querySelector('.question') !== null")
         assert browser.findings(360, scheme) == []
 
