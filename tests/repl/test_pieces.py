@@ -321,6 +321,17 @@ def test_a_match_holds_the_letters_in_their_order(query: str, text: str) -> None
     assert (matches(query, text) is not None) == all(letter in letters for letter in query.lower())
 
 
+def test_a_sentence_is_found_by_its_words_and_by_those_of_its_text_that_are_not_shown() -> None:
+    said = "number 2416: the module has no end, delete a line"  # the letters of "needle" in that order, far apart
+    options = [
+        Option(1, said),
+        Option(2, "number 37: fix the test …", within="fix the test of the needle"),
+        Option(3, "ne edl xs"),
+    ]
+    assert [one.value for one in narrowed(options, "needle")] == [2]
+    assert [one.value for one in narrowed(options, "nedl")] == [3]
+
+
 async def test_a_list_is_narrowed_by_words_and_chosen_from() -> None:
     options = [Option(number, name) for number, name in enumerate(("openai/gpt-5.5", "anthropic/opus", "openai/mini"))]
     assert [one.label for one in narrowed(options, "mini openai")] == ["openai/mini"]

@@ -21,12 +21,13 @@ MOST_ABOUT = 7  # rows about the option at hand
 LEAST_SAID = 10  # columns in which who asks is begun
 COUNTED = 6  # columns for how many rows are not shown
 _IN_HINT = 1_000  # worse than any match of a name
+_NEAR = 5  # characters from one letter to the next
 
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
     """One choice: what it stands for, its words, and a key that takes it at once ("" for none). `short` is for where
-    there is little room; `also` is another name that it is found by."""
+    there is little room; `also` is another name that it is found by, and `within` a text that has whole words of it."""
 
     value: T
     label: str
@@ -34,6 +35,7 @@ class Option(Generic[T]):
     key: str = ""
     short: str = ""
     also: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class SecondKey(Generic[T]):
 
 
 def matches(query: str, text: str) -> int | None:
-    """How well a text fits what was typed, lower is better; None where its letters are not there in that order."""
+    """How well a text fits what was typed, lower is better; None where its letters are not there in that order, or, in
+    a sentence, which has most letters in any order, not near each other."""
     query, text = query.lower(), text.lower()
     if not query:
         return 0
@@ -66,6 +69,8 @@ def matches(query: str, text: str) -> int | None:
     for letter in query:
         found = text.find(letter, position + 1)
         if found < 0:
+            return None
+        if position >= 0 and found - position > _NEAR and " " in text:
             return None
         score += min(found - position - 1, 10)
         position = found
@@ -80,9 +85,11 @@ def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
 
 
 def _score(option: Option[T], word: str) -> int | None:
-    """How well a word fits an option: its letters must be in a name of it, or the whole word in the hint."""
+    """How well a word fits an option: its letters must be in a name of it, or the whole word in its hint or text."""
     found = [score for name in (option.label, option.also) if (score := matches(word, name)) is not None]
-    return min(found) if found else _IN_HINT if word.lower() in option.hint.lower() else None
+    if found:
+        return min(found)
+    return _IN_HINT if any(word.lower() in text.lower() for text in (option.hint, option.within)) else None
 
 
 @dataclass(slots=True)
