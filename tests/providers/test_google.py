@@ -3,9 +3,7 @@
 # Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
-import contextlib
 import json
-from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -22,7 +20,6 @@ from sagent.model import (
     Billed,
     Delta,
     Effort,
-    Model,
     ModelInfo,
     ModelLimits,
     Reply,
@@ -44,6 +41,7 @@ from sagent.testing.script import Cut, Listed, Raw, Received, Step, Turn, Wire
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
 from tests.depth import deep
+from tests.providers.test_model_suites import opening
 
 PDF = Document("application/pdf", b"%PDF", "a.pdf")
 PIXEL = Image("image/png", b"PNG")
@@ -729,15 +727,7 @@ class _Served(ServedModelSuite):
 
     @pytest.fixture
     def open_model(self) -> OpenModel:
-        @contextlib.asynccontextmanager
-        async def opened(url: str) -> AsyncGenerator[Model]:
-            provider = Google.from_key("key-for-tests", base_url=url)
-            try:
-                yield provider.model(self.model_id)
-            finally:
-                await provider.aclose()
-
-        return opened
+        return opening(lambda url: Google.from_key("key-for-tests", base_url=url), self.model_id)
 
 
 class TestGemini3(_Served):

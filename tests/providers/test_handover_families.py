@@ -33,6 +33,7 @@ from sagent.testing.families import FAMILIES
 from sagent.testing.script import Received
 from tests.depth import deep
 from tests.providers.converse_judge import judge
+from tests.providers.sdk_types import sdk_adapters
 
 READ = ToolSpec("read", "Read.", json_freeze_object({"type": "object"}))
 PIXEL, PAPER = Image("image/png", b"\x89PNG"), Document("application/pdf", b"%PDF-1.4 /Type /Page ", "a.pdf")
@@ -408,34 +409,3 @@ def test_the_sdks_own_types_accept_it_too(talk: tuple[list[Message], object]) ->
         ]:
             message = without(message, "reasoning_content", "reasoning_details")  # of Moonshot's and OpenRouter's own
             adapters[family](message)
-
-
-def sdk_adapters() -> dict[str, Callable[[object], object]]:
-    pytest.importorskip("anthropic")
-    pytest.importorskip("openai")
-    types = pytest.importorskip("google.genai").types
-    from anthropic.types.beta import BetaMessageParam
-    from openai.types.chat import ChatCompletionMessageParam
-    from openai.types.responses import ResponseInputItemParam
-    from pydantic import TypeAdapter
-
-    def strict(kind: object) -> Callable[[object], object]:
-        adapter = TypeAdapter(kind)
-        return lambda value: drain(adapter.validate_python(value, extra="forbid"))
-
-    return {
-        "anthropic": strict(BetaMessageParam),
-        "responses": strict(ResponseInputItemParam),
-        "chat": strict(ChatCompletionMessageParam),
-        "google": types.Content.model_validate,
-    }
-
-
-def drain(value: object) -> None:
-    """Walk through what was validated: members that are iterables are validated as one walks."""
-    if isinstance(value, dict):
-        for each in value.values():
-            drain(each)
-    elif not isinstance(value, str | bytes) and hasattr(value, "__iter__"):
-        for each in value:
-            drain(each)

@@ -1,31 +1,19 @@
 """The promises of every Model, kept by each family through its official SDK too."""
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable
-
 import pytest
 
 from sagent.errors import ModelError
 from sagent.messages import user
-from sagent.model import Model, Request
+from sagent.model import Request
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.testing.model_suite import OpenModel, ServedModelSuite
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Usage
-
-Opened = Callable[[str], contextlib.AbstractAsyncContextManager[Model]]
+from tests.providers.test_model_suites import opening
 
 
 def through_sdk(kind: type, model_id: str, path: str = "") -> OpenModel:
-    @contextlib.asynccontextmanager
-    async def opened(url: str) -> AsyncGenerator[Model]:
-        provider = kind.from_key("key-for-tests", base_url=f"{url}{path}", transport="sdk")
-        try:
-            yield provider.model(model_id)
-        finally:
-            await provider.aclose()
-
-    return opened
+    return opening(lambda url: kind.from_key("key-for-tests", base_url=f"{url}{path}", transport="sdk"), model_id)
 
 
 class TestAnthropic(ServedModelSuite):

@@ -12,7 +12,7 @@ from sagent.errors import ModelError, ModelErrorKind
 from sagent.lib.json import EMPTY, JsonObject, json_freeze_object, json_load
 from sagent.messages import Message, Part, StopReason, Thinking, ToolCall
 from sagent.model import Reply, TextPart
-from sagent.testing.model_suite import MakeModel, ModelSuite, OpenModel, ServedModelSuite
+from sagent.testing.model_suite import MakeModel, ModelSuite
 from sagent.testing.script import Call, Cut, ErrorEvent, Fail, Raw, Stall, Step, Turn
 from sagent.testing.scripted import Line, ScriptedModel
 
@@ -82,37 +82,6 @@ class TestScriptedModel(ModelSuite):
             yield ScriptedModel(*map(line, script))
 
         return made
-
-
-class TestAnthropic(ServedModelSuite):
-    @pytest.fixture
-    def open_model(self) -> OpenModel:
-        @contextlib.asynccontextmanager
-        async def opened(url):
-            from sagent.providers import Anthropic
-
-            async with contextlib.aclosing(Anthropic.from_key("k", base_url=url)) as provider:
-                yield provider.model("claude-sonnet-4-6")
-
-        return opened
-
-
-class TestOpenAI(ServedModelSuite):
-    @pytest.fixture
-    def open_model(self) -> OpenModel:
-        @contextlib.asynccontextmanager
-        async def opened(url):
-            import sagent.providers
-
-            kind = getattr(sagent.providers, type(self).__name__.removeprefix("Test"))
-            async with contextlib.aclosing(kind.from_key("k", base_url=url + "/v1")) as provider:
-                yield provider.model("gpt-5.1")
-
-        return opened
-
-
-class TestOpenAICompatible(TestOpenAI):
-    pass
 
 
 # Models that break a promise are found out.
