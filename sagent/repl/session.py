@@ -31,9 +31,9 @@ from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence
-from sagent.repl.view.blocks import MOST_MESSAGES, Block, Page, Report, past_blocks
+from sagent.repl.view.blocks import MOST_MESSAGES, PLAN_MODE, Block, Page, Report, past_blocks
 from sagent.repl.view.panel import Figures, Queued, cost_line
-from sagent.repl.view.view import PLAN_MODE, ROOT
+from sagent.repl.view.view import ROOT
 from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:

@@ -129,3 +129,9 @@ def test_a_plan_that_is_left_open_is_no_failure(console: Console) -> None:
     screen = console.until("● ExitPlan · left open, plan mode goes on", "I wait.", "plan · no sandbox")
     assert "✗" not in screen
     assert "has not decided on the plan" in last_text(server.requests[1])
+    console.type("/exit")
+    console.until("sagent --continue")
+    console.leave()
+    console.start("--continue", "--sandbox", "off", width=80, height=24, ready="Session resumed.")
+    screen = console.until("› a file, please\n\nWrite one file.\n\n● ExitPlan ·", "I wait.")
+    assert "Plan mode is on" not in screen

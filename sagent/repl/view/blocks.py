@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, assert_never
 from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
-from sagent.lib.json import json_dump
+from sagent.lib.json import as_str, json_dump
 from sagent.messages import Message, Text
 from sagent.repl.view.calls import counts, essence, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
@@ -17,6 +17,7 @@ from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
 Level: TypeAlias = Literal["info", "warning", "error"]
+PLAN_MODE = "plan mode"  # sends the model what the status line shows
 MOST_MESSAGES = 30  # of an earlier conversation that are shown
 MOST_SAID = 40  # lines of a message of the person's own
 MOST_SHELL = 60  # lines of a command of the person's own
@@ -82,11 +83,12 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MOST_MESSAG
     for message in messages:
         if message.role == "user":
             texts = [part.text for part in message.parts if isinstance(part, Text)]
-            if texts:
+            if texts and message.sender != PLAN_MODE:
                 blocks.append(Said(message.content if message.sender else texts[0], message.sender))
             continue
         blocks += pieces_of(message.content)
         for call in message.calls:
+            blocks += pieces_of(as_str(call.arguments.get("plan"))) if call.name == "ExitPlan" else ()
             if (result := results.get(call.id)) is not None:
                 blocks.append(ToolFinished(agent, call, result, 0.0, past_summary(result.text)))
     return blocks

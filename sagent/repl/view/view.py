@@ -27,7 +27,7 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall, ToolResult
-from sagent.repl.view.blocks import Block, Report, Said, Thought
+from sagent.repl.view.blocks import PLAN_MODE, Block, Report, Said, Thought
 from sagent.repl.view.calls import essence
 from sagent.repl.view.markdown import Flow, feed, finish
 from sagent.transcript.event_json import ran_there
@@ -35,7 +35,7 @@ from sagent.transcript.event_json import ran_there
 ROOT = "root"  # the agent that the person talks to
 SPAWN = "AgentSpawn"  # the tool that spawns an agent, which has a line of its own
 MOST_KEPT = 100_000  # characters of a call's output that can be shown again
-SHELL, NOTE, PLAN_MODE = "person's shell", "note", "plan mode"  # send what the person knows
+SHELL, NOTE = "person's shell", "note"  # send what the person knows, as does PLAN_MODE
 MOST_TAIL = 4_000  # characters of what runs or is thought that may be shown
 
 
