@@ -226,11 +226,11 @@ def test_a_question_shows_what_an_edit_would_change() -> None:
         == """\
 ? root/a wants to call Edit (2 more wait)
   a.py
+  Outside.
     1   one
     2 - x = 1
     2 + x = 2
-    3   three
-  Outside."""
+    3   three"""
     )
 
 
