@@ -32,9 +32,7 @@ from sagent.events import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant, user
-from sagent.policy import Ask
 from sagent.repl.view.blocks import Block, Page, expand, expandable, render_block, separated
-from sagent.repl.view.calls import render_approval
 from sagent.repl.view.lines import plain, table
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Around, Figures, Queued, render_panel, render_status
@@ -432,9 +430,3 @@ def test_a_table_aligns_its_columns_and_a_row_that_is_too_long_continues_below()
         )
     note = Page(((("", "  a sentence that is indented"),),))
     assert plain(render_block(note, 18)) == "  a sentence that\n  is indented"
-
-
-def test_why_one_is_asked_comes_before_a_diff_that_may_be_long() -> None:
-    call = ToolCall("1", "Write", {"file_path": "/away/new.py", "content": "x = 1\n" * 60})
-    lines = plain(render_approval(call, Ask("Outside of the project."), lambda path: None, 60)).splitlines()
-    assert lines[1:4] == ["  /away/new.py", "  Outside of the project.", "    1 + x = 1"]
