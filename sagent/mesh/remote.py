@@ -261,10 +261,14 @@ class RemotePeer:
     async def ask(self, **request: object) -> JsonObject:
         """Ask the node that works on it. Raises NobodyThere where none does, Failed, Unavailable."""
         data = json.dumps(request, default=str).encode()
-        answer = as_object(json.loads(await self._bus.request(names.control_subject(self.path), data)))
+        said = await self._bus.request(names.control_subject(self.path), data)
+        try:
+            answer = json_freeze_object(as_object(json_load(said)))
+        except ValueError as error:
+            raise Failed(f"What the node of session {self.path} answers cannot be read: {error}.") from error
         if error := as_str(answer.get("error")):
             raise Failed(error)
-        return json_freeze_object(answer)
+        return answer
 
     async def _change(self, action: Action) -> None:
         with suppress(NobodyThere):  # it is not at work: there is nothing to stop or change

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sagent.errors import UsageError
 from sagent.lib.git import git_call
-from sagent.lib.json import as_object, as_str
+from sagent.lib.json import as_object, as_str, json_load
 from sagent.mesh.buckets import Store
 from sagent.mesh.records import FilesKind
 from sagent.sandbox.scratch import temporary
@@ -131,7 +131,10 @@ async def _fetch(store: Store, name: str) -> list[Snapshot]:
         if len(found) > _LINKS + _LOOKED_AT or (data := await store.get(name)) is None:
             raise UsageError(f"The session's files are not on the bus any more: {name}.")
         line, _, bundle = data.partition(b"\n")
-        said = as_object(json.loads(line))
+        try:
+            said = as_object(json_load(line))
+        except ValueError as error:
+            raise UsageError(f"The session's files on the bus cannot be read: {name}: {error}.") from error
         commit, head, branch = (as_str(said.get(key)) for key in ("commit", "head", "branch"))
         found.append(Snapshot(commit, head, branch, name, bundle))
         name = as_str(said.get("after"))

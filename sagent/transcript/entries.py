@@ -125,9 +125,9 @@ class LogReader:
 
     def read(self, entry: Entry) -> Iterable[Step]:
         """The steps of an entry. Raises SessionCorrupt for one that cannot be read."""
-        agent, at = self.agent, entry.at
-        self._follow(entry)
-        match entry.content:
+        agent, at, content = self.agent, entry.at, entry.content
+        self._follow(entry.id, content)
+        match content:
             case contents.Opened(session, _, cwd, environment):
                 return [Opened(agent, session, cwd=cwd, at=at, environment=environment)]
             case contents.Environment(facts):
@@ -152,14 +152,14 @@ class LogReader:
             case contents.Repaired(has_lost_cost=True) as repaired:
                 remark = Remark(agent, entry.kind, _details(entry.kind, repaired) or (), at)
                 return [remark, Charged(agent, replace(LOST, agent=agent))]
-            case content:
+            case _:
                 details = _details(entry.kind, content)
                 return [] if details is None else [Remark(agent, entry.kind, details, at)]
 
-    def _follow(self, entry: Entry) -> None:
-        match entry.content:
+    def _follow(self, entry: str, content: contents.Content) -> None:
+        match content:
             case contents.Reserved(charge):
-                self.reserved[entry.id] = charge
+                self.reserved[entry] = charge
             case contents.ChargeEntry(_, of) | contents.Released(of):
                 self.reserved.pop(of, None)
             case _:

@@ -133,8 +133,8 @@ def test_what_a_cluster_needs_is_said() -> None:
         (["--peer", "a:1"], "need --cluster HOST:PORT"),
         (["--cluster", "a:1"], "A cluster has 3 or 5 servers"),
         (["--cluster", "a:1", "--peer", "b:1", "--cluster-key", "k"], "A cluster has 3 or 5 servers"),
-        (["--cluster", "a:1", "--peer", "b:1", "--peer", "c", "--cluster-key", "k"], "'c': where a server"),
-        (["--cluster", "a:1", "--peer", "b:1", "--peer", "c:1", "--cluster-key", "k"], "give --users FILE"),
+        (["--cluster", "a:1", "--peer", "b:1", "--peer", "c", "--cluster-key", "k"], "'c': give the address"),
+        (["--cluster", "a:1", "--peer", "b:1", "--peer", "c:1", "--cluster-key", "k"], "the same --users FILE"),
     ):
         done = subprocess.run([*PROGRAM, "bus", *argv], capture_output=True, text=True, check=False)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr

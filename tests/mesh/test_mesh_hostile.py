@@ -37,7 +37,7 @@ async def test_a_node_says_no_and_goes_on(tmp_path: Path) -> None:
         assert await answered(here, outside) == ("", "usage")
         assert await answered(here, SessionRecord("s3", files="shared", base=str(tmp_path / "common"))) == ("Fine.", "")
         await here.bus.store(names.BLOBS).put("git.bad", b"no json")
-        assert await answered(here, SessionRecord("s4", files="git", base="git.bad")) == ("", "crashed")
+        assert await answered(here, SessionRecord("s4", files="git", base="git.bad")) == ("", "usage")
         assert await answered(here, SessionRecord("s5", files="git", base="git.none")) == ("", "usage")
         assert await answered(here, SessionRecord("s6", flags={"model": "nobody/x"})) == ("", "usage")
         code, out, err = await here.ask("--model", "nobody/x", "hello")

@@ -2,17 +2,24 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from sagent.agent import Agent
+from sagent.errors import UsageError
 from sagent.events import Notice
 from sagent.mesh import names
 from sagent.mesh.broadcast import END_LINE, read_lines
+from sagent.mesh.buckets import Store
 from sagent.mesh.control import Asking, read_question
+from sagent.mesh.errors import Failed
 from sagent.mesh.jetstream import JetStream
+from sagent.mesh.records import SessionRecord
+from sagent.mesh.remote import RemotePeer
 from sagent.mesh.requests import Requests
+from sagent.mesh.workspace import fetch_changes
 from sagent.tools.ask import Question as Inquiry
 
 DEEP = b"[" * 100_000
@@ -29,6 +36,30 @@ async def test_a_request_is_answered_with_what_is_wrong_with_it(data: bytes) -> 
 def test_a_question_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- as it says
         read_question(data)
+
+
+@pytest.mark.parametrize("data", MALFORMED, ids=range(len(MALFORMED)))
+async def test_an_answer_of_a_node_is_a_failure(data: bytes) -> None:
+    class Bus:
+        def bucket(self, name: str) -> None: ...
+
+        def store(self, name: str) -> None: ...
+
+        async def request(self, subject: str, request: bytes) -> bytes:
+            return data
+
+    with pytest.raises(Failed, match="cannot be read"):
+        await RemotePeer(cast("JetStream", Bus()), SessionRecord("s")).ask(op="status")
+
+
+@pytest.mark.parametrize("data", MALFORMED, ids=range(len(MALFORMED)))
+async def test_files_are_not_fetched(data: bytes, tmp_path: Path) -> None:
+    class Kept:
+        async def get(self, name: str) -> bytes:
+            return data + b"\n"
+
+    with pytest.raises(UsageError, match="cannot be read"):
+        await fetch_changes(cast("Store", Kept()), "git.a", tmp_path, "s")
 
 
 def test_the_other_lines_of_a_message_are_read() -> None:
