@@ -12,7 +12,8 @@ from sagent.config import Settings
 from sagent.config.teams import TeamFile
 from sagent.errors import SagentError
 from sagent.events import Event
-from sagent.patterns.handoffs import HandOff, RoleReport, last_round
+from sagent.lib.money import in_words
+from sagent.patterns.handoffs import HandOff, last_round
 from sagent.patterns.team import Team, TeamResult
 from sagent.session.log import read_log
 from sagent.session.store import find, latest
@@ -95,7 +96,7 @@ def report(file: TeamFile, result: TeamResult) -> str:
 def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
     outcome = "done" if result.error is None else f"{result.error.kind}: {result.error.message}"
     cost, saved = result.cost, result.handoffs_saved
-    usd = "price unknown" if saved.usd is None else f"{saved.usd:.6f} USD"
+    usd = in_words(saved.usd)
     where = [f"- Session: `{result.session_path}`"] if result.session_path else ["- Session: not kept"]
     check = [f"- Check it: `sagent verify {result.session_path} --head {result.head}`"] if result.session_path else []
     sight = f", visible hand-offs: {file.visible_handoffs}" if file.mode == "sequential" else ""
@@ -125,7 +126,7 @@ def _roles(result: TeamResult) -> Sequence[str]:
             str(each.turns),
             str(each.usage.total_input),
             str(each.usage.output),
-            usd_of(each),
+            in_words(each.usd),
             f"`{each.agent}`" if each.agent else "",
         )
         for each in result.roles
@@ -149,11 +150,6 @@ def _handoffs(handoffs: Sequence[HandOff]) -> Sequence[str]:
         rows.append((each.giver or "(task)", each.taker or "(answer)", what, *begun, f"`{each.entry[:12]}`"))
     head = ("from", "to", "handed on", "prompt", "model", "budget", "sees", "left out", "entry")
     return ["", "## Hand-offs", "", "Sizes are bytes; the rest begins a sha256.", "", *_table(head, rows)]
-
-
-def usd_of(role: RoleReport) -> str:
-    """What a role cost; a price that is not known is no zero."""
-    return "price unknown" if role.usd is None else f"{role.usd:.6f} USD"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

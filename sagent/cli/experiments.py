@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.render import binary_safe
 from sagent.errors import UsageError
+from sagent.lib.money import in_words
 from sagent.lib.names import path_of
 from sagent.lib.text import one_line, printable
 
@@ -115,11 +116,10 @@ class ExperimentCommand(ABC):
         if not self.talks:
             return
         asked = f", {trial.consultations} consultations" if trial.arm == "with" or trial.consultations else ""
-        usd = "price unknown" if trial.usd is None else f"{trial.usd:.6f} USD"
         why = f" ({one_line(trial.reason, 160)})" if trial.reason and trial.outcome != "solved" else ""
         line = (
             f"run {self._ended} of {self._runs}, {trial.task} {trial.number} {trial.arm}: {trial.outcome}{why}, "
-            f"{usd}, {trial.turns} turns, {trial.seconds:.1f} s{asked}"
+            f"{in_words(trial.usd)}, {trial.turns} turns, {trial.seconds:.1f} s{asked}"
         )
         self.err.write(f"{printable(line)}\n")
         self.err.flush()

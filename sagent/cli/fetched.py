@@ -1,4 +1,4 @@
-"""Sessions that commands read: those of this machine, and those of a bus, as the bus has them."""
+"""Sessions that commands read: those of this machine, and those of a bus, as it has them; and which bus that is."""
 
 import asyncio
 import os
@@ -11,6 +11,13 @@ from sagent.sandbox.scratch import temporary
 
 BUS = "SAGENT_BUS"
 """The variable that names the bus of a person."""
+
+
+def bus_url(given: object) -> str:
+    """The bus of a flag, or of the environment. Raises UsageError."""
+    if not (url := str(given or os.environ.get(BUS, ""))):
+        raise UsageError(f"No bus is given: give --bus URL or set {BUS}. To start one: sagent bus")
+    return url
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sagent.cli.fetched import bus_url
 from sagent.cli.headless import Interrupter, Prompt, exit_code, in_order, read_prompt, reporting
 from sagent.cli.remote_files import bring_files, offer_files
 from sagent.cli.render import Renderer, binary_safe, renderer_for, report
@@ -42,7 +43,6 @@ class Asked:
 
 def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: list[str]) -> int:
     """Have a prompt answered on a bus, and return the exit code. Raises UsageError and MeshError."""
-    from sagent.cli.commands.node import bus_url
     from sagent.mesh.records import FLAGS
 
     for name in flags:
@@ -68,18 +68,18 @@ async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupt
     said = user(asked.prompt.text, *asked.prompt.parts)
     async with Mesh.connect(asked.url) as mesh:
         if asked.session:
-            async with mesh.agent(asked.session) as peer:
+            opening = mesh.agent(asked.session)
+        else:
+            files, base = await offer_files(mesh.bus, asked.files, settings.cwd)
+            if asked.detach:
+                session = await mesh.submit(said, label=asked.label, files=files, base=base, flags=asked.flags)
+                shown = {"session_id": session}
+                sys.stdout.write(f"{session if settings.output_format == 'text' else json_dump(shown)}\n")
+                return 0
+            opening = mesh.spawn(said, label=asked.label, files=files, base=base, flags=asked.flags)
+        async with opening as peer:
+            if asked.session:
                 peer.send(said, "next")
-                code = await _result(peer, settings, renderer, interrupter)
-            await bring_files(mesh.bus, peer.record, settings.cwd, quiet=settings.log_level == "error")
-            return code
-        files, base = await offer_files(mesh.bus, asked.files, settings.cwd)
-        if asked.detach:
-            session = await mesh.submit(said, label=asked.label, files=files, base=base, flags=asked.flags)
-            shown = {"session_id": session}
-            sys.stdout.write(f"{session if settings.output_format == 'text' else json_dump(shown)}\n")
-            return 0
-        async with mesh.spawn(said, label=asked.label, files=files, base=base, flags=asked.flags) as peer:
             code = await _result(peer, settings, renderer, interrupter)
         await bring_files(mesh.bus, peer.record, settings.cwd, quiet=settings.log_level == "error")
     return code

@@ -25,6 +25,7 @@ from sagent.events import (
     ToolStarted,
 )
 from sagent.lib.json import json_dump
+from sagent.lib.money import in_words
 from sagent.lib.text import escaped, gist, one_line, printable
 from sagent.messages import ToolCall
 
@@ -287,10 +288,9 @@ class Transcript:
 
 def advice_lines(advice: Advice) -> list[str]:
     """A consultation in a few lines: who, why, with what verdict and at what price; then what was said."""
-    price = "price unknown" if advice.usd is None else f"{advice.usd:.6f} USD"
     verdict = advice.verdict or advice.status
     reason = f": {advice.reason}" if advice.reason else ""
-    head = f"◆ {advice.advisor} ({advice.model}), {advice.trigger}: {verdict}{reason} ({price})"
+    head = f"◆ {advice.advisor} ({advice.model}), {advice.trigger}: {verdict}{reason} ({in_words(advice.usd)})"
     return [head, *(f"  │ {line}" for line in advice.text.splitlines())]
 
 

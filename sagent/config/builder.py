@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from sagent.config.advisors import Placed
-from sagent.config.fields import FIELDS, RULES, TABLES, THRESHOLDS, Field
+from sagent.config.fields import BY_NAME, RULES, TABLES, THRESHOLDS, Field
 from sagent.config.files import NAME, File, end_sentence, find_file
 from sagent.config.settings import Address, CustomProvider, Settings, Wanted
 from sagent.config.values import PathBase, RefusedError, shown
@@ -129,7 +129,7 @@ class SettingsBuilder:
             return
         from sagent.config.servers import own_address, provider_of, with_path
 
-        field = next(each for each in FIELDS if each.name == "base_url")
+        field = BY_NAME["base_url"]
         if executor is not None:
             if self.origins.get("base_url", "").startswith("--"):
                 raise ConfigError("--base-url and --executor-api-base say the same: give one of them.")

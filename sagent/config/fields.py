@@ -41,6 +41,7 @@ class Field(NamedTuple):
 
 
 FIELDS = tuple(Field(each.name, **each.metadata) for each in fields(Settings) if each.metadata)
+BY_NAME: Mapping[str, Field] = {field.name: field for field in FIELDS}
 RULES: Mapping[str, Field] = {
     field.member: field
     for field in (

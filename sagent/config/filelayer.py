@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
-from sagent.config.fields import ALIASES, FIELDS, RULES, TABLES, Field, is_stricter
+from sagent.config.fields import ALIASES, BY_NAME, RULES, TABLES, Field, is_stricter
 from sagent.config.files import File, Line, end_sentence, expand, read_file
 from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Settings, Wanted
@@ -21,19 +21,18 @@ if TYPE_CHECKING:
 
 _NEVER = "a project's file may not set it"
 _VARIABLES = "a project's file may not read the environment"
-_FIELDS = {field.name: field for field in FIELDS}
 _GROUPS: Mapping[str, Mapping[str, Field]] = {
-    "permissions": {"allow": _FIELDS["allow"], "deny": _FIELDS["deny"]},
-    "logging": {"level": _FIELDS["log_level"], "trace_file": _FIELDS["trace"]},
-    "env": {"pass": _FIELDS["env_pass"]},
-    "sandbox": {"mode": _FIELDS["sandbox"], "allow_domains": _FIELDS["allow_domains"]},
+    "permissions": {"allow": BY_NAME["allow"], "deny": BY_NAME["deny"]},
+    "logging": {"level": BY_NAME["log_level"], "trace_file": BY_NAME["trace"]},
+    "env": {"pass": BY_NAME["env_pass"]},
+    "sandbox": {"mode": BY_NAME["sandbox"], "allow_domains": BY_NAME["allow_domains"]},
     "advisor_rules": RULES,
-    "policy": {**RULES, "max_turns": _FIELDS["max_turns"]},
+    "policy": {**RULES, "max_turns": BY_NAME["max_turns"]},
 }
 """Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
 _NOT_HERE = "search"
 """A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
-_NAMES = (*_FIELDS, *ALIASES, *_GROUPS, *TABLES)
+_NAMES = (*BY_NAME, *ALIASES, *_GROUPS, *TABLES)
 _MOST_WANTED = 200  # characters of a value that the person is to trust: it is shown in full
 
 
@@ -129,7 +128,7 @@ class FileLayer:
                 advisors.named_apart(found)
             except RefusedError as error:
                 raise self._file.error(here, f"{error}") from None
-        self._into.set(_FIELDS["advisors"], tuple(found), self._origin)
+        self._into.set(BY_NAME["advisors"], tuple(found), self._origin)
 
     def _advisor(self, keys: Line, item: object) -> advisors.Placed:
         try:
@@ -162,7 +161,7 @@ class FileLayer:
         )
         if "model" not in table:
             raise self._file.error(("executor",), "executor.model is missing: give PROVIDER/MODEL")
-        model = str(self._read_in(("executor", "model"), _FIELDS["model"], table["model"]))
+        model = str(self._read_in(("executor", "model"), BY_NAME["model"], table["model"]))
         try:
             address = advisors.read_address(table, self._base)
         except advisors.MemberError as error:
@@ -187,7 +186,7 @@ class FileLayer:
             self._into.apart = provider, own_address(provider, rows, self._into.environ)
             self._into.values["providers"] = {**rows, provider: placed}
             self._into.origins["providers"] = self._origin
-        self._into.set(_FIELDS["model"], model, self._origin)
+        self._into.set(BY_NAME["model"], model, self._origin)
 
     def _take_key(self, keys: Line, field: Field, value: object) -> None:
         if keys[0] == "permissions" and isinstance(value, str):
@@ -258,9 +257,9 @@ class FileLayer:
             if key in ("allow", "deny"):
                 raise self._file.error((key,), f"{key} belongs into the table [permissions]")
             if key in ALIASES:
-                yield (key,), _FIELDS[ALIASES[key]], value
-            elif key in _FIELDS and (key not in _GROUPS or isinstance(value, str)):
-                yield (key,), _FIELDS[key], value
+                yield (key,), BY_NAME[ALIASES[key]], value
+            elif key in BY_NAME and (key not in _GROUPS or isinstance(value, str)):
+                yield (key,), BY_NAME[key], value
             elif key in _GROUPS:
                 for name, item in self._file.table((key,), value).items():
                     if name not in _GROUPS[key]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.config.builder import Given, SettingsBuilder
-from sagent.config.fields import ALIASES, FIELDS, RULES, Field
+from sagent.config.fields import ALIASES, BY_NAME, FIELDS, RULES, Field
 from sagent.config.files import File, read_file
 from sagent.config.settings import Settings, Wish
 from sagent.context.places import plugin_folders
@@ -18,7 +18,6 @@ _OTHER_VARIABLES = ("SAGENT_BUS", "SAGENT_CONFIG", "SAGENT_MCP_TOKEN", "SAGENT_S
 """Variables of no setting."""
 _UNLISTED = ("SAGENT_CUSTODY", "SAGENT_PROJECT_DIR", "SAGENT_A2A_TOKEN")
 """What others begin with: those of sagent's own commands, and one for each agent elsewhere (SAGENT_A2A_TOKEN_NAME)."""
-_FIELDS = {field.name: field for field in FIELDS}
 _OWN_FLAGS = ("executor_api_base", "advisor_api_base", "trust_project")  # about what other flags and files name
 
 
@@ -139,7 +138,7 @@ def home_of(environ: Mapping[str, str]) -> Path:
 def _by_field(flags: Mapping[str, object]) -> list[Given]:
     """Flags in the order of the settings. Raises ConfigError for one that is none."""
     names = {name: field for field in FIELDS for name in (field.flag_name.replace("-", "_"), field.name)}
-    names |= {name: _FIELDS[meant] for name, meant in ALIASES.items()}
+    names |= {name: BY_NAME[meant] for name, meant in ALIASES.items()}
     for name in flags:
         if name not in names and name not in _OWN_FLAGS:
             raise ConfigError(f"--{name.replace('_', '-')}: there is no such setting{nearest(name, names)}")
@@ -153,7 +152,7 @@ def _by_field(flags: Mapping[str, object]) -> list[Given]:
 
 def _variables() -> Mapping[str, Field]:
     found = {field.variable: field for field in (*FIELDS, *RULES.values())}
-    return found | {f"SAGENT_{name.upper()}": _FIELDS[meant] for name, meant in ALIASES.items()}
+    return found | {f"SAGENT_{name.upper()}": BY_NAME[meant] for name, meant in ALIASES.items()}
 
 
 def _environment(environ: Mapping[str, str]) -> list[Given]:

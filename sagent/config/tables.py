@@ -44,19 +44,15 @@ def read_providers(file: File, table: Table, _: PathBase) -> Mapping[str, Custom
             raise file.error(("providers", name), f"providers.{name} needs a base_url{hint}")
         members = {key: _member(file, name, key, value) for key, value in given.items() if key != "api_key"}
         row = read_rows({name: members}, str(file.path))[name]
-        if known is not None:
-            row = _changed(known, row, members)
+        if known is not None:  # it is that one, with what is given changed
+            quirks = {key: getattr(row.quirks, key) for key in members if key in _QUIRKS}
+            changed = {key: getattr(row, key) for key in members if key in _ROW}
+            row = replace(known, quirks=replace(known.quirks, **quirks), **changed)
         key = _text(file, name, "api_key", given.get("api_key", ""))
         if key == IN_KEYRING:
             key = kept_key(name)
         found[name] = CustomProvider(row, key, tuple(given))
     return found
-
-
-def _changed(known: Row, row: Row, members: Mapping[str, object]) -> Row:
-    """A row of ours with the members that were given."""
-    quirks = replace(known.quirks, **{key: getattr(row.quirks, key) for key in members if key in _QUIRKS})
-    return replace(known, quirks=quirks, **{key: getattr(row, key) for key in members if key in _ROW})
 
 
 def _member(file: File, name: str, key: str, value: object) -> object:

@@ -30,6 +30,11 @@ def show(usd: Decimal) -> str:
     return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
 
 
+def in_words(usd: Decimal | None) -> str:
+    """A cost for people; a price that is not known is no zero."""
+    return "price unknown" if usd is None else f"{usd:.6f} USD"
+
+
 def number(usd: Decimal | None) -> float | None:
     """USD as JSON has them; null where they are not known."""
     return None if usd is None else float(usd)

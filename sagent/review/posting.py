@@ -59,7 +59,11 @@ async def post(forge: Forge, review: Review, most: int = MOST_COMMENTS) -> Poste
         if mark not in still and not old.body.startswith(GONE):
             await forge.edit_line_comment(old.key, (GONE + old.body)[:MOST_BODY])
             gone += 1
-    new = [_at_line(forge, each) for each in shown if each.mark not in ours]
+    new = [
+        LineComment(each.file, each.line, each.end_line, _body(forge, each), each.old_file, each.old_line)
+        for each in shown
+        if each.mark not in ours
+    ]
     refused = await forge.comment_lines(review.head, new) if new else 0
     left_out = len([each for each in review.findings if each.in_diff]) - len(shown) + refused
     await _summarise(forge, review, left_out)
@@ -99,7 +103,3 @@ def _body(forge: Forge, finding: Finding) -> str:
     end = f"\n\n<!-- sagent-finding {finding.mark} -->"
     block = forge.suggestion(finding.end_line - finding.line + 1)
     return comment(finding, block)[: MOST_BODY - len(end)] + end
-
-
-def _at_line(forge: Forge, each: Finding) -> LineComment:
-    return LineComment(each.file, each.line, each.end_line, _body(forge, each), each.old_file, each.old_line)

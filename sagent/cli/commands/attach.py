@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sagent.cli.commands.node import bus_url
+from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.remote_files import bring_files

@@ -99,7 +99,7 @@ def _man() -> Iterator[str]:
     synopsis = "\n".join(re.split(" {3}[|] {3}", parser.usage or ""))
     yield f".ad l\n.SH SYNOPSIS\n.nf\n{plain(synopsis)}\n.fi\n"
     yield f".SH DESCRIPTION\n{plain(parser.description or '')}\n.SH OPTIONS\n"
-    for action in run_parser().flags:
+    for action in parser.flags:
         value = "" if action.nargs == 0 else f" \\fI{plain(str(action.metavar))}\\fR"
         yield f".TP\n\\fB{plain(', '.join(action.option_strings))}\\fR{value}\n{plain(action.help or '')}\n"
     yield ".SH COMMANDS\n"

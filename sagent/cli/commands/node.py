@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import BUS
+from sagent.cli.fetched import BUS, bus_url
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
@@ -51,13 +51,6 @@ def run_node(argv: Sequence[str]) -> int:
     own = {name: flags.pop(name, None) for name in ("bus", "name", "slots", "label", "dir", "shared")}
     settings = load_settings(flags)  # what is wrong with them is said at once, and not to the first client
     return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags)))
-
-
-def bus_url(given: object) -> str:
-    """The bus of a flag, or of the environment. Raises UsageError."""
-    if not (url := str(given or os.environ.get(BUS, ""))):
-        raise UsageError(f"No bus is given: give --bus URL or set {BUS}. To start one: sagent bus")
-    return url
 
 
 def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":

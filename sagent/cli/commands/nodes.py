@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sagent.cli.commands.node import bus_url
+from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.permissions import add_permissions, run_permissions
 from sagent.cli.render import report

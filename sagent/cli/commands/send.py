@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sagent.cli.commands.node import bus_url
+from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe, report
 from sagent.errors import UsageError

@@ -16,7 +16,7 @@ from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.events import Event, Failure, Finished
 from sagent.lib.json import json_dump
-from sagent.lib.money import number
+from sagent.lib.money import in_words, number
 from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, printable
 from sagent.messages import Text
@@ -260,10 +260,8 @@ class _Output:
 
 def progress(role: "RoleReport") -> str:
     """A role in one line: "critic (anthropic/claude-sonnet-4-6): done, 3 turns, 2100 in, 340 out, 0.011400 USD"."""
-    from sagent.app.team import usd_of
-
     who = f"{role.name} ({role.model})" if role.model else role.name
-    used = f"{count(role.turns, 'turn')}, {role.usage.total_input} in, {role.usage.output} out, {usd_of(role)}"
+    used = f"{count(role.turns, 'turn')}, {role.usage.total_input} in, {role.usage.output} out, {in_words(role.usd)}"
     states = {
         "at work": "begins",
         "kept": f"had finished, not run again; {used}",

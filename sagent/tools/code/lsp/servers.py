@@ -153,7 +153,8 @@ class Servers:
             argv = _bounded([program, *row.command[1:]])
             await seat.get(partial(seat.open, argv, python, self._launcher, self._group), self._close)
             if seat.ready:
-                self._close_oldest()
+                for old in self.running()[:-MOST_RUNNING]:
+                    self._close(old)
                 return seat
             missed.append(seat)
         for seat in missed:
@@ -175,10 +176,6 @@ class Servers:
         task = asyncio.create_task(seat.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    def _close_oldest(self) -> None:
-        for seat in self.running()[:-MOST_RUNNING]:
-            self._close(seat)
 
 
 def _bounded(argv: Sequence[str]) -> list[str]:
