@@ -257,6 +257,8 @@ def test_details_that_repeat_all_that_was_said_are_told_once() -> None:
     [
         {"reasoning_content": "hm"},
         {"reasoning": "hm"},
+        {"reasoning_text": "hm"},
+        {"thinking": "hm"},
         {"reasoning": "hm", "reasoning_content": "hm"},
         {"reasoning_content": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
         {"reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]},

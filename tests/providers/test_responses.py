@@ -25,6 +25,7 @@ from sagent.testing.script import Fail, Received, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
 from tests.depth import deep
+from tests.providers.sdk_types import sdk_adapters
 
 TOOLS = (ToolSpec("Read", "Read.", json_freeze_object({"type": "object"})),)
 MODEL = "gpt-5.6-terra"
@@ -657,11 +658,7 @@ def test_a_prefix_never_changes_and_nothing_of_our_own_is_lost(replies: list[lis
 
 
 def test_the_sdk_s_own_types_accept_what_goes_out() -> None:
-    pytest.importorskip("openai")
-    from openai.types.responses import ResponseInputItemParam
-    from pydantic import TypeAdapter
-
-    adapter = TypeAdapter(ResponseInputItemParam)
+    validate = sdk_adapters()["responses"]
     said = replied(reasoning(), searched(), message(), ran(), reasoning(2), function_call())
     image = Image("image/png", b"PNG")
     history = [
@@ -674,7 +671,7 @@ def test_the_sdk_s_own_types_accept_what_goes_out() -> None:
     items = body_of(*history)["input"]
     assert len(items) == 10
     for item in items:
-        adapter.validate_python(item, extra="forbid")
+        validate(item)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -9,14 +9,13 @@ import pytest
 from sagent.errors import ModelError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Opaque, Text, user
-from sagent.model import Delta, Model, Reply, Request, ThinkingPart
+from sagent.model import Model, Reply, Request
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts, provider_named
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader
-from sagent.providers.wire.sse import EventReader
 from sagent.testing.script import Call, ErrorEvent, Raw, Stall, Turn, Wire
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
@@ -105,11 +104,6 @@ def test_what_must_be_asked_for_is_asked_for(provider: str, member: str, value: 
 # Streams
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
-    reader = EventReader()
-    assert reader.feed(b"\xef\xbb\xbfdata: 1\n\n") == [("", "1")]
-
-
 @every
 @both
 @pytest.mark.parametrize(
@@ -182,13 +176,6 @@ async def test_an_error_in_place_of_a_reply(raw_server, kind: type, way: str, bo
     """Under status 200, whole, where a stream was asked for."""
     async with raw_server(page(body)) as server, opened(kind, server.url, way) as model:
         assert (await failure(model)).kind == kind_of_error
-
-
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "reasoning_text", "thinking"])
-def test_reasoning_is_found_under_each_of_its_names(name: str) -> None:
-    out: list[Delta] = []
-    ChatReplyReader(Origin("x", "m"), "chat:x").feed({"choices": [{"index": 0, "delta": {name: "Hm."}}]}, out)
-    assert out == [ThinkingPart("Hm.")]
 
 
 # Usage
