@@ -105,8 +105,8 @@ class ExperimentCommand(ABC):
         for task in self.plan.tasks:
             if task.directory is not None and home.is_relative_to(task.directory):
                 raise UsageError(
-                    f"{self.flag} {self.directory} lies inside the directory of task {task.name!r}: its runs would see "
-                    "those before them. Name a directory elsewhere."
+                    f"{self.flag} {self.directory} lies inside the directory of task {task.name!r}: its runs would "
+                    "see earlier ones. Choose a directory elsewhere."
                 )
         return Notebook(home, setup, self.plan.tasks, [way.arm for way in self.plan.ways], flag=self.flag)
 

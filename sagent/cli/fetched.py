@@ -42,7 +42,7 @@ def locating(find: Callable[[], Path], name: str | None, bus: str | None) -> Gen
             yield found, False
             return
     if not name:
-        raise UsageError("Which session of the bus? Give its id, or the beginning of one.")
+        raise UsageError("No session of the bus is named: give its id, or the beginning of its id.")
     with temporary() as directory:
         yield asyncio.run(_fetch(bus, name, directory)), True
 

@@ -208,8 +208,8 @@ def again(event: Retrying, which: str = "", *, shown: bool = True) -> str:
     """Why a call is made again and when, and what becomes of the text that was shown. Where text was discarded and
     nothing is waited for, it is no retry, but a reply that begins anew."""
     anew = event.discarded and not event.seconds
-    when = "the reply begins again" if anew else f"trying again in {waiting(event.seconds)}{which}"
-    gone = "; what was said above no longer counts" if shown and event.discarded else ""
+    when = "the reply starts again" if anew else f"trying again in {waiting(event.seconds)}{which}"
+    gone = "; the text above is discarded" if shown and event.discarded else ""
     return f"{printable(event.reason).rstrip('.')}; {when}{gone}"
 
 

@@ -42,7 +42,7 @@ def report_secrets(redaction: "Redaction") -> None:
     if redaction.count:
         from sagent.cli.render import report
 
-        report(f"secrets taken out, recognized by form: {redaction.kinds}; read the rest before you share it")
+        report(f"secrets taken out, recognized by their form: {redaction.kinds}; read the rest before you share it")
 
 
 def write(out: TextIO, blocks: Iterable[str | Table]) -> None:

@@ -33,8 +33,8 @@ async def examine(settings: "Settings") -> list[Finding]:
 
 def _look(settings: "Settings") -> Iterator[Finding]:
     found = [name for name, _ in _usable(settings)]
-    yield Finding("good" if found else "bad", "keys", ", ".join(found) or "none is set: /login")
-    for name, use in (("git", "branch, @files"), ("rg", "searches are slower without it"), ("bash", "the Bash tool")):
+    yield Finding("good" if found else "bad", "keys", ", ".join(found) or "none is set: use /login")
+    for name, use in (("git", "branch, @files"), ("rg", "without it, searches are slower"), ("bash", "the Bash tool")):
         path = shutil.which(name)
         yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
     yield from (_sandbox(settings), _servers(settings), *_terminal(), *_places(settings))
@@ -89,14 +89,14 @@ def _sandbox(settings: "Settings") -> Finding:
     from sagent.sandbox.report import advice
 
     if settings.sandbox == "off":
-        return Finding("poor", "sandbox", "off: nothing holds the commands of the model")
+        return Finding("poor", "sandbox", "off: the model's commands run without a sandbox")
     forget(settings.state_dir)
     means = Sandbox("auto", cache=settings.state_dir).means
     if means.name == "none":
         needed = settings.sandbox == "required"
         return Finding("bad" if needed else "poor", "sandbox", f"none: {means.why}. {advice(means)}".rstrip())
     why = f": {means.why}. {advice(means)}".rstrip() if means.why else ""
-    return Finding("poor" if why else "good", "sandbox", f"{means.name} holds commands{why}")
+    return Finding("poor" if why else "good", "sandbox", f"commands run in {means.name}{why}")
 
 
 def _servers(settings: "Settings") -> Finding:
@@ -125,7 +125,7 @@ def _places(settings: "Settings") -> Iterable[Finding]:
     for what, path in (("state directory", settings.state_dir), ("settings", settings.config_dir)):
         there = _existing(path)
         good = os.access(there, os.W_OK)
-        yield Finding("good" if good else "bad", what, str(path) if good else f"{there} cannot be written")
+        yield Finding("good" if good else "bad", what, str(path) if good else f"{there} is not writable")
     try:
         free = shutil.disk_usage(_existing(settings.state_dir)).free
     except OSError as error:

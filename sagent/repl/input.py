@@ -42,7 +42,7 @@ MOST_SHARED = 20_000  # characters of a shell command's output that the model re
 _WORDS = {"exit": "quit", "quit": "quit", ":q": "quit", "help": "help", "?": "help"}
 """What people type to whatever asks: commands, and no messages."""
 _UNFINISHED = {
-    "/": "type a command's name after /; Tab lists them",
+    "/": "type a command after /; Tab lists them",
     "!": "type a shell command after !",
     "#": "type a note for AGENTS.md after #",
     "@": "type a file's path after @",
@@ -289,7 +289,7 @@ class InputActions:
         text = text[1:].strip()
         path = await asyncio.to_thread(add_note, self._session.cwd, text)
         self._painter.write(Report(f"Noted in {path}"))
-        self._session.add_context(f"Remember (it is in {path.name} now): {text}", NOTE)
+        self._session.add_context(f"Remember (I have added it to {path.name}): {text}", NOTE)
 
     # -- the input
 
@@ -355,7 +355,7 @@ class InputActions:
 
         image = await image_from_clipboard()
         if image is None:
-            self._status.hint(f"no image in the clipboard, or no program to read it with ({PROGRAMS})")
+            self._status.hint(f"the clipboard has no image, or there is no program to read it ({PROGRAMS})")
         else:
             self._screen.buffer.insert_text(self.pasted.keep_image(image))
 
@@ -382,7 +382,7 @@ class InputActions:
 
     async def _choose_agent(self) -> None:
         def options(but: str = "") -> list[Option[str]]:
-            found = [Option(ROOT, ROOT, "the agent that you talk to; stopping it stops all")]
+            found = [Option(ROOT, ROOT, "the agent you talk to; stopping it stops all agents")]
             for path, child in sorted(self._painter.view.children.items()):
                 if child.state == "working" and path != but:
                     found.append(Option(path, path, f"{child.state}  {child.doing}".rstrip()))
@@ -395,7 +395,7 @@ class InputActions:
                 self._session.stop_agent(path)
             return options(path)
 
-        path = await self.questions.pick("Read along with which agent?", options(), second=SecondKey("stops it", stop))
+        path = await self.questions.pick("Follow which agent?", options(), second=SecondKey("stops it", stop))
         try:
             if path and path != self._painter.near:
                 self._context.enter(path)
@@ -427,7 +427,7 @@ class InputActions:
             pass
         elif now - before >= HINT:
             self._escaped_at = now
-            doing = "clears the input" if buffer.text else "goes back to an earlier request"
+            doing = "clears the input" if buffer.text else "goes back to an earlier prompt"
             self._status.hint(f"Esc again {doing}")
         elif buffer.text:
             self._status.hint("")
@@ -446,7 +446,7 @@ class InputActions:
             if (elsewhere := self._session.elsewhere) is not None:
                 modes = [mode for mode in MODE_WORDS if mode in elsewhere.modes()]
             if not modes:
-                self._status.hint("the mode is that of the node that takes the session")
+                self._status.hint("the node that runs the session sets the mode")
                 return
             mode = modes[(modes.index(policy.mode) + 1) % len(modes) if policy.mode in modes else 0]
             policy.mode = mode

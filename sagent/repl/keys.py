@@ -100,7 +100,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
             keys.add(*key_names(key), filter=condition, eager=act in anytime)(_handler(act))
         except ValueError:
             raise UsageError(
-                f'keys: {key!r} is no key: say "ctrl-t", "alt-x", "shift-tab", "f5" or "ctrl-x e".'
+                f'keys: {key!r} is not a key: use a form such as "ctrl-t", "alt-x", "shift-tab", "f5" or "ctrl-x e".'
             ) from None
     return keys
 

@@ -163,8 +163,8 @@ class Current:
         """For what works on the machine of the session alone. Raises UsageError where that is another."""
         if (elsewhere := self.elsewhere) is not None:
             place = elsewhere.where()
-            where = f"it runs on {place}" if place else "it rests, and runs on a node of the bus"
-            raise UsageError(f"{what} works on the machine of the session alone: {where}.")
+            where = f"it runs on {place}" if place else "it is idle, and runs on a node of the bus"
+            raise UsageError(f"{what} works only on the machine that runs the session: {where}.")
 
     @property
     def local(self) -> "Agent":

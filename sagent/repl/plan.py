@@ -46,7 +46,7 @@ async def settle_plan(
 
 
 def _options(*, begun: bool) -> list[Option[str]]:
-    goes_on = "goes on with what you changed" if begun else ""
+    goes_on = "continues with your changes" if begun else ""
     return [
         Option("ask", "Yes, and ask before every change", key="y", short="ask"),
         Option("edit", "Yes, and edit in the project freely", key="e", short="edit"),

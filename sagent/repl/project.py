@@ -61,7 +61,7 @@ def add_note(directory: Path, text: str) -> Path:
     where these are a link out of the project."""
     path = instructions_file(directory)
     if not path.resolve().is_relative_to(path.parent.resolve()):
-        raise UsageError(f"{path} is a link that leads out of the project, so nothing was noted. Make it a file.")
+        raise UsageError(f"{path} is a link that leads out of the project, so the note was not saved. Make it a file.")
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     note = "- " + " ".join(text.split()) + "\n"
     place = before.rfind(f"{HEADING}\n")
@@ -168,7 +168,7 @@ def _attached(path: Path, name: str) -> Part:
     if (shown := media_in(data, path.name)) is not None:
         return shown
     if b"\0" in data[:8192]:
-        raise ValueError("it is neither text, nor an image, a PDF or a recording (WAV, MP3) that models can read")
+        raise ValueError("it is not text, an image, a PDF or a recording (WAV, MP3) that models can read")
     content = data.decode("utf-8", "replace")
     cut = f"\n[{len(content) - MOST_TEXT} more characters: read the file]" if len(content) > MOST_TEXT else ""
     return Text(f'\n<file path="{name}">\n{content[:MOST_TEXT]}{cut}\n</file>')

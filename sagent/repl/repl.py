@@ -165,7 +165,7 @@ class Repl(CommandContext):
             self.end(2)
             return False
         if path is None:
-            self._farewell = "No session was chosen. To begin a new one:  sagent\n"
+            self._farewell = "No session was chosen. To start a new one:  sagent\n"
             self.end(0)
             return False
         self._session.use(replace(self.settings, session=path))
@@ -279,12 +279,12 @@ class Repl(CommandContext):
         if (node := self.opened.agent.tree.get(agent)) is None:
             raise UsageError(f"{agent} has ended.")
         if agent == self._painter.near:
-            raise UsageError(f"You are with {agent} already.")
+            raise UsageError(f"You are following {agent} already.")
         back = agent == ROOT
         self._screen.line.label = self._screen.line.home = "› " if back else f"{agent} › "
         past = () if back else past_blocks(node.messages, ROOT)
         keys = "Esc interrupts it, ↓ lists the others." if node.running else "Esc goes back."
-        notice = f"Back with {agent}." if back else f"Reading along with {agent}: what you type goes to it. {keys}"
+        notice = f"Back with {agent}." if back else f"Following {agent}: what you type goes to it. {keys}"
         self._painter.enter(agent, (Report(notice), *past))
 
     def recall(self, most: int) -> None:

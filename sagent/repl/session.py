@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 UNHURRIED = 0.3  # seconds before work that nobody waits for
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
 _STEPS = (
-    ("/login", "a key: tested, kept for you alone, used"),
+    ("/login", "enter an API key: it is tested, then saved"),
     ("export ANTHROPIC_API_KEY=…", "or another provider's variable; then start sagent again"),
     ("ollama serve", "or LM Studio, llama.cpp; then /login local"),
-    ("sagent demo", "see it work without any of them"),
+    ("sagent demo", "see sagent work without any of them"),
 )
 
 
@@ -62,9 +62,9 @@ def guide(error: Exception) -> Sequence[Block]:
     if not text.startswith("No model was named"):
         lacking = re.match(r"No key for ([\w.-]+)", text)
         login = f"/login {lacking[1]}" if lacking else "/login"
-        ways = f"Change what is wrong, then {login}, /resume or /model again; /quit leaves."
+        ways = f"Fix this, then use {login}, /resume or /model again, or /quit."
         if isinstance(error, SessionBusy):
-            ways = "/new begins another, /resume lists those that there are; /quit leaves."
+            ways = "/new begins another session, /resume lists sessions, /quit leaves."
         return (Report(text, "error"), Report(ways))
     steps = (
         (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {detail}"))
@@ -207,10 +207,10 @@ class SessionLoop(Current):
         agent, elsewhere = self._resumable.agent, self._resumable.elsewhere
         cost, log = cost_line(agent.cost()), agent.log
         if elsewhere is not None:
-            goes_on = "It goes on without you. " if agent.running else ""
+            goes_on = "It continues without you. " if agent.running else ""
             return f"\n{goes_on}To come back:  {elsewhere.again}\nSession {log.session_id}, {cost}\n"
         if not log.path:
-            return f"This session was not kept; it cost {cost}.\n"
+            return f"This session was not saved; it cost {cost}.\n"
         settings, path, here = self.settings, Path(log.path), False
         with suppress(FileNotFoundError):  # the directory may have been deleted
             here = path.parent == sessions_of(settings.state_dir, Path.cwd())

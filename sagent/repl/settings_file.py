@@ -145,7 +145,7 @@ def _read(path: Path) -> tuple[str, dict[str, object]]:
     """A file's text and what it says. Nothing is put next to settings in YAML, which would no longer be read then."""
     others = (path, *map(path.with_name, NAMES)) if path.suffix in _YAML or not path.exists() else ()
     if yaml := next((each for each in others if each.suffix in _YAML and each.exists()), None):
-        raise UsageError(f"{yaml} has the settings, and YAML is not changed automatically: change it yourself.")
+        raise UsageError(f"Your settings are in {yaml}, and YAML is not changed automatically: edit it yourself.")
     try:
         data = path.read_bytes()  # with the line ends that it has
     except FileNotFoundError:

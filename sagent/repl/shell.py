@@ -68,7 +68,7 @@ class _Kept:
         from sagent.tools.capture import legible_in_colour
 
         self.add(b"", slack=0)
-        middle = f"\n[... {self._left_out} bytes are left out ...]\n" if self._left_out else ""
+        middle = f"\n[... {self._left_out} bytes left out ...]\n" if self._left_out else ""
         head, tail = self._data[:MOST_HEAD], self._data[MOST_HEAD:]
         return legible_in_colour(bytes(head)) + middle + legible_in_colour(bytes(tail))
 

@@ -40,7 +40,7 @@ class Tasks:
         text = f"{type(error).__name__}: {error}" if error else str(context.get("message"))
         if text not in self._defects and len(self._defects) < MOST_DEFECTS:
             self._defects.add(text)
-            self._show(Report(f"This is a defect of sagent; /bug shows what to report: {text}", "error"))
+            self._show(Report(f"This is a bug in sagent; /bug shows what to report: {text}", "error"))
 
     async def close(self) -> None:
         """Cancel all, and wait a few seconds for them to end."""

@@ -237,7 +237,7 @@ class Teletype(CommandContext):
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         if secret:
-            raise UsageError("This terminal would show it; set the variable of the provider instead.")
+            raise UsageError("This terminal would show the key; set the provider's environment variable instead.")
         return await self._read(label)
 
     def rewound(self, text: str) -> None:

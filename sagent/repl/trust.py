@@ -40,9 +40,7 @@ def render_wish(wish: "Wish", width: int) -> list[Line]:
     from sagent.config.trust import visible
 
     others = [one for one in wish.wanted if one.name != "hooks"]
-    lines: list[Line] = [
-        (("class:ask", "This folder wants to choose:" if others else "This folder wants to have hooks run:"),)
-    ]
+    lines: list[Line] = [(("class:ask", "This folder wants to set:" if others else "This folder wants to run hooks:"),)]
     for each in others:
         value = [("class:tool", each.text), ("class:dim", f"  (line {each.line})")]
         lines += wrap(value, width, (("", f"  {each.name} = "),))
@@ -52,8 +50,8 @@ def render_wish(wish: "Wish", width: int) -> list[Line]:
         lines += wrap([("class:tool", text)], width, (("", "  hook "),))
     names = {one.name for one in wish.wanted}
     programs = " and ".join(name.replace("_", " ") for name in ("hooks", "language_servers") if name in names)
-    models = "What is said and read here would go to the models it names, and be paid with your keys."
-    run = f"{programs.capitalize()} are programs that run by themselves, in the sandbox where there is one."
+    models = "What is written and read here would be sent to the models it names, and charged to your keys."
+    run = f"{programs.capitalize()} are programs that run without asking, in the sandbox where there is one."
     why = ([models] if names - {"hooks", "language_servers"} else []) + ([run] if programs else [])
     return lines + wrap([("class:dim", " ".join(why))], width, (("", "  "),))
 
@@ -66,7 +64,7 @@ def _options(settings: "Settings") -> list[Option[Trust]]:
     return [
         Option("no", "No", "and do not ask again", key="n"),
         once,
-        Option("always", "Yes, always", "until it wants something else", key="a"),
+        Option("always", "Yes, always", "until these settings change", key="a"),
     ]
 
 
@@ -79,5 +77,5 @@ def _keep(settings: "Settings", wish: "Wish", said: Trust | None) -> str:
     try:
         remember(wish, settings.state_dir, trusted=said == "always")
     except OSError as error:
-        return f"Your answer holds for this session only: it cannot be kept: {error.strerror or error}"
-    return f"Kept; to be asked again, delete {answer_file(wish, settings.state_dir)}"
+        return f"Your answer is for this session only, because it could not be saved: {error.strerror or error}"
+    return f"Saved; to be asked again, delete {answer_file(wish, settings.state_dir)}"

@@ -142,7 +142,7 @@ async def test_a_session_is_an_agent_too(tmp_path: Path, shell: Shell) -> None:
         (
             ["send", "team.void", "x", "--timeout", "3"],
             1,
-            "no agent shows itself at team.void; it is waited for, up to 3 s",
+            "there is no agent at team.void yet; waiting up to 3 s for one",
         ),
         (["agents", "*"], 2, "not an address"),
         (["agents", "--bus", "nats://127.0.0.1:1"], 1, "There is no bus at"),

@@ -119,7 +119,7 @@ def test_no_provider_is_sent_the_key_of_another(shell: Shell) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 # What is told of a reply that begins again
 
-GONE = "what was said above no longer counts"
+GONE = "the text above is discarded"
 
 
 def on_terminal(shell: Shell, *argv: str) -> str:

@@ -70,7 +70,7 @@ def test_verify_says_what_it_checked_and_ok_for_that(place: Place):
         assert "✓ log of root  2 entries" in out
         assert "--head ID" in out
         assert "`lock`" in out
-        assert out.endswith("OK: what is checked above is as it was written\n")
+        assert out.endswith("OK: what was checked above is unchanged\n")
 
 
 def test_verify_finds_and_tells_a_program(place: Place):
@@ -134,7 +134,7 @@ def test_a_session_is_signed_and_its_signature_checked(place: Place):
     file = path / "root.jsonl"
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
     assert "which was signed" in place.run("verify", "--check-signature", code=1)[0]
-    assert "only what verifies is" in place.run("verify", "--sign", str(key), code=1)[1]
+    assert "because the session does not verify" in place.run("verify", "--sign", str(key), code=1)[1]
 
 
 # -- export ------------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_an_exported_bundle_verifies(place: Place):
     out, _ = place.run("verify", "b.tar")
     assert "✓ manifest" in out
     assert out.split("id ")[1].split()[0] in err
-    assert out.endswith("OK: what is checked above is as it was written, but for 1 redacted\n")
+    assert out.endswith("OK: what was checked above is unchanged, but for 1 redacted\n")
     head = json.loads(place.run("verify", "--json")[0])["head"]
     assert json.loads(place.run("verify", "--json", "b.tar", "--head", head)[0])["redacted"] == 1
     data = bytearray((place.cwd / "b.tar").read_bytes())

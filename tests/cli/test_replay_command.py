@@ -87,8 +87,8 @@ def test_a_damaged_session_is_not_replayed(shell: Shell) -> None:
         (("replay", "SESSION", "--effort", "low"), "--model"),
         (("replay", "SESSION", "--model", "anthropic/claude-sonnet-4-6", "--agent", "root"), "--agent"),
         (("replay", "SESSION", "--model", "anthropic/claude-sonnet-4-6", "--keep", "x"), "--live-tools"),
-        (("compare", "SESSION"), "Name two sessions"),
-        (("compare", "SESSION", "SESSION", "--model", "m"), "Name two sessions"),
+        (("compare", "SESSION"), "Give two sessions"),
+        (("compare", "SESSION", "SESSION", "--model", "m"), "Give two sessions"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(shell: Shell, argv: tuple[str, ...], told: str) -> None:

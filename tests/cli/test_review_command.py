@@ -309,7 +309,7 @@ def test_one_job_reviews_without_a_token_and_another_posts(
     assert len(api.lines) == 1
     event(shell, (shas[0], shas[0]))
     done = run(shell, "--read", ".git/review.json")
-    assert (done.code, "stands at" in done.err) == (2, True)
+    assert (done.code, "is now at" in done.err) == (2, True)
 
 
 def test_a_fix_is_made_for_those_who_may_write(shell: Shell, shas: tuple[str, str], api: Repository) -> None:

@@ -100,7 +100,7 @@ def test_the_doctor_says_what_holds_commands(shell: Shell) -> None:
     def line() -> str:
         return next(line for line in shell.run("doctor", model="").out.splitlines() if " sandbox " in line)
 
-    assert "holds commands" in line() or "none: " in line()
+    assert "commands run in" in line() or "none: " in line()
     shell.environment["SAGENT_SANDBOX"] = "off"
     assert "! sandbox " in line()
-    assert "off: nothing holds the commands of the model" in line()
+    assert "off: the model's commands run without a sandbox" in line()

@@ -42,7 +42,7 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     assert not (shell.cwd / "made.txt").exists()
     missing = shell.run("sessions", "rewind", session, "9", model="")
     assert missing.code == 2
-    assert "There is no request 9" in missing.err
+    assert "There is no prompt 9" in missing.err
     shell.environment["ANTHROPIC_API_KEY"] = key
     assert shell.run("--continue", "on").code == 0
     assert b"request 1" not in server.requests[-1].body

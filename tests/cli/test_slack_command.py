@@ -53,7 +53,7 @@ def test_what_is_missing_is_named(shell: Shell) -> None:
     done = shell.run("slack", "rules.toml", model="")
     assert (done.code, "SLACK_APP_TOKEN" in done.err) == (2, True)
     done = shell.run("slack", "rules.toml", "--permission-mode", "full", model="")
-    assert (done.code, "the rules say that" in done.err) == (2, True)
+    assert (done.code, "RULES say that" in done.err) == (2, True)
     shell.environment |= {"SLACK_APP_TOKEN": "x", "SLACK_BOT_TOKEN": "x"}
     done = shell.run("slack", "none.toml", model="")
     assert done.code == 2

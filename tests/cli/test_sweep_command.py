@@ -384,7 +384,7 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     for argv, says in (
         (("gone.toml",), "gone.toml: there is no such file"),
         (("free.toml",), "max_total_usd is missing"),
-        (("unbounded.toml",), "give max_budget_usd too"),
+        (("unbounded.toml",), "set max_budget_usd too"),
         (("small.toml",), "none could begin"),
         (("stranger.toml",), "cell model=anthropic/claude-haiku-4-5 effort=low: --advisor advisor=openai/gpt-5.5"),
         (("nobody.toml",), "cell settings: no model is named"),

@@ -366,7 +366,7 @@ def test_in_a_sequence_a_failing_role_ends_it(shell: Shell, crew, step: Step, co
     done = team(shell, crew(), *MODEL, "The task.", "--output", "out", "--max-turns", "1")
     assert (done.code, done.out) == (code, "## one\n\nWhat one found.\n")
     assert f"sagent: two failed ({kind}): " in done.err
-    assert f"the same command with --session {sessions(shell)[0]}" in done.err
+    assert f"run the same command with --session {sessions(shell)[0]}" in done.err
     assert "three" not in [who(request) for request in server.requests]
     assert "| three |  | not begun |" in (shell.cwd / "out" / "report.md").read_text()
     assert shell.run("verify", model="").code == 0
@@ -424,7 +424,7 @@ def test_after_kill_9_finished_roles_are_not_run_again(shell: Shell, crew, mode:
     assert len(sessions(shell)) == 1
     assert shell.run("verify", model="").code == 0
     again = team(shell, "crew.toml", "--continue")
-    assert again.code == 2 and "no team's task that is unfinished" in again.err
+    assert again.code == 2 and "no unfinished team task" in again.err
 
 
 def test_a_failed_team_is_gone_on_with_by_the_same_command(shell: Shell, crew) -> None:
@@ -461,7 +461,7 @@ def test_the_task_from_words_a_file_and_standard_input(shell: Shell, crew) -> No
         ((), "Which team? Give --preset code_review|quant_desk|research_writer"),
         (("--preset", "code_reveiw", "x"), "no such preset. Did you mean code_review?"),
         (("--preset", "code_review"), 'Nothing to do: give a prompt, as in sagent team run --preset code_review "'),
-        (("--preset", "code_review", "crew.toml", "x"), "name two teams"),
+        (("--preset", "code_review", "crew.toml", "x"), "are two teams"),
         (("code_review", "x"), "code_review is a preset: give --preset code_review"),
         (("no.toml", "x"), "there is no such file"),
         (("bad.toml", "x"), "bad.toml:2: there is no key roles[1].tols. Did you mean tools?"),
@@ -503,7 +503,7 @@ def test_a_mistake_is_json_where_json_is_asked_for(shell: Shell) -> None:
 def test_the_report_is_not_written_into_the_session(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, crew(), *MODEL, "x", "--session", "here", "--output", "here/out")
-    assert done.code == 2 and "lies in the session" in done.err
+    assert done.code == 2 and "is inside the session's directory" in done.err
 
 
 def test_list_show_and_what_is_neither(shell: Shell) -> None:

@@ -85,8 +85,8 @@ def test_damaged_lines_are_named_and_not_fatal(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("notes.md", "holds no events"),
-        ("gone.jsonl", "no such file, and no such session"),
+        ("notes.md", "has no events"),
+        ("gone.jsonl", "no such file or session"),
         ("gone", "no session 'gone'"),
         ("", "no session of"),
     ],

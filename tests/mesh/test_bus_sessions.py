@@ -19,7 +19,7 @@ async def test_sessions_of_a_bus_are_listed_exported_traced_and_shared(tmp_path:
         code, out, err = await here.ask_plain("sessions", "list", "--costs", *bus)
         assert (code, "sagent trace SESSION --bus URL" in err) == (2, True)
         code, out, err = await here.ask_plain("replay", session, *bus)
-        assert (code, "OK: every request is what was sent" in out) == (0, True), out + err
+        assert (code, "OK: every request and every message is the same" in out) == (0, True), out + err
         code, out, err = await here.ask_plain("compare", session, session, *bus)
         assert (code, "every request, call and reply is the same" in out) == (0, True), out + err
         for command in (
@@ -39,4 +39,4 @@ async def test_sessions_of_a_bus_are_listed_exported_traced_and_shared(tmp_path:
             code, _, err = await here.ask_plain(command, "nothing-like-that", *bus)
             assert (code, "No session of this bus begins with" in err) == (2, True), err
             code, _, err = await here.ask_plain(command, *bus)
-            assert (code, "Which session of the bus?" in err) == (2, True), err
+            assert (code, "No session of the bus is named" in err) == (2, True), err

@@ -114,8 +114,8 @@ def test_what_is_always_allowed_is_written_where_the_settings_came_from(tmp_path
     vars(current)["_opened"] = SimpleNamespace(policy=policy_of(current.settings))
     said = list(allow_rules(current, ["Bash(make)", "Edit(/a\nb)"], always=True))
     assert said == [
-        (f"Bash(make) is allowed from now on, also in {file}", True),
-        (f"Edit(/a⟨U+000A⟩b) is allowed from now on, also in {file}", True),
+        (f"Bash(make) is allowed from now on, and was added to {file}", True),
+        (f"Edit(/a⟨U+000A⟩b) is allowed from now on, and was added to {file}", True),
     ]
     again = load({}, {"HOME": str(tmp_path)}, tmp_path, file=file)
     assert (set(again.allow), again.deny) == ({"Bash(make)", "Edit(/a\nb)"}, ("Bash(rm)",))
@@ -506,11 +506,11 @@ async def test_history_is_kept_per_file_newest_first_and_survives(tmp_path: Path
 
 def test_without_a_display_it_is_said_what_no_longer_counts() -> None:
     broken = Retrying("root", "It broke.", "cut", 1, 0.31, "First")
-    gone = "what was said above no longer counts"
+    gone = "the text above is discarded"
     assert plain_text(broken) == f"! It broke; trying again in 0.3 s (attempt 2); {gone}"
     assert (
         plain_text(Retrying("root/a", "It broke", "cut", 0, 0.0, "First"))
-        == "root/a: ! It broke; the reply begins again"
+        == "root/a: ! It broke; the reply starts again"
     )
 
 

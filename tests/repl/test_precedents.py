@@ -63,7 +63,7 @@ async def test_a_log_that_cannot_be_read_is_said_in_place_of_what_rules_match(tm
         file = session.path / "root.jsonl"
         file.write_bytes(file.read_bytes().replace(b"true early", b"true_early"))
         text = rules_text(["Bash(true:*)"], bash("true now"), agent, tmp_path)
-        assert text == "Bash(true:*) · what else they match cannot be told: the session's log could not be read"
+        assert text == "Bash(true:*) · what else they match is unknown: the session's log could not be read"
 
 
 async def test_only_the_last_calls_are_looked_at_which_is_said(tmp_path: Path) -> None:

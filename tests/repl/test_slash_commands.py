@@ -136,8 +136,8 @@ COMMANDS = (
     Row("/help [name]", "/help", "/ask-advisor", completes="quit", wrong="nonsense"),
     Row("/model [name]", "/model openai/gpt-5.5", completes="openai/gpt-5.5"),
     Row("/executor [name]", "/executor openai/gpt-5.5", completes="openai/gpt-5.5"),
-    Row("/model [name]", "/model", refuses="name it after the command: openai/gpt-5.5"),
-    Row("/provider [name]", "/provider", refuses="name it after the command: openai", completes="anthropic"),
+    Row("/model [name]", "/model", refuses="give it after the command: openai/gpt-5.5"),
+    Row("/provider [name]", "/provider", refuses="give it after the command: openai", completes="anthropic"),
     Row("/provider [name]", "/provider openai", wrong="opneai"),
     Row("/effort [level]", "/effort low", completes="xhigh", wrong="hihg"),
     Row("/advisor [text]", "/advisor openai/gpt-5.5", completes="off", refuses="(?i)advisor"),
@@ -145,24 +145,24 @@ COMMANDS = (
     Row("/cost [cap]", "/cost", "tokens read", wrong="-1"),
     Row("/context", "/context", "About .* tokens", wrong="x"),
     Row("/status", "/status", "permissions", wrong="x"),
-    Row("/compact [text]", "/compact the names", "Nothing can be left out yet: the context has about"),
+    Row("/compact [text]", "/compact the names", "There is nothing to leave out yet: the context has about"),
     Row("/clear", "/clear", "is forgotten", wrong="x"),
     Row("/rewind [request]", "/rewind 1", wrong="77"),
-    Row("/fork [request]", "/fork", refuses="not kept", wrong="77"),
+    Row("/fork [prompt]", "/fork", refuses="not saved", wrong="77"),
     Row("/new", "/new", refuses="Without a terminal", wrong="x"),
     Row("/diff [file] [what]", "/diff", "This session has changed no files"),
     Row("/tree", "/tree", "1 ● a question", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
     Row("/sessions", "/sessions", "● .*not kept", wrong="x"),
     Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
-    Row("/export [form] [file]", "/export md x.md", refuses="not kept", completes="bundle", wrong="pdf"),
+    Row("/export [form] [file]", "/export md x.md", refuses="not saved", completes="bundle", wrong="pdf"),
     Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
-    Row("/copy", "/copy", refuses="no terminal whose clipboard", wrong="x"),
+    Row("/copy", "/copy", refuses="no terminal with a clipboard", wrong="x"),
     Row("/agents", "/agents", "root  idle", wrong="x"),
-    Row("/enter [agent]", "/enter root", refuses="no terminal in which", completes="root", wrong="nobody"),
+    Row("/enter [agent]", "/enter root", refuses="no terminal to follow", completes="root", wrong="nobody"),
     Row("/send <agent> <text>", "/send nobody hello", refuses="There is no agent 'nobody'"),
     Row("/stop [name]", "/stop", refuses="No turn is in progress", wrong="nobody"),
-    Row("/tasks", "/tasks", "nothing in the background", wrong="x"),
+    Row("/tasks", "/tasks", "no background jobs", wrong="x"),
     Row("/detach <job>", "/detach job:9", refuses="no job 'job:9'; running: none"),
     Row("/permissions [mode]", "/permissions", "Mode edit", completes="full", wrong="everything"),
     Row("/permissions [mode]", "/permissions full", refuses="give --permission-mode on the command line"),
@@ -176,7 +176,7 @@ COMMANDS = (
     Row("/memory [what] [name]", "/memory forget", refuses="The memory has no files"),
     Row("/init", "/init", wrong="x"),
     Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
-    Row("/login [provider] [host]", "/login openai", refuses="nobody can type", completes="openai", wrong="opneai"),
+    Row("/login [provider] [host]", "/login openai", refuses="no terminal to type", completes="openai", wrong="opneai"),
     Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
     Row("/theme <name>", "/theme light", refuses="no terminal", completes="plain"),
     Row("/doctor", "/doctor", "state directory", wrong="x"),
@@ -235,11 +235,11 @@ async def test_a_note_is_shown_edited_and_forgotten(context: RecordingContext) -
     path = folders(settings)["person"] / "style guide.md"
     path.parent.mkdir(parents=True)
     path.write_text("Use tabs\n")
-    assert re.search("Memory .off: memory = true.*\n.*person/style guide.md +Use tabs", await context.do("/memory"))
+    assert re.search("Memory .off: set memory = true.*\n.*person/style guide.md +Use tabs", await context.do("/memory"))
     assert await context.do('/memory show "style guide"') == "Use tabs\n"
     context.edits = ["Use tabs", "Use blanks"]
     context.picks = [note := find_note(settings, "person/style guide.md")]
-    assert "stays as it was" in await context.do("/memory edit")
+    assert "is unchanged" in await context.do("/memory edit")
     assert [one.also for one in context.offered] == ["person/style guide.md"]
     assert "Wrote person/style guide.md" in await context.do('/memory edit "style guide"')
     assert path.read_text() == "Use blanks\n"
@@ -262,7 +262,7 @@ async def test_a_note_that_changed_while_it_was_edited_is_not_written(
         return "Mine"
 
     monkeypatch.setattr(context, "edit", edit)
-    with pytest.raises(UsageError, match="changed meanwhile"):
+    with pytest.raises(UsageError, match="changed by someone else meanwhile"):
         await context.do("/memory edit a")
     assert path.read_text() == "Of an agent\n"
 
@@ -346,7 +346,7 @@ async def test_the_sandbox_is_shown_whole_and_switched_for_commands_to_come(
     await agent.run("go on")
     told = [message.content for message in agent.messages if message.sender == "sandbox"]
     assert told == [
-        "From now on commands are held by bubblewrap.",
+        "From now on commands run in bubblewrap.",
         "From now on commands run without a sandbox: it is switched off.",
     ]
 
@@ -379,7 +379,7 @@ async def test_looking(context: RecordingContext) -> None:
     assert "█" in await context.do("/context")
     assert "edit" in await context.do("/status")
     assert "root" in await context.do("/agents")
-    assert "nothing in the background" in await context.do("/tasks")
+    assert "no background jobs" in await context.do("/tasks")
     assert "AGENTS.md" in await context.do("/memory")
     assert "state directory" in await context.do("/doctor")
     assert "sagent" in await context.do("/bug")
@@ -428,7 +428,7 @@ async def test_an_earlier_session_is_chosen_by_what_was_said_and_this_one_is_lis
         agent = Agent(ScriptedModel("Yes."), resources=Resources(log=session.log()))
         context = RecordingContext(replace(settings, fork="another"), OpenedHere(agent, PermissionPolicy("edit")))
         listed = (await context.do("/sessions")).splitlines()
-        assert all(text in listed[0] for text in ("●", session.id, "(nothing was said yet)"))
+        assert all(text in listed[0] for text in ("●", session.id, "(no messages yet)"))
         assert [line.rpartition("  ")[2] for line in listed[1:]] == ["paint it", "mend the gate"]
         context.picks = [paths[0]]
         async with context.turn:
@@ -618,9 +618,9 @@ async def test_a_command_as_the_first_line_of_a_prompt(context: RecordingContext
     [
         ({"DISPLAY": ":7"}, "It is open in your browser."),
         ({"WAYLAND_DISPLAY": "w", "FAILS": "exit 3"}, "It could not be opened in a browser (xdg-open: exit 3)."),
-        ({"DISPLAY": ":7", "SSH_CONNECTION": "a b"}, "It is not opened in a browser: the terminal is on another"),
-        ({"DISPLAY": ""}, "It is not opened in a browser: there is no desktop here."),
-        ({"DISPLAY": ":7", "PATH": "/nowhere"}, "It is not opened in a browser: there is no xdg-open here."),
+        ({"DISPLAY": ":7", "SSH_CONNECTION": "a b"}, "Not opened in a browser: the terminal is on another"),
+        ({"DISPLAY": ""}, "Not opened in a browser: there is no desktop here."),
+        ({"DISPLAY": ":7", "PATH": "/nowhere"}, "Not opened in a browser: there is no xdg-open here."),
     ],
 )
 def test_a_page_is_opened_where_there_is_a_desktop(

@@ -203,7 +203,7 @@ def test_a_reply_that_breaks_off_is_made_again(console: Console) -> None:
     console.serve([Cut(Turn(text="Half of it\n\nis here", pieces=4), after_events=6), Turn(text="Whole.")])
     console.start()
     console.type("go")
-    console.until("The reply begins again", "Whole.")
+    console.until("The reply starts again", "Whole.")
 
 
 def test_a_provider_that_dies_for_good_is_told_and_the_session_goes_on(console: Console) -> None:
@@ -212,7 +212,7 @@ def test_a_provider_that_dies_for_good_is_told_and_the_session_goes_on(console: 
     console.environment["SAGENT_MAX_RETRIES"] = "1"
     console.start()
     console.type("go")
-    console.until("The reply begins again", "✗ ", gone="Esc interrupts")
+    console.until("The reply starts again", "✗ ", gone="Esc interrupts")
     console.type("and now?")
     console.until("Back again.")
 

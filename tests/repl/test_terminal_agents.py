@@ -87,7 +87,7 @@ def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console
     assert (console.cwd / "made.txt").exists()
     console.until("agents $0.0")
     assert "I was quick." in screen
-    assert "Read along" not in screen
+    assert "Follow" not in screen
     console.type("/agents")
     console.until("root  idle")
 
@@ -176,18 +176,18 @@ def test_down_lists_the_agents_to_stop_one_or_to_read_along(console: Console) ->
     console.type("begin here")
     console.until("◌ one  working", "◌ two  working", "Bash sleep 60", "Esc interrupts all · ↓ agents")
     console.keys("Down")
-    screen = console.until("Read along with which agent?", "Ctrl-X stops it", "Esc leaves the list")
+    screen = console.until("Follow which agent?", "Ctrl-X stops it", "Esc closes the list")
     assert "interrupts" not in screen
     console.keys("Down", "C-x")
     console.until("✗ one  stopped", "◌ two  working", "2 of 2")
     console.keys("Enter")
-    console.until("Reading along with root/two", "Esc interrupts two")
+    console.until("Following root/two", "Esc interrupts two")
     console.keys("Down")
-    console.until("Read along with which agent?")
+    console.until("Follow which agent?")
     console.keys("C-x")  # the root, and with it all
-    console.until("! Interrupted.\n\n? Read along with which agent?", gone="◌")
+    console.until("! Interrupted.\n\n? Follow which agent?", gone="◌")
     console.keys("Escape")
-    console.until("! Interrupted.", gone="? Read along")
+    console.until("! Interrupted.", gone="? Follow")
     console.keys("Escape")
     console.until("Back with root.", "✗ root/two · interrupted", gone="root/two ›")
 
@@ -210,8 +210,8 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     console.type("begin here")
     console.until("◌ worker  working", "Bash sleep 60")
     console.type("/enter root/worker")
-    screen = console.until("Reading along with root/worker", "Esc interrupts it", "root/worker › ")
-    assert "wait a little" in screen[screen.index("Reading along") :]
+    screen = console.until("Following with root/worker", "Esc interrupts it", "root/worker › ")
+    assert "wait a little" in screen[screen.index("Following") :]
     console.until("· Esc interrupts worker")
     console.type("and for me")
     console.until("› and for me", "I do it for you.")

@@ -207,7 +207,7 @@ def test_a_key_whose_doing_fails_is_told_and_the_session_goes_on(console: Consol
     console.type("hello")
     console.until("The first answer.")
     console.keys("C-o", "C-o")
-    console.until("This is a defect of sagent", "ZeroDivisionError: a defect of")
+    console.until("This is a bug in sagent", "ZeroDivisionError: a defect of")
     console.type("again")
     screen = console.until("The second answer.")
     assert screen.count("ZeroDivisionError") == 1

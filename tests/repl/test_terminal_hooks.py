@@ -15,7 +15,7 @@ def test_a_folders_hooks_are_shown_and_asked_about_once(console: Console) -> Non
     file.parent.mkdir()
     file.write_text('[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "./check.sh"\n')
     console.start(ready="? Trust it with that?")
-    console.until("wants to have hooks run:", "hook PreToolUse Bash: ./check.sh", "a Yes, always")
+    console.until("wants to run hooks:", "hook PreToolUse Bash: ./check.sh", "a Yes, always")
     console.keys("a")
     console.until("to be asked again, delete", "│ $0")
     console.type("/hooks")

@@ -110,7 +110,7 @@ def test_an_edit_that_was_left_goes_on_where_it_was_and_is_in_the_input_in_the_e
     console.tmux("send-keys", "-l", " Then read it.")
     console.until("Then read it.")
     console.keys("Escape")
-    console.until("Carry out this plan?", "goes on with what you changed", gone="Then read it.")
+    console.until("Carry out this plan?", "continues with your changes", gone="Then read it.")
     console.keys("i")
     console.until("plan › Write one file. Then read it.")
     console.keys("Escape")

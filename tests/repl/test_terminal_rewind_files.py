@@ -47,7 +47,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
     assert (console.cwd / "log.txt").read_text() == "1\n2\n"
     (console.cwd / "file2.txt").write_text("mine now\n")
     console.keys("Escape", "Escape")
-    console.until("Back to before which request?", "❯ change 2", "change 1")
+    console.until("Back to before which prompt?", "❯ change 2", "change 1")
     console.keys("Down", "Enter")
     console.until("conversation and files", "files only", "cancel")
     console.until("created old.txt +1 -0", "deleted log.txt +0 -2", "deleted file1.txt", "left alone file2.txt")
@@ -140,7 +140,7 @@ def test_one_file_is_looked_at_and_set_back(console: Console) -> None:
     console.type("old")
     console.until("u Undo it in this file")
     console.keys("u")
-    console.until("Set old.txt back to what this session found?", "y Yes, set it back", "n No")
+    console.until("Restore old.txt to its state before this session?", "y Yes, restore it", "n No")
     assert not (console.cwd / "old.txt").exists()
     console.keys("y")
     console.until("old.txt: 1 created", "Changed in this session: 2 files, +2 -0")

@@ -79,11 +79,11 @@ def test_without_a_key_there_is_a_guide_and_login_tests_and_keeps_one(console: C
     console.type("/login anthropic")
     console.until("Key for anthropic (not shown):")
     console.type("a-wrong-key")
-    console.until("The key was not kept", "invalid x-api-key")
+    console.until("The key was not saved", "invalid x-api-key")
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("the-right-key")
-    screen = console.until("The key works; it is kept in", "│ $0")
+    screen = console.until("The key works; it was saved in", "│ $0")
     assert "right-key" not in screen
     file = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -105,7 +105,7 @@ def test_a_key_is_tested_where_the_environment_says_and_sent_nowhere_else(consol
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("the-right-key")
-    console.until("The key works; it is kept in", "only")
+    console.until("The key works; it was saved in", "only")
     assert config.stat().st_mode & 0o777 == 0o600
     kept = tomllib.loads(config.read_text())["providers"]
     assert kept == {"anthropic": {"base_url": door, "api_key": "the-right-key"}, "openai": {"api_key": ""}}
@@ -122,7 +122,7 @@ def test_login_goes_on_with_the_conversation(console: Console) -> None:
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("new")
-    console.until("The key works; it is kept in")
+    console.until("The key works; it was saved in")
     console.type("and this")
     console.until("Second.")
     sent = json.dumps(server.requests[-1].json["messages"])
@@ -166,7 +166,7 @@ def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, t
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("the-right-key")
-    console.until("Where should it be kept?", "❯ in the keyring")
+    console.until("Where should it be saved?", "❯ in the keyring")
     console.keys("Enter")
     console.until("it is kept in the keyring", "│ $0")
     assert (tmp_path / "kept").read_text() == "the-right-key"

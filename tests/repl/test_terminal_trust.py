@@ -1,4 +1,4 @@
-"""A folder that wants to choose the model: asked once, before a session is opened."""
+"""A folder that wants to set the model: asked once, before a session is opened."""
 
 import json
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_for_this_session_it_is_used_and_not_kept_where_it_cannot_be(console: Co
     console.start(ready=ASKED)
     console.until("a Yes, always")
     console.keys("a")
-    console.until("holds for this session only", "gpt-5.5")
+    console.until("is for this session only", "gpt-5.5")
     say(console, "I am gpt-5.5.")
     console.leave()
     console.start(ready=ASKED)
@@ -103,7 +103,7 @@ def test_a_small_terminal_has_all_of_it_too(console: Console, folder: Path) -> N
 
 def test_a_terminal_that_only_prints_asks_too(console: Console, folder: Path) -> None:
     console.environment["TERM"] = "dumb"
-    console.start(ready="wants to choose:")
+    console.start(ready="wants to set:")
     console.until("1 No", "2 Yes, for this session", "number:")
     console.type("")
     console.until("\n> ")

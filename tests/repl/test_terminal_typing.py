@@ -105,7 +105,7 @@ def test_enter_sends_behind_the_only_completion_and_chooses_among_several(consol
 def test_a_beginning_without_anything_behind_it_is_not_sent(console: Console) -> None:
     server = console.serve(echo)
     console.start()
-    for text, hint in (("/", "a command's name"), ("!", "a shell command"), ("#", "a note"), ("@", "a file's path")):
+    for text, hint in (("/", "type a command"), ("!", "a shell command"), ("#", "a note"), ("@", "a file's path")):
         console.type(text)
         console.until(hint, f"› {text}")
         console.keys("C-u")
@@ -155,7 +155,7 @@ def test_a_clipboard_without_an_image_that_can_be_used_is_told(console: Console,
     console.serve(echo)
     console.start()
     console.keys("C-v")
-    console.until("is a broken or incomplete image/png image" if image else "no image in the clipboard", "› ")
+    console.until("is a broken or incomplete image/png image" if image else "the clipboard has no image", "› ")
 
 
 IN, OUT = b"\x1b[I", b"\x1b[O"

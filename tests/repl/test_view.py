@@ -239,7 +239,7 @@ def test_a_reply_that_breaks_off_is_begun_again() -> None:
         ReplyFinished("root", assistant("Whole"), Usage(), None),
     )
     assert [block.text for block in blocks if isinstance(block, Piece)] == ["Whole"]
-    assert "no longer counts" in written(blocks)
+    assert "is discarded" in written(blocks)
     assert not view.waiting
 
 

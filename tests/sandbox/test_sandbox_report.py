@@ -45,7 +45,7 @@ def test_advice_names_the_package() -> None:
 @pytest.mark.parametrize(
     ("means", "state", "says"),
     [
-        (Means("bubblewrap"), "good", "bubblewrap holds commands"),
+        (Means("bubblewrap"), "good", "commands run in bubblewrap"),
         (
             Means("landlock", "bwrap is not installed"),
             "poor",

@@ -61,7 +61,7 @@ def _parser() -> Parser:
     group.add_argument("--max-total-usd", metavar="N", help="spend at most N USD on all runs together, at list prices")
     group.add_argument("--out", metavar="DIR", help="keep every run in DIR; run the same command again to continue")
     group.add_argument("--json", action="store_true", help="one JSON object instead of tables")
-    group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
+    group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
     group.add_argument("--log-level", metavar="L", help="info reports each run on stderr, even without a terminal")
     add_agent_flags(parser)
     return parser

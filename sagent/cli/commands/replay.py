@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from sagent.events import Event
     from sagent.lab.replay import Conditions, Replay, Replayed, Rerun
 
-DESCRIPTION = """Run a session again from its log: our own loop, with the model and the tools answering what was
-recorded. Every request is built again and compared with the sha256 of the one that was sent. Nothing is sent and no
-tool is run. With --model, what was asked is asked of another model instead, in a session of its own."""
+DESCRIPTION = """Run a session again from its log: the same loop, with recorded answers from the model and the tools.
+Every request is rebuilt and compared with the sha256 of the one that was sent. Nothing is sent and no tool is run.
+With --model, the session's prompts are given to another model instead, in a new session."""
 EPILOG = """exit codes:
-  without --model   0 the same   1 it differs, or does not verify   2 usage
+  without --model   0 identical   1 it differs, or does not verify   2 usage
   with --model      those of a run: sagent --help"""
 LAST = "- What came after an agent's last request was sent to nobody: no hash of a request vouches for it."
 FORMATS = ("text", "json")
@@ -49,7 +49,10 @@ def _ask_again(path: Path, settings: "Settings", flags: Mapping[str, object]) ->
     from sagent.lab.recording import session_at
 
     if "agent" in flags:
-        raise UsageError("--agent is for a replay from the log; --model asks again what a person asked of the root.")
+        raise UsageError(
+            "--agent does not go with --model, which gives the prompts of the root agent to another "
+            "model. Leave out one of them."
+        )
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     with session_at(path) as session:
         done, signal_number = asyncio.run(ask(session, settings, conditions_of(flags), renderer.on_event))
@@ -60,7 +63,7 @@ def _ask_again(path: Path, settings: "Settings", flags: Mapping[str, object]) ->
 
 def _from_log(path: Path, settings: "Settings", flags: Mapping[str, object]) -> int:
     if "keep" in flags or "live_tools" in flags:
-        raise UsageError("--live-tools and --keep are for asking again: name a model with --model.")
+        raise UsageError("--live-tools and --keep need --model, the model to give the prompts to.")
     from sagent.lab.replay import replay
 
     done = asyncio.run(replay(path, agent=str(flags.get("agent", "")), rows=settings.rows))
@@ -72,7 +75,7 @@ def _parser() -> Parser:
     parser = Parser("replay", DESCRIPTION, epilog=EPILOG, argument_default=argparse.SUPPRESS)
     parser.add_argument(
         "session", nargs="?", metavar="SESSION | DIR | BUNDLE",
-        help="a session by its path, its id or the beginning of one, or an exported bundle; the last one if left out",
+        help="a session's path or id, or the beginning of an id, or an exported bundle (default: the last session)",
     )  # fmt: skip
     parser.add_argument("--agent", metavar="PATH", help="only this agent: root, root/review (default: all of them)")
     parser.add_argument("--output-format", metavar="F", choices=FORMATS, help="text (default) or json")
@@ -81,24 +84,26 @@ def _parser() -> Parser:
 
 
 def add_live_flags(parser: Parser) -> None:
-    group = parser.add_argument_group("asking again")
-    group.add_argument("--model", "--executor", metavar="M", help="ask this model what was asked, in a new session")
-    group.add_argument("--provider", metavar="NAME", help="its provider, where its name does not imply it")
+    group = parser.add_argument_group("with another model")
+    group.add_argument(
+        "--model", "--executor", metavar="M", help="give the session's prompts to this model, in a new session"
+    )
+    group.add_argument("--provider", metavar="NAME", help="the model's provider, if its name does not imply it")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
-    group.add_argument("--advisor", metavar="M", action="append", help="an advisor of its own; none for no advisor")
-    group.add_argument("--effort", metavar="E", help="another effort than the recorded one")
-    group.add_argument("--live-tools", action="store_true", help="run its tools, in a copy of the directory; else they "
-                       "are answered from the recording")  # fmt: skip
-    group.add_argument("--keep", metavar="DIR", help="keep that copy, as DIR")
+    group.add_argument("--advisor", metavar="M", action="append", help="an advisor for it; none for no advisor")
+    group.add_argument("--effort", metavar="E", help="an effort other than the recorded one")
+    group.add_argument("--live-tools", action="store_true", help="run its tools, in a copy of the directory, rather "
+                                                                 "than answer from the recording")  # fmt: skip
+    group.add_argument("--keep", metavar="DIR", help="keep that copy in DIR")
     group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD, at list prices")
     group.add_argument("--max-turns", metavar="N", help="at most N model calls for each prompt")
     group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
-    group.add_argument("--permission-mode", metavar="MODE", help="of live tools: plan, ask, edit (default) or full")
+    group.add_argument("--permission-mode", metavar="MODE", help="for live tools: plan, ask, edit (default) or full")
     group.add_argument("--allow", metavar="RULE", action="append", help="allow calls of live tools (repeatable)")
     group.add_argument("--deny", metavar="RULE", action="append", help="deny calls (repeatable)")
     parser.add_bus_to_read()
-    group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
-    group.add_argument("--cwd", metavar="DIR", help="as if called in this directory")
+    group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
+    group.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
 
 
 def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":
@@ -106,7 +111,7 @@ def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":
     given = {name: flags[name] for name in (*LIVE, "config", "cwd") if name in flags}
     live = any(name in flags for name in ("model", "provider", "base_url"))
     if not live and (strays := [name for name in LIVE if name in flags]):
-        raise UsageError(f"--{strays[0].replace('_', '-')} is for asking again: name a model with --model.")
+        raise UsageError(f"--{strays[0].replace('_', '-')} needs --model, the model to give the prompts to.")
     output = "json" if flags.get("output_format") == "json" else "text"
     return load_settings({**given, "output_format": output}), live
 
@@ -116,7 +121,7 @@ def conditions_of(flags: Mapping[str, object], check: str = "") -> "Conditions":
 
     keep = flags.get("keep")
     if keep is not None and not flags.get("live_tools"):
-        raise UsageError("--keep is for the copy that --live-tools makes: give that too.")
+        raise UsageError("--keep needs --live-tools, which makes the copy to keep.")
     return Conditions(
         live=flags.get("live_tools") is True,
         keep=None if keep is None else path_of(str(keep)).absolute(),
@@ -145,7 +150,7 @@ async def ask(
         raise
     except OSError as error:
         what = f"{error.filename or settings.state_dir}: {error.strerror or error}"
-        raise UsageError(f"{what}. What was asked could not be asked again.") from error
+        raise UsageError(f"{what}. The prompts could not be given to the model.") from error
     return done, interrupter.received
 
 
@@ -169,15 +174,15 @@ def _lines(done: "Replay") -> Iterator[str]:
     for each in done.agents:
         yield from _show_agent(each, done.recorded_by)
     if done.problems:
-        yield "NOT REPLAYED: what does not verify proves nothing"
+        yield "NOT REPLAYED: the session does not verify, so a replay would prove nothing"
     elif not done.is_same:
         yield "DIVERGED: see above"
     elif done.is_exact:
         yield LAST
-        yield "OK: every request is what was sent, and every message what was made"
+        yield "OK: every request and every message is the same as recorded"
     else:
         yield LAST
-        yield "OK as far as it could be compared: what could not is listed above"
+        yield "OK as far as could be compared; what could not be compared is listed above"
 
 
 def _show_agent(each: "Replayed", recorded_by: str) -> Iterator[str]:

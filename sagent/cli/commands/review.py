@@ -29,12 +29,12 @@ from sagent.review.report import FORMATS, as_markdown, figures, read_review
 from sagent.review.reviewer import review
 
 FOUND = 7
-EPILOG = """RANGE is A..B or A...B as in git diff, or one name: what HEAD has that the name has not. Without it the
-working tree is reviewed against HEAD, files that git does not know yet included.
+EPILOG = """RANGE is A..B or A...B as in git diff, or one revision, for the commits of HEAD that it lacks. Without it,
+the working tree is reviewed against HEAD, including untracked files.
 
 exit codes:
-  0 reviewed   7 it has findings of the severity of --fail-on or above
-  1 failed   2 usage   3 budget   4 turn limit   5 answer cut   6 answer of the wrong form   130, 143 interrupted"""
+  0 reviewed   7 findings of the severity of --fail-on or above
+  1 failed   2 usage   3 budget   4 turn limit   5 answer cut   6 answer invalid   130, 143 interrupted"""
 _OURS = ("tools", "permission_mode", "plan", "allow", "system", "append_system", "output_style")
 
 
@@ -51,28 +51,28 @@ def run_review(argv: Sequence[str]) -> int:
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     parser = Parser("review", "Review changes: findings by file and line, each with its severity.", epilog=EPILOG)
     parser.add_argument(
-        "range", nargs="?", default="", metavar="RANGE", help="the changes; the working tree if left out"
+        "range", nargs="?", default="", metavar="RANGE", help="the changes to review (default: the working tree)"
     )
     forms = "text (default), markdown, json, sarif, codequality (GitLab) or annotations (GitHub)"
     parser.add_argument("--format", choices=FORMATS, default="text", metavar="F", help=forms)
-    parser.add_argument("--out", metavar="FILE", help="write it there")
+    parser.add_argument("--out", metavar="FILE", help="write to FILE (default: stdout)")
     fail = f"exit {FOUND} on findings of this severity or above: {', '.join(SEVERITIES)}, none (default)"
     parser.add_argument("--fail-on", choices=(*SEVERITIES, "none"), default="none", metavar="SEVERITY", help=fail)
-    parser.add_argument("--read", metavar="FILE", help="take this review, as --format json wrote it, and ask no model")
-    parser.add_argument("--fix", action="store_true", help="then have the findings fixed in the files; nothing is run")
-    group = parser.add_argument_group("on GitHub and GitLab")
-    event = (
-        "the payload of a pull_request or issue_comment event: review what it is about, and post it with GITHUB_TOKEN"
+    parser.add_argument("--read", metavar="FILE", help="use this review, written by --format json, and call no model")
+    parser.add_argument(
+        "--fix", action="store_true", help="then have the model fix the findings in the files; no commands are run"
     )
+    group = parser.add_argument_group("on GitHub and GitLab")
+    event = "the payload of a pull_request or issue_comment event: review its pull request, and post with GITHUB_TOKEN"
     group.add_argument("--github-event", metavar="FILE", help=event)
-    merge = "review the merge request of this pipeline, and post it with GITLAB_TOKEN"
+    merge = "review the merge request of this pipeline, and post with GITLAB_TOKEN"
     group.add_argument("--gitlab", action="store_true", help=merge)
-    group.add_argument("--no-post", action="store_true", help="post nothing: --read does that in another job")
-    most = f"at most N comments at lines, the worst first ({MOST_COMMENTS})"
+    group.add_argument("--no-post", action="store_true", help="post nothing (use --read in another job to post)")
+    most = f"at most N comments on lines, the most severe first ({MOST_COMMENTS})"
     group.add_argument("--max-comments", metavar="N", type=int, default=MOST_COMMENTS, help=most)
     parser.add_cwd()
     parser.add_config()
-    given, flags = parser.parse_apart(argv, _OURS, "a review only reads, and has its own prompt and tools")
+    given, flags = parser.parse_apart(argv, _OURS, "a review only reads, with its own prompt and tools; leave it out")
     return given, {**flags, "cwd": given.cwd, "config": given.config}
 
 
@@ -152,7 +152,7 @@ def _read(file: str) -> Review:
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: not UTF-8 text, so no review that `sagent review --format json` wrote.") from error
+        raise UsageError(f"{file}: not UTF-8 text: give a review written by `sagent review --format json`.") from error
 
 
 # -- in CI -------------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ async def _on_github(given: argparse.Namespace, settings: Settings) -> int:
     if pull.skip:
         return _skipped(pull)
     if not token and not (given.no_post and pull.base):
-        raise UsageError("GITHUB_TOKEN is not set: give the step the job's token, or --no-post.")
+        raise UsageError("GITHUB_TOKEN is not set: pass the job's token to the step, or give --no-post.")
     async with open_github(os.environ.get("GITHUB_API_URL", ""), token, pull.repository, pull.number) as github:
         if not pull.base:
             pull = with_commits(pull, await github.pull())
@@ -183,7 +183,9 @@ async def _on_gitlab(given: argparse.Namespace, settings: Settings) -> int:
     api, token = os.environ.get("CI_API_V4_URL", ""), os.environ.get("GITLAB_TOKEN", "")
     if not (api and token):
         missing = "GITLAB_TOKEN" if api else "CI_API_V4_URL"
-        raise UsageError(f"{missing} is not set: give the job a project access token with the scope api, or --no-post.")
+        raise UsageError(
+            f"{missing} is not set: pass the job a project access token with the scope api, or give --no-post."
+        )
     async with open_gitlab(api, token, pull.repository, pull.number, pull.head) as gitlab:
         return await _in_ci(given, settings, pull, gitlab)
 
@@ -195,7 +197,10 @@ async def _in_ci(given: argparse.Namespace, settings: Settings, pull: PullReques
         if result.error is not None:
             return _failed(result)
     elif found.head != pull.head:
-        raise UsageError(f"{given.read} reviews {found.head[:12]}, and the change stands at {pull.head[:12]}.")
+        raise UsageError(
+            f"{given.read} is a review of {found.head[:12]}, but the change is now at "
+            f"{pull.head[:12]}: review it again."
+        )
     if forge is not None:
         await _post(forge, found, given.max_comments)
     _tell_job(found)
@@ -203,14 +208,14 @@ async def _in_ci(given: argparse.Namespace, settings: Settings, pull: PullReques
 
 
 def _skipped(pull: PullRequest) -> int:
-    report(f"change {pull.number} is not reviewed: {pull.skip}")
+    report(f"change {pull.number} was not reviewed: {pull.skip}")
     return 0
 
 
 async def _post(forge: Forge, found: Review, most: int) -> None:
     posted = await post(forge, found, most)
     report(
-        f"comments at lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
+        f"comments on lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
         f"{posted.left_out} left out"
     )
 

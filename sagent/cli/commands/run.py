@@ -14,10 +14,12 @@ def run_run(argv: Sequence[str]) -> int:
     parser = Parser(
         "run",
         usage='sagent run [flags] "TASK"',
-        description="One task, answered and done; every flag of sagent is taken too. A terminal is never talked to.",
+        description="Run one task and exit. It accepts every flag of sagent. A terminal is never talked to.",
         argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("task", nargs="*", metavar="TASK", help="what to do, in quotes; piped input is its context")
+    parser.add_argument(
+        "task", nargs="*", metavar="TASK", help="what to do, in quotes; piped input is attached as context"
+    )
     parser.add_addresses("executor and advisor")
     add_flags(parser)
     flags = vars(parser.parse_args(argv))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sagent.mesh.bus import Address, Bus, Envelope
     from sagent.mesh.jetstream import JetStream
 
-DESCRIPTION = """Send a message to an agent, or to a session (session.ID), and print its answer. A reply that is a text,
-or has one as its `text`, is printed as that; another one as JSON."""
+DESCRIPTION = """Send a message to an agent, or to a session (session.ID), and print its answer. An answer that is text,
+or that has a field `text`, is printed as text; any other as JSON."""
 _MOST = 32 << 20  # bytes of standard input
 _SOON = 1.0  # seconds without an answer after which it is looked whether anybody is there
 
@@ -26,23 +26,25 @@ _SOON = 1.0  # seconds without an answer after which it is looked whether anybod
 def run_send(argv: Sequence[str]) -> int:
     """Send it; 1 where the agent could not do it. Raises UsageError and MeshError."""
     parser = Parser("send", DESCRIPTION)
-    parser.add_argument("address", metavar="ADDRESS", help="as `sagent agents` lists them")
-    parser.add_argument("text", nargs="?", metavar="TEXT", help="the message; standard input if left out")
+    parser.add_argument("address", metavar="ADDRESS", help="an address, as listed by `sagent agents`")
+    parser.add_argument("text", nargs="?", metavar="TEXT", help="the message (default: standard input)")
     parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
-    parser.add_argument("--data", metavar="JSON", help="the message's body, instead of a text")
-    parser.add_argument("--kind", metavar="K", default="message", help="what kind of message it is (%(default)s)")
-    parser.add_argument("--timeout", metavar="S", type=float, default=600.0, help="wait so many seconds (%(default)g)")
-    parser.add_argument("--stream", action="store_true", help="print each frame of the answer as it comes")
-    parser.add_argument("--no-reply", action="store_true", help="return when the bus has the message")
-    keep = "with --no-reply: wait until somebody has taken it, at most S seconds; then it is given up"
+    parser.add_argument("--data", metavar="JSON", help="the message's body, in place of TEXT")
+    parser.add_argument("--kind", metavar="K", default="message", help="the kind of message (%(default)s)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=float, default=600.0, help="wait at most S seconds (%(default)g)"
+    )
+    parser.add_argument("--stream", action="store_true", help="print each part of the answer as it arrives")
+    parser.add_argument("--no-reply", action="store_true", help="return once the bus has the message")
+    keep = "with --no-reply: keep the message for at most S seconds, until an agent receives it"
     parser.add_argument("--keep", metavar="S", type=float, help=keep)
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON whatever it is")
+    parser.add_argument("--json", action="store_true", help="always print the answer as JSON")
     given = vars(parser.parse_intermixed_args(argv))
     for name in ("timeout", "keep"):
         if (seconds := given[name]) is not None and not 0 < float(seconds) <= 7 * 86_400:
-            raise UsageError(f"--{name} {seconds:g}: seconds, above 0 and at most a week.")
+            raise UsageError(f"--{name} {seconds:g}: give a number of seconds above 0, at most a week.")
     if given["keep"] is not None and not given["no_reply"]:
-        raise UsageError("--keep goes with --no-reply; an answer is waited for as long as --timeout says.")
+        raise UsageError("--keep needs --no-reply. How long to wait for an answer is set with --timeout.")
     return asyncio.run(_carry_out(bus_url(given["bus"]), _body(given), given))
 
 
@@ -57,7 +59,7 @@ def _body(given: Mapping[str, object]) -> "Json":
     if given["text"] is not None:
         return str(given["text"])
     if sys.stdin.isatty():
-        raise UsageError("What is the message? Give a TEXT, --data, or standard input.")
+        raise UsageError("There is no message: give TEXT, --data or standard input.")
     return sys.stdin.buffer.read(_MOST + 1).decode("utf-8", "replace").strip()
 
 
@@ -96,7 +98,7 @@ async def _ask(bus: "Bus", envelope: "Envelope", given: Mapping[str, object]) ->
             async for frame in frames:
                 hint.cancel()
                 if frame.kind == "restart":
-                    report("who answered is gone; another begins anew")
+                    report("the agent that was answering is gone; another starts over")
                 elif frame.is_last:
                     _show(answer_of(frame, envelope), given)
                 elif given["stream"]:
@@ -117,7 +119,7 @@ async def _name_the_present(bus: "Bus", to: "Address", seconds: float) -> None:
         return
     if to.name not in known:
         there = nearest(to.name, known) or f". There are: {', '.join(known) or 'none'}."
-        report(f"no agent shows itself at {to.name}; it is waited for, up to {seconds:g} s{there}")
+        report(f"there is no agent at {to.name} yet; waiting up to {seconds:g} s for one{there}")
 
 
 async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mapping[str, object]) -> int:
@@ -139,7 +141,7 @@ async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mappi
             async with asyncio.timeout(float(str(given["timeout"]))):
                 result = await peer.wait()
         except TimeoutError:
-            raise UsageError(f"session {record.id} has not answered in time; sagent attach follows it.") from None
+            raise UsageError(f"session {record.id} has not answered in time; follow it with sagent attach.") from None
     if result.content or result.error is None:
         _show(result.content, given)
     if result.error is not None:

@@ -28,11 +28,13 @@ TOKEN = "SAGENT_SERVE_TOKEN"  # noqa: S105 -- the name of a variable
 
 def run_serve(argv: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM; sessions that run then are interrupted, and can be resumed."""
-    parser = Parser("serve", "Sessions over HTTP, for programs and in the browser.", argument_default=argparse.SUPPRESS)
-    add_listener(parser, "several people, each with a token and with sessions of their own (repeatable)")
-    bus = "the bus that /v1/bus leads to (or SAGENT_BUS); without one it is a bus of this server, for each user its own"
+    parser = Parser(
+        "serve", "Serve sessions over HTTP, for programs and the browser.", argument_default=argparse.SUPPRESS
+    )
+    add_listener(parser, "serve several people, each with their own token and sessions (repeatable)")
+    bus = "the bus behind /v1/bus (or SAGENT_BUS); by default each user has a bus within this server"
     parser.add_argument("--bus", metavar="URL", help=bus)
-    parser.add_argument("--cwd", metavar="DIR", help="where sessions work; they stay in this directory")
+    parser.add_argument("--cwd", metavar="DIR", help="the directory where sessions work")
     parser.add_argument("--add-dir", metavar="DIR", action="append", help="another directory for sessions (repeatable)")
     parser.add_config()
     add_agent_flags(parser)

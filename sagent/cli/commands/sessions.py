@@ -41,40 +41,48 @@ if TYPE_CHECKING:
 
 
 def run_sessions(argv: Sequence[str]) -> int:
-    parser = Parser("sessions", "Sessions kept on this machine.")
+    parser = Parser("sessions", "List, search, show and change the sessions on this machine.")
     every = "list | search | show | compact | rewind | delete | prune | repair"
     operations = parser.add_subparsers(dest="operation", required=True, metavar=every)
     listing = operations.add_parser("list", help="sessions of this directory, last used first")
-    listing.add_argument("--all", action="store_true", help="of every directory")
-    listing.add_argument("--ids", action="store_true", help="ids alone, for scripts")
-    listing.add_argument("--costs", action="store_true", help="with what each cost and saved: reads every log")
-    listing.add_argument("--bus", metavar="URL", help="those of this bus, the latest last")
-    showing = operations.add_parser("show", help="the conversation and what it cost")
-    showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
-    showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
+    listing.add_argument("--all", action="store_true", help="those of every directory")
+    listing.add_argument("--ids", action="store_true", help="print only ids, for scripts")
+    listing.add_argument("--costs", action="store_true", help="show what each cost and saved (reads every log)")
+    listing.add_argument("--bus", metavar="URL", help="the sessions of this bus, the latest last")
+    showing = operations.add_parser("show", help="show a conversation and what it cost")
+    showing.add_argument(
+        "session", nargs="?", help="a path, an id or the beginning of an id (default: the last session)"
+    )
+    showing.add_argument("--costs", action="store_true", help="show only its cost and where it is stored")
     showing.add_bus_to_read()
-    searching = operations.add_parser("search", help="what was said, in sessions of every directory; 1 if nothing")
-    searching.add_argument("words", nargs="+", metavar="WORD", help="a message holds all of them, in any case")
-    searching.add_argument("--here", action="store_true", help="only in sessions of this directory")
-    searching.add_argument("--limit", metavar="N", type=int, default=50, help="messages shown; 50")
-    compacting = operations.add_parser("compact", help="have a model sum up what was said, so that less is sent")
-    compacting.add_argument("session", help="a path, an id or a beginning")
-    compacting.add_argument("hints", nargs="*", help="what the summary is to keep")
-    rewinding = operations.add_parser("rewind", help="go back to before a request; what came after stays as a branch")
-    rewinding.add_argument("session", help="a path, an id or a beginning")
+    searching = operations.add_parser(
+        "search", help="search the messages of sessions in every directory; exits with 1 if nothing is found"
+    )
+    searching.add_argument(
+        "words", nargs="+", metavar="WORD", help="words that a message must contain, in upper or lower case"
+    )
+    searching.add_argument("--here", action="store_true", help="search only the sessions of this directory")
+    searching.add_argument("--limit", metavar="N", type=int, default=50, help="show at most N messages (50)")
+    compacting = operations.add_parser("compact", help="have a model summarize the conversation, so that less is sent")
+    compacting.add_argument("session", help="a path, an id or the beginning of an id")
+    compacting.add_argument("hints", nargs="*", help="what to keep in the summary")
+    rewinding = operations.add_parser("rewind", help="go back to before a prompt; what came after is kept as a branch")
+    rewinding.add_argument("session", help="a path, an id or the beginning of an id")
     rewinding.add_argument(
-        "request", nargs="?", help="its number, or the beginning of its entry's id; a list if left out"
+        "request", nargs="?", help="the prompt's number, or the beginning of its entry's id (default: list the prompts)"
     )
     rewinding.add_argument(
         "what",
         nargs="?",
         choices=("conversation", "files", "both"),
         default="conversation",
-        help="conversation alone if left out",
+        help="default: the conversation only",
     )
     _prune_flags(operations.add_parser("prune", help="delete old sessions of this directory"))
-    for name, what in (("delete", "delete sessions"), ("repair", "keep what is intact of a damaged log")):
-        operations.add_parser(name, help=what).add_argument("session", nargs="+", help="a path, an id or a beginning")
+    for name, what in (("delete", "delete sessions"), ("repair", "keep the intact part of a damaged log")):
+        operations.add_parser(name, help=what).add_argument(
+            "session", nargs="+", help="a path, an id or the beginning of an id"
+        )
     for each in operations.choices.values():
         each.add_cwd()
     given = parser.parse_args(argv)
@@ -128,7 +136,11 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
             _say(session.id)
         return 0
     if not found:
-        _say("No sessions yet." if given.all else f"No sessions of {settings.cwd} yet; --all lists those of all.")
+        _say(
+            "No sessions yet."
+            if given.all
+            else f"No sessions in {settings.cwd} yet; --all lists those of every directory."
+        )
     rows: list[tuple[str, ...]] = []
     problems: list[str] = []
     price = _price(settings) if given.costs else None
@@ -190,7 +202,7 @@ def _search(settings: Settings, given: argparse.Namespace) -> int:
     from sagent.session.search import search
 
     if given.limit < 1:
-        raise UsageError(f"--limit {given.limit}: a number of messages is needed, 1 or more.")
+        raise UsageError(f"--limit {given.limit}: give a number of messages, 1 or more.")
     found = glances(settings.state_dir, settings.cwd if given.here else None)
     hits = list(islice(search((session.path for session in found), given.words), given.limit + 1))
     rows = tuple(
@@ -199,10 +211,10 @@ def _search(settings: Settings, given: argparse.Namespace) -> int:
     )
     write(sys.stdout, [Table(rows)])
     if len(hits) > given.limit:
-        _say(f"{given.limit} messages shown, there are more: give more words, or --limit {2 * given.limit}")
+        _say(f"{given.limit} messages shown of more: give more words, or --limit {2 * given.limit}")
     if not hits:
-        where = f"of {settings.cwd}; without --here those of every directory are searched" if given.here else "of yours"
-        _say(f"Nobody said that in a session {where}.")
+        where = f"of {settings.cwd}; leave out --here to search every directory" if given.here else "of yours"
+        _say(f"No message matches in the sessions {where}.")
     return 0 if hits else 1
 
 
@@ -251,18 +263,18 @@ def _carry_out(settings: Settings, command: str, opening: "Opening") -> tuple[in
 
 
 def _prune_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--older-than", metavar="AGE", help="only those not used for so long: 12h, 90d, 2w")
+    parser.add_argument("--older-than", metavar="AGE", help="only sessions not used for this long: 12h, 90d, 2w")
     parser.add_argument("--keep", metavar="N", type=int, help="keep at least the last N used")
-    parser.add_argument("--all", action="store_true", help="of every directory, counted together")
+    parser.add_argument("--all", action="store_true", help="those of every directory, counted together")
     parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, and delete nothing")
 
 
 def _prune(settings: Settings, given: argparse.Namespace) -> int:
     """1 where one that was to go is still there."""
     if given.older_than is None and given.keep is None:
-        raise UsageError("Nothing says what to delete: give --older-than 90d, --keep 50, or both.")
+        raise UsageError("What to delete is not given: give --older-than 90d, --keep 50, or both.")
     if given.keep is not None and given.keep < 0:
-        raise UsageError(f"--keep {given.keep}: a number of sessions is needed, 0 or more.")
+        raise UsageError(f"--keep {given.keep}: give a number of sessions, 0 or more.")
     cutoff = time.time() - age(given.older_than).total_seconds() if given.older_than else float("inf")
     found = glances(settings.state_dir, None if given.all else settings.cwd)
     done = list(prune(found, settings.state_dir, cutoff, given.keep or 0, dry=given.dry_run))

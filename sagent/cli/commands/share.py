@@ -23,12 +23,14 @@ def run_share(argv: Sequence[str]) -> int:
     """Write the folder, or add to it. Raises UsageError."""
     parser = Parser(
         "share",
-        "Sessions as a static folder for any web server: each as a page, as Markdown and as a recording for "
-        "asciinema, and a page that lists all in the folder. Secrets are taken out by their shape and counted.",
+        "Export sessions as a static folder for any web server: each as a page, as Markdown and as a recording for "
+        "asciinema, and a page that lists all in the folder. Strings that look like secrets are taken out and counted.",
     )
-    what = "sessions by their path, their id or the beginning of one; the last one if left out"
+    what = "paths or ids of sessions, or the beginning of an id (default: the last session)"
     parser.add_argument("session", nargs="*", metavar="SESSION", help=what)
-    parser.add_argument("--out", metavar="DIR", default="shared", help="the folder, which may hold others (./shared)")
+    parser.add_argument(
+        "--out", metavar="DIR", default="shared", help="the folder, which may have other sessions in it (./shared)"
+    )
     parser.add_bus_to_read()
     parser.add_cwd()
     given = parser.parse_args(argv)
@@ -55,7 +57,7 @@ def _share(session: Path, folder: SharedFolder) -> None:
     files = (("index.html", (page,)), ("session.md", (text,)), ("session.cast", write_cast(timeline, again)))
     folder.add(timeline, session.name, files)
     said = (
-        f"{count(redaction.count, 'secret')} taken out, recognized by form ({redaction.kinds})"
+        f"{count(redaction.count, 'secret')} taken out, recognized by their form ({redaction.kinds})"
         if redaction.count
         else "nothing in it looks like a secret"
     )

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from sagent.bridges.chat.conversation import Opening, OpenThread
     from sagent.bridges.chat.rules import ChatRules
 
-EPILOG = """RULES is a TOML file: who may write in which channel, in which mode, directory and within which budget. The
+EPILOG = """RULES is a TOML file that says who may write in which channel, and its mode, directory and budget. The
 tokens are SLACK_APP_TOKEN (xapp-...) and SLACK_BOT_TOKEN (xoxb-...)."""
 _RULED = ("permission_mode", "plan", "max_budget_usd")
 
 
 def run_slack(argv: Sequence[str]) -> int:
-    parser = Parser("slack", "Serve threads of Slack: each is a session.", epilog=EPILOG)
+    parser = Parser("slack", "Run each Slack thread as a session.", epilog=EPILOG)
     parser.add_argument("rules", metavar="RULES", help="a TOML file")
     parser.add_config()
-    given, flags = parser.parse_apart(argv, _RULED, "the rules say that, for each channel")
+    given, flags = parser.parse_apart(argv, _RULED, "RULES say that, for each channel; leave it out")
     require("sagent slack", "slack", "slack_sdk", "aiohttp")
     from sagent.bridges.chat.rules import read_rules
 
     tokens = [os.environ.get(name, "") for name in ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")]
     if not all(tokens):
-        raise UsageError("SLACK_APP_TOKEN and SLACK_BOT_TOKEN are needed: the app's token and the bot's.")
+        raise UsageError("Set SLACK_APP_TOKEN and SLACK_BOT_TOKEN to the app's token and the bot's.")
     return asyncio.run(_serve(read_rules(Path(given.rules)), tokens, {**flags, "config": given.config}))
 
 

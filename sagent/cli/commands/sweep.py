@@ -45,15 +45,13 @@ def run_sweep(argv: Sequence[str]) -> int:
     file = path_of(given.spec)
     spec = read_spec(file)
     if spec.max_total_usd is None and not given.no_budget:
-        raise UsageError(
-            f"{file}: max_total_usd is missing: say what all runs together may cost, or give --no-budget to do without."
-        )
+        raise UsageError(f"{file}: max_total_usd is missing: set what all runs together may cost, or give --no-budget.")
     if given.no_budget:
         spec = replace(spec, max_total_usd=None)
     spec = replace(spec, tasks=(*spec.tasks, *_asked(spec, file)))
     names = [task.name for task in spec.tasks]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise UsageError(f"{file}: there are two tasks {twice!r}: name each apart.")
+        raise UsageError(f"{file}: two tasks are called {twice!r}: give each its own name.")
     own = [] if given.config is None else ["--config", given.config]
     again = [*own, *(["--no-budget"] if given.no_budget else []), *(["--batch"] if given.batch else [])]
     if given.batch and spec.jobs == 1:
@@ -65,17 +63,17 @@ def run_sweep(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         "sweep",
-        description="Carry tasks out with every combination of settings that SPEC names, within one budget, and table "
-        "what each came to. The same command again goes on where it stopped.",
+        description="Run tasks with every combination of the settings in SPEC, within one budget, and tabulate the "
+        "results. Run the same command again to continue where it stopped.",
         epilog=EPILOG,
     )
     parser.add_argument("spec", metavar="SPEC", help="tasks, [grid], max_total_usd, ... in TOML (docs/sweep.md)")
     parser.add_argument("--output", metavar="DIR", help="keep every run in DIR (SPEC's name with .sweep)")
-    parser.add_argument("--output-format", choices=FORMATS, default="text", help="of the table: %(choices)s")
-    parser.add_argument("--dry-run", action="store_true", help="show the grid and what it may cost, and end")
-    batch = "send requests by the providers' batch APIs: half the price, and up to 24 hours for each turn"
+    parser.add_argument("--output-format", choices=FORMATS, default="text", help="the format of the table")
+    parser.add_argument("--dry-run", action="store_true", help="show the grid and what it may cost, and exit")
+    batch = "use the providers' batch APIs: half the price, and up to 24 hours for each turn"
     parser.add_argument("--batch", action="store_true", help=batch)
-    parser.add_argument("--no-budget", action="store_true", help="without a bound on what all runs together cost")
+    parser.add_argument("--no-budget", action="store_true", help="no limit on what all runs together cost")
     parser.add_config()
     return parser
 
@@ -97,9 +95,11 @@ def _asked(spec: "Spec", file: Path) -> "Iterator[Task]":
         except SagentError as error:
             raise UsageError(f"{file}: sessions: {error}") from error
         if not asked.cwd.is_dir():
-            raise UsageError(f"{file}: sessions: {asked.cwd}, where {name} was recorded, is not there.")
+            raise UsageError(f"{file}: sessions: {asked.cwd}, where {name} was recorded, does not exist.")
         if any(not isinstance(part, Text) for message in asked.spoken for part in message.parts):
-            raise UsageError(f"{file}: sessions: {name} was asked with images or documents; only text can be a task.")
+            raise UsageError(
+                f"{file}: sessions: the prompt of {name} has images or documents; a task can only be text."
+            )
         first, *then = (message.content for message in asked.spoken)
         yield Task(
             path.name,
@@ -158,7 +158,7 @@ class _Sweep(ExperimentCommand):
                 settings = way.load(Path.cwd())
                 budgets = settings.max_budget_usd, way.team and way.team.budget_usd
                 if self.plan.total is not None and not any(budgets):
-                    raise UsageError("max_total_usd is kept only where no run is without end: give max_budget_usd too.")
+                    raise UsageError("max_total_usd needs a limit on each run: set max_budget_usd too.")
                 if settings.model is None:
                     raise UsageError('no model is named: write model = ["PROVIDER/MODEL", ...] in [grid]')
                 found |= await survey(replace(self.plan, ways=(way,)), Path.cwd())
@@ -176,9 +176,9 @@ class _Sweep(ExperimentCommand):
 
         if provider not in Batches.providers:
             known = ", ".join(Batches.providers)
-            raise UsageError(f"{provider} has no batch API that is known here ({known} have): leave out --batch.")
+            raise UsageError(f"{provider} has no batch API that sagent can use ({known} have): leave out --batch.")
         if settings.auth == "credentials" and "auth" in settings.origins:
-            raise UsageError("--batch sends requests with a key: leave out auth = credentials, or --batch.")
+            raise UsageError("--batch needs an API key: leave out auth = credentials, or --batch.")
 
     def batched(self) -> "AbstractAsyncContextManager[Batches | None]":
         if not self._batch:

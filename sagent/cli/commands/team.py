@@ -48,20 +48,20 @@ def _run_parser() -> Parser:
     parser = Parser(
         "team run",
         usage='sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]',
-        description="Have a team carry out a task. Its roles are agents below one root, with one ledger and one cap; "
-        "the root's log has every hand-off. Every flag of sagent is taken too; --model is for roles that name none.",
+        description="Have a team carry out a task. Its roles are agents below one root, with one budget; the root's "
+        "log has every hand-off. It accepts every flag of sagent; --model is for roles that name none.",
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument(
-        "words", nargs="*", metavar="FILE.toml | TASK", help="the team's file, where there is no --preset; then the "
-        "task, in quotes; piped input is its context"
+        "words", nargs="*", metavar="FILE.toml | TASK", help="the team's file, unless --preset is given; then the "
+                                                             "task, in quotes; piped input is attached as context"
     )  # fmt: skip
     group = parser.add_argument_group("team")
     group.add_argument("--preset", metavar="NAME", help="a team that comes with sagent: see sagent team list")
-    group.add_argument("--task", metavar="FILE", help="the task is the text of a file; - is standard input")
-    group.add_argument("--visible-handoffs", metavar="N", help="a role sees the last N hand-offs (4)")
-    group.add_argument("--handoff-tokens", metavar="N", help="of a hand-off the next prompts have at most N tokens")
-    group.add_argument("--handoff-bytes", metavar="N", help="the same, in bytes")
+    group.add_argument("--task", metavar="FILE", help="read the task from a file; - is standard input")
+    group.add_argument("--visible-handoffs", metavar="N", help="show each role the last N hand-offs (4)")
+    group.add_argument("--handoff-tokens", metavar="N", help="put at most N tokens of each hand-off in later prompts")
+    group.add_argument("--handoff-bytes", metavar="N", help="put at most N bytes of each hand-off in later prompts")
     group.add_argument("--output", metavar="DIR", help="write final.md and report.md there")
     add_flags(parser)
     return parser
@@ -93,7 +93,7 @@ def _team_file(preset: str | None, words: list[str], visible: str | None) -> "Te
 
     if preset is not None:
         if words and words[0].endswith(".toml"):
-            raise UsageError(f"--preset {preset} and {words[0]} name two teams: give one of them.")
+            raise UsageError(f"--preset {preset} and {words[0]} are two teams: give only one.")
         file = read_preset(preset)
     elif words:
         name = words.pop(0)
@@ -122,20 +122,21 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
     if len(words) > 1:
         raise UsageError(f'Quote the task: "{" ".join(words)}".')
     if task is not None and words:
-        raise UsageError(f"--task {task} and {words[0]!r} are two tasks: give one of them.")
+        raise UsageError(f"--task {task} and {words[0]!r} are two tasks: give only one.")
     if task is None and not words and (settings.continue_session or settings.session or settings.fork):
         return ""
     if task is None or task == "-":
         prompt = read_prompt(words, sys.stdin, sys.stderr, "sagent team run --preset code_review")
         piped = "".join(part.text for part in prompt.parts if isinstance(part, Text))
         if prompt.parts and not piped:
-            raise UsageError("A team's task is text: an image or a PDF is given as a file to read.")
+            raise UsageError("A team's task must be text: name an image or a PDF in the task, for the team to read.")
         return prompt.text + piped
     try:
         text = path_of(task).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
-            f"--task {task}: cannot be read: {error.strerror or error}. A task in words goes without --task, in quotes."
+            f"--task {task}: cannot be read: {error.strerror or error}. To give the task in words, put it in "
+            "quotes, without --task."
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"--task {task}: not UTF-8 text.") from error
@@ -169,7 +170,7 @@ async def _work(
         team.watch(output.on_role)
         task = task or team.unfinished or ""
         if not task:
-            raise UsageError("This session has no team's task that is unfinished: give one, with --task or in quotes.")
+            raise UsageError("This session has no unfinished team task: give one, with --task or in quotes.")
         try:
             result = await team.run(task)
         except asyncio.CancelledError:
@@ -207,7 +208,7 @@ class _Output:
         if self._directory is None:
             return
         if team.session_path and self._directory.is_relative_to(team.session_path):
-            raise UsageError(f"--output {self._directory} lies in the session: name another directory.")
+            raise UsageError(f"--output {self._directory} is inside the session's directory: choose another one.")
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -253,7 +254,7 @@ class _Output:
         self._out.flush()
         write_end(result, self._err, denied=self._transcript is None, quiet=self._quiet)
         if result.error is not None and result.session_path:
-            self._err.write(f"sagent: to go on from there: the same command with --session {result.session_path}\n")
+            self._err.write(f"sagent: to continue, run the same command with --session {result.session_path}\n")
             self._err.flush()
         return written
 
@@ -319,7 +320,9 @@ def _list(argv: Sequence[str]) -> int:
 
 
 def _show(argv: Sequence[str]) -> int:
-    parser = Parser("team show", "A preset as TOML, its prompts in it: sagent team show code_review > mine.toml")
+    parser = Parser(
+        "team show", "To print a preset as TOML, with its prompts: sagent team show code_review > mine.toml"
+    )
     parser.add_argument("name")
     from sagent.config.teams import preset_text
 

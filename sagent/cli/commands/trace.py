@@ -22,13 +22,13 @@ from sagent.transcript.steps import Step
 
 
 def run_trace(argv: Sequence[str]) -> int:
-    parser = Parser("trace", "A run turn by turn: calls, what the policy denied, consultations, cost.")
+    parser = Parser("trace", "Show a run turn by turn: tool calls, denials, consultations, cost.")
     parser.add_argument(
         "run", nargs="?", metavar="FILE | SESSION",
-        help="a file that --trace or --output-format stream-json wrote (- is stdin), or a session by its path, its id "
-        "or the beginning of one; the last session if left out",
+        help="a file written by --trace or --output-format stream-json (- is stdin), or a session's path or id, or "
+             "the beginning of an id (default: the last session)",
     )  # fmt: skip
-    parser.add_argument("--full", action="store_true", help="texts in full")
+    parser.add_argument("--full", action="store_true", help="show texts in full")
     parser.add_bus_to_read()
     parser.add_cwd()
     given = parser.parse_args(argv)
@@ -37,10 +37,12 @@ def run_trace(argv: Sequence[str]) -> int:
     name: str = given.run or ""
     write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd, given.bus)))
     if not report.steps:
-        raise UsageError(f"{name or 'The session'} holds no events of a run.")
+        raise UsageError(f"{name or 'The session'} has no events of a run.")
     report_secrets(redaction)
     if report.damaged:
-        write(sys.stderr, [f"sagent: warning: what could not be read is left out: {'; '.join(report.damaged)}"])
+        write(
+            sys.stderr, [f"sagent: warning: the parts that could not be read are left out: {'; '.join(report.damaged)}"]
+        )
     return 0
 
 
@@ -72,5 +74,5 @@ def _found(name: str, cwd: str | None) -> Path:
         return session_path(settings, name)
     except SessionNotFound as error:
         if os.sep in name or name.endswith((".jsonl", ".json")):
-            raise SessionNotFound(f"{name}: there is no such file, and no such session") from error
+            raise SessionNotFound(f"{name}: no such file or session") from error
         raise

@@ -18,10 +18,10 @@ from sagent.lib.text import Table, count
 from sagent.session.bundle import is_bundle, unpacked
 from sagent.session.verify import Each, Proof, verify
 
-DESCRIPTION = """Whether a session is what was written: every id from its bytes, every parent, every child's log, every
-blob, and of a bundle every file of its manifest. Says part by part what was checked."""
+DESCRIPTION = """Check that a session has not been changed since it was written: the hash of every entry, every parent,
+every subagent's log, every blob, and every file in a bundle's manifest. Each part that was checked is listed."""
 EPILOG = """exit codes:
-  0 what was checked is as it was written   1 something was found   2 usage"""
+  0 unchanged   1 problems were found   2 usage"""
 LARGE = 16 << 20  # bytes from which several processes are worth their start
 
 
@@ -30,7 +30,10 @@ def run_verify(argv: Sequence[str]) -> int:
     given = _parser().parse_args(argv)
     with locating(lambda: _path(given.session, given.cwd), given.session, given.bus) as (path, is_copy):
         if is_copy and given.sign:
-            raise UsageError("--sign keeps a signature in the session: export it with --bus, and sign the bundle.")
+            raise UsageError(
+                "--sign saves the signature in a session's directory: export the session with --bus, "
+                "and sign the bundle."
+            )
         return _check(given, path, None if is_copy else path)
 
 
@@ -49,7 +52,7 @@ def _check(given: argparse.Namespace, path: Path, where: Path | None) -> int:
         signed = str(sign_record(path, proof, path_of(given.sign)))
     show(_as_json(where, proof, signed), _show(where, proof, signed), as_json=given.json)
     if given.sign and proof.problems:
-        report("nothing was signed: only what verifies is.")
+        report("nothing was signed, because the session does not verify.")
     return 1 if proof.problems else 0
 
 
@@ -57,17 +60,17 @@ def _parser() -> Parser:
     parser = Parser("verify", DESCRIPTION, epilog=EPILOG)
     parser.add_argument(
         "session", nargs="?", metavar="SESSION | DIR | BUNDLE",
-        help="a session by its path, its id or the beginning of one, or an exported bundle, packed or not; the last "
-        "session if left out",
+        help="a session's path or id, or the beginning of an id, or an exported bundle, packed or not (default: the "
+             "last session)",
     )  # fmt: skip
     parser.add_bus_to_read()
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
-    parser.add_argument("--head", metavar="ID", help="the head that a run has printed: it must be in the root's log")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--head", metavar="ID", help="require this head, as a run has printed it, in the root's log")
     one = parser.add_mutually_exclusive_group()
-    one.add_argument("--sign", metavar="KEY", help="sign what was verified with an SSH key (ssh-keygen -Y)")
-    one.add_argument("--check-signature", action="store_true", help="an allowed signer must have signed it")
+    one.add_argument("--sign", metavar="KEY", help="if it verifies, sign it with an SSH key (ssh-keygen -Y)")
+    one.add_argument("--check-signature", action="store_true", help="require the signature of an allowed signer")
     parser.add_argument(
-        "--signers", metavar="FILE", default="~/.ssh/allowed_signers", help="the allowed signers (%(default)s)"
+        "--signers", metavar="FILE", default="~/.ssh/allowed_signers", help="the file of allowed signers (%(default)s)"
     )
     parser.add_cwd()
     return parser
@@ -79,7 +82,7 @@ def _path(name: str | None, cwd: str | None) -> Path:
     if name and (path.is_dir() or (path.is_file() and (path.name == "root.jsonl" or is_bundle(path)))):
         return path.absolute()
     if name and path.is_file():
-        raise UsageError(f"{name} is neither a session's directory nor a bundle that sagent has exported.")
+        raise UsageError(f"{name} is not a session's directory or an exported bundle.")
     return session_path(load_settings({"cwd": cwd}), name)
 
 
@@ -109,18 +112,18 @@ def _show(path: Path | None, proof: Proof, signed: str) -> Iterator[str | Table]
     yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in proof.parts))
     yield from (f"✗ {part.name}: {problem}" for part in proof.parts for problem in part.problems)
     yield from (f"- {note}" for note in proof.notes)
-    yield "- The file `lock` says who writes and is no part of the record; it is not checked."
+    yield "- The file `lock` is not part of the record, so it was not checked."
     if signed:
         yield f"signed: {signed}"
     if proof.problems:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
         logs = any(len(part.problems) > part.torn for part in proof.parts if part.name.startswith("log of "))
         if logs and path and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
-            yield f"`sagent sessions repair {path}` keeps what is intact of a damaged log."
+            yield f"`sagent sessions repair {path}` keeps the intact part of a damaged log."
     else:
         but = [f"{proof.redacted} redacted"] if proof.redacted else []
         but += [count(proof.gaps, "gap")] if proof.gaps else []
-        yield f"OK: what is checked above is as it was written{', but for ' * bool(but)}{' and '.join(but)}"
+        yield f"OK: what was checked above is unchanged{', but for ' * bool(but)}{' and '.join(but)}"
 
 
 def _as_json(path: Path | None, proof: Proof, signed: str) -> dict[str, object]:

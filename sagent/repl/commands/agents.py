@@ -32,7 +32,7 @@ def _named(context: CommandContext, name: str) -> TreeAgent:
         return found[0]
     living = ", ".join(one.path for one in root.tree.living if one.path != root.path)
     if not living:
-        raise UsageError(f"There is no agent {name!r}: only root is there now.")
+        raise UsageError(f"There is no agent {name!r}: only root is running.")
     wrong = f"{name!r} fits more than one agent" if found else f"There is no agent {name!r} now"
     raise UsageError(f"{wrong}; there are: {living}")
 
@@ -51,9 +51,9 @@ async def list_agents(context: CommandContext) -> None:
 
 @command(complete=lambda context: [*_others(context), ("root", "back")])
 async def enter(context: CommandContext, agent: str = "") -> None:
-    """Read along with an agent, and talk to it.
+    """Follow an agent's work, and talk to it.
 
-    What you type goes to it, and Esc stops it; Esc again, or /enter root, goes back.
+    What you type goes to that agent, and Esc interrupts it; Esc again, or /enter root, goes back.
     """
     if not agent:
         options = [Option(one.path, one.path, one.status().state) for one in context.opened.agent.tree.living]
@@ -74,7 +74,7 @@ async def send(context: CommandContext, agent: str, text: str) -> None:
 async def stop(context: CommandContext, name: str = "") -> None:
     """Stop the turn, an agent or a job.
 
-    Without a name it is the turn in progress that ends.
+    Without a name, it stops the turn in progress.
     """
     root = context.opened.agent
     if not name:
@@ -96,7 +96,7 @@ async def stop(context: CommandContext, name: str = "") -> None:
 async def list_tasks(context: CommandContext) -> None:
     """List the calls in the background.
 
-    Those that have ended are shown too.
+    Including those that have ended.
     """
     rows: list[list[Span]] = []
     for agent, job in _all_jobs(context):
@@ -106,14 +106,14 @@ async def list_tasks(context: CommandContext) -> None:
         rows.append(
             [("class:news", f"{who}{job.name}"), (style, job.state), ("class:dim", duration(job.seconds)), what]
         )
-    context.write(table(rows or [[("class:dim", "nothing in the background")]]))
+    context.write(table(rows or [[("class:dim", "no background jobs")]]))
 
 
 @command(complete=_jobs, here=True)
 async def detach(context: CommandContext, job: str) -> None:
-    """Let a job go on after this session.
+    """Let a background job continue after this session.
 
-    It says where the output goes.
+    It prints where the output is written.
     """
     for agent, one in _all_jobs(context):
         if one.name == job:

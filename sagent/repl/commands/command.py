@@ -55,7 +55,7 @@ class CommandContext(Current):
         is shown. None for nothing. Where one can only print, by a number."""
         if not self.has_person:
             names = ", ".join(option.also or option.label for option in options[:20])
-            raise UsageError(f"{title} Nobody can choose here; name it after the command: {names}")
+            raise UsageError(f"{title} There is no terminal to choose on; give it after the command: {names}")
         rows = (f"{number:3} {option.label}  {option.hint}".rstrip() for number, option in enumerate(options, 1))
         self._write("\n".join((title if isinstance(title, str) else plain(title(80)), *rows)))
         said = (await self.line("number: ") or "").strip()
@@ -64,7 +64,7 @@ class CommandContext(Current):
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         """Have the person type a line, which is not shown where it is `secret`."""
         del secret
-        raise UsageError(f"{label.rstrip(': ')}: nobody can type here")
+        raise UsageError(f"{label.rstrip(': ')}: there is no terminal to type on")
 
     async def edit(self, text: str) -> str:
         """A text as the person leaves it in their editor."""
@@ -84,11 +84,11 @@ class CommandContext(Current):
 
     def copy(self, text: str) -> None:
         """Put a text into the clipboard."""
-        raise UsageError("There is no terminal whose clipboard could be used.")
+        raise UsageError("There is no terminal with a clipboard.")
 
     def enter(self, agent: str) -> None:
         """Read along with an agent, and talk to it."""
-        raise UsageError("There is no terminal in which another agent could be read along with.")
+        raise UsageError("There is no terminal to follow another agent on.")
 
     def recall(self, most: int) -> None:
         """Show the last messages of the conversation again."""
@@ -97,11 +97,11 @@ class CommandContext(Current):
     def reopen(self, settings: "Settings", choices: Choices | None = None, said: str = "") -> None:
         """Close the session and open another, in which the person has made these choices already. `said` is written
         instead of its conversation, which is on the screen."""
-        raise UsageError("Without a terminal a session is named by --session, --continue or --fork.")
+        raise UsageError("Without a terminal, choose a session with --session, --continue or --fork.")
 
     def set_display(self, what: DisplaySetting, value: str) -> None:
         """Change the theme, or vi keys ("on", "off", "" for the other)."""
-        raise UsageError(f"There is no terminal that could have a {what}.")
+        raise UsageError(f"There is no terminal to set a {what} for.")
 
     def leave(self) -> None:
         """End the REPL; other runs end anyway."""

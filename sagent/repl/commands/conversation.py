@@ -33,9 +33,9 @@ KEYS = (
     ("Enter", "send; a running turn reads it at its next step"),
     ("Tab", "queue until the turn ends; Up takes it back"),
     ("Shift-Enter, Alt-Enter, Ctrl-J", "insert a new line"),
-    ("Esc", "close what is open, or interrupt; Esc Esc: clear, or back to an earlier request"),
-    ("Shift-Tab", "the next permission mode"),
-    ("Down", "while agents work: read along with one, or stop it"),
+    ("Esc", "close what is open, or interrupt; Esc Esc: clear, or go back to an earlier prompt"),
+    ("Shift-Tab", "switch to the next permission mode"),
+    ("Down", "while agents work: follow one, or stop it"),
     ("Ctrl-B", "move the running call to the background"),
     ("Ctrl-O", "expand the last call, thought or advice"),
     ("Ctrl-R", "search the history"),
@@ -56,12 +56,12 @@ async def leave(context: CommandContext) -> None:
     context.leave()
 
 
-leave_too = replace(leave, name="exit", help="Another name of /quit.")
+leave_too = replace(leave, name="exit", help="Another name for /quit.")
 
 
 @command()
 async def compact(context: CommandContext, text: str = "") -> None:
-    """Shrink the context; the text says what to keep."""
+    """Shrink the context; optionally, say what to keep."""
     agent = context.opened.agent
     if agent.running:
         agent.apply(Compact(hints=text))
@@ -72,25 +72,25 @@ async def compact(context: CommandContext, text: str = "") -> None:
         await agent.compact(text)
     now = agent.status().context_tokens
     if now == before:
-        context.say(f"Nothing can be left out yet: the context has about {count(now)} tokens.")
+        context.say(f"There is nothing to leave out yet: the context has about {count(now)} tokens.")
     elif not context.has_person:  # who is there has read so in a notice
         context.say(f"The context has {count(now)} tokens now; it had {count(before)}.")
 
 
 @command()
 async def clear(context: CommandContext) -> None:
-    """Forget the conversation; the log keeps it."""
+    """Start over with an empty conversation; the log keeps the old one."""
     if not context.opened.agent.messages:
-        raise UsageError("The conversation is empty: there is nothing to forget.")
+        raise UsageError("The conversation is empty already.")
     context.opened.agent.apply(Compact(clear=True))
-    context.say("The conversation is forgotten; the log keeps it.")
+    context.say("The conversation is empty now; the log keeps the old one.")
 
 
 @command()
 async def context(context: CommandContext) -> None:
     """Show what fills the context window.
 
-    And what compactions have saved.
+    Also what compactions have saved.
     """
     status = context.opened.agent.status()
     size, window = status.context_tokens, status.window
@@ -136,10 +136,10 @@ def _than(saved: Decimal | int) -> str:
 async def earlier(context: CommandContext, messages: str = "300") -> None:
     """Show the last messages of the conversation again.
 
-    So many of them, or 300.
+    Give how many to show (300).
     """
     if not (messages.isascii() and messages.isdecimal() and int(messages)):
-        raise UsageError(f"/earlier takes how many messages to show, not {messages!r}.")
+        raise UsageError(f"/earlier needs a number of messages, not {messages!r}.")
     context.recall(int(messages))
 
 
@@ -148,9 +148,9 @@ async def copy(context: CommandContext) -> None:
     """Copy the last answer to the clipboard."""
     said = [one.content for one in context.opened.agent.messages if one.role == "assistant" and one.content]
     if not said:
-        raise UsageError("Nothing was answered yet.")
+        raise UsageError("There is no answer to copy yet.")
     context.copy(said[-1])
-    context.say(f"{len(said[-1])} characters were copied")
+    context.say(f"Copied {len(said[-1])} characters")
 
 
 @command(here=True)

@@ -100,9 +100,9 @@ async def _file(name: str, agent: Agent) -> str:
         await _judged(call, agent, lambda _: Effect("read", (path,)), f"@{name}")
         data = read_regular(path, most=MOST_TEXT, cut=True)
     except (OSError, ValueError) as error:
-        raise UsageError(f"@{name} was not read: {why_unread(error)}") from error
+        raise UsageError(f"@{name} could not be read: {why_unread(error)}") from error
     if b"\0" in data:
-        raise UsageError(f"@{name} was not read: it is not text")
+        raise UsageError(f"@{name} could not be read: it is not text")
     return f'\n\n<file path="{name}">\n{data.decode(errors="replace")}\n</file>'
 
 
@@ -123,7 +123,7 @@ async def _judged(
                 raise UsageError(f"{what} is not allowed: {reason}")
             case Ask(reason, remedy):
                 ask = state.neighbours.ask
-                refusal = f"{reason} Nobody can be asked here. {remedy}".rstrip()
+                refusal = f"{reason} There is nobody to ask here. {remedy}".rstrip()
                 if ask is not None:
                     refusal = await ask(call, replace(verdict, agent=state.path))
                 if refusal is not None:

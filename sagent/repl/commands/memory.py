@@ -18,7 +18,7 @@ from sagent.repl.view.lines import Line, Span, cut, table
 async def memory(context: CommandContext, what: Literal["show", "edit", "forget", ""] = "", name: str = "") -> None:
     """Show the instruction files and notes in use; show, edit or forget a note.
 
-    Notes are the memory's: files that agents keep for later sessions, with `memory = true` in your config.
+    Notes are files that agents keep for later sessions, with `memory = true` in your config.
     """
     if not what:
         context.write(await asyncio.to_thread(_overview, context))
@@ -34,8 +34,8 @@ async def memory(context: CommandContext, what: Literal["show", "edit", "forget"
         try:
             note.path.unlink()
         except OSError as error:
-            raise UsageError(f"{note.path} was not deleted: {error.strerror or error}") from error
-        context.say(f"Forgot {note.name}. What was said of it in this and earlier sessions stays in their logs.")
+            raise UsageError(f"{note.path} could not be deleted: {error.strerror or error}") from error
+        context.say(f"Deleted {note.name}. This and earlier sessions may still have its text in their logs.")
 
 
 def _overview(context: CommandContext) -> Sequence[Line]:
@@ -44,7 +44,7 @@ def _overview(context: CommandContext) -> Sequence[Line]:
     files = [[("", str(path)), ("class:dim", f"{path.stat().st_size} bytes")] for path in found.files]
     notes = [[("", one.name), ("class:dim", cut(one.about, 100))] for one in list_notes(settings)]
     where = [("class:dim", f"{owner} notes are in {folder}") for owner, folder in folders(settings).items()]
-    state = "" if has_memory(settings) else " (off: memory = true in your config has agents keep notes)"
+    state = "" if has_memory(settings) else " (off: set memory = true in your config to have agents keep notes)"
     nothing: list[Span] = [("class:dim", "none")]
     return [
         (("class:heading", "Instructions"),),
@@ -72,12 +72,14 @@ async def _edit(context: CommandContext, note: Note) -> None:
     after = (await context.edit(before)).rstrip("\n")
     after += "\n" * bool(after)  # editors differ about the last line's end
     if after == before:
-        context.say(f"{note.name} stays as it was.")
+        context.say(f"{note.name} is unchanged.")
         return
     if await asyncio.to_thread(read_note, note) != before:
-        raise UsageError(f"{note.name} was changed meanwhile, so it was not written. Edit it again.")
+        raise UsageError(
+            f"{note.name} was changed by someone else meanwhile, so your changes were not saved. Edit it again."
+        )
     try:
         put(note.path, after.encode())
     except OSError as error:
-        raise UsageError(f"{note.path} was not written: {error.strerror or error}") from error
-    context.say(f"Wrote {note.name}. New sessions see it; this one keeps its prompt.")
+        raise UsageError(f"{note.path} could not be written: {error.strerror or error}") from error
+    context.say(f"Saved {note.name}. New sessions see it; this one keeps its prompt.")

@@ -89,14 +89,14 @@ async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str
 async def model(context: CommandContext, name: str = "") -> None:
     """Switch to another model.
 
-    It is used from the next call on. Without a name, choose from a list.
+    It is used from the next model call on. Without a name, choose from a list.
     """
     chosen = name or await _pick_model(context, "Which model?")
     if chosen:
         _take(context, chosen)
 
 
-executor = replace(model, name="executor", help="Another name of /model.")
+executor = replace(model, name="executor", help="Another name for /model.")
 
 
 def _take(context: CommandContext, name: str) -> None:
@@ -160,7 +160,7 @@ def _rate(context: CommandContext, word: str, name: str) -> None:
 
     advisory = context.opened.agent.advisory
     if word not in ("good", "bad") or not isinstance(advisory, AdvisorExtension):
-        raise UsageError("Say /advisor rate good or /advisor rate bad, with a name where there are several advisors.")
+        raise UsageError("Give /advisor rate good or /advisor rate bad, with a name if there are several advisors.")
     context.say(f"{advisory.rate(1 if word == 'good' else -1, name)}: {word}")
 
 
@@ -168,7 +168,7 @@ def _rate(context: CommandContext, word: str, name: str) -> None:
 async def advisor(context: CommandContext, text: str = "") -> None:
     """Set, mute or rate the advisor.
 
-    Say [name=]provider/model[,effort=...], off, on, rate good or rate bad; or choose from a list.
+    Give [name=]provider/model[,effort=...], off, on, rate good or rate bad, or choose from a list.
     """
     word, _, rest = text.partition(" ")
     if word == "rate":
@@ -196,14 +196,14 @@ def _key_variables() -> list[tuple[str, str]]:
 
 @command(complete=lambda _: _key_variables(), here=True)
 async def login(context: CommandContext, provider: str = "", host: str = "") -> None:
-    """Enter, test and keep a provider's key.
+    """Enter and test a provider's API key, and save it.
 
-    The key is tested where the provider is reached, which its BASE_URL variable may change, and is only ever sent
-    there. It is kept where only you can read it, and used from now on. For copilot log in at GitHub in a browser; the
-    host is your company's, as in company.ghe.com.
+    The key is sent only to the provider's address, which its BASE_URL variable may change. It is saved where only you
+    can read it, and used from now on. For copilot, log in to GitHub in a browser; the host is your company's, as in
+    company.ghe.com.
     """
     if host and provider != BY_DEVICE:
-        raise UsageError(f"{host!r} is a host to log in at, which only {BY_DEVICE} has: /login {BY_DEVICE} {host}")
+        raise UsageError(f"Only {BY_DEVICE} has a host to log in to: /login {BY_DEVICE} {host!r}")
     if provider == "local":
         _reopen(context, context.settings)
         return
@@ -235,7 +235,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     if await asyncio.to_thread(has_keyring):
         in_file = Option(key, f"in {path}, which only you can read")
         options = [Option(IN_KEYRING, "in the keyring of this computer"), in_file]
-        kept = await context.pick("The key works. Where should it be kept?", options)
+        kept = await context.pick("The key works. Where should it be saved?", options)
         if kept is None:
             return
     if kept == IN_KEYRING:
@@ -245,7 +245,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     base_url = "" if address.base_url in known else address.base_url
     await asyncio.to_thread(store_key, path, row.name, kept, base_url)
     where, only = f"in {path}" if kept != IN_KEYRING else IN_KEYRING, f", for {base_url} only" if base_url else ""
-    context.say(f"The key works; it is kept {where}{only}")
+    context.say(f"The key works; it was saved {where}{only}")
     if kept != IN_KEYRING and repository_root(path.resolve().parent) is not None:
         context.say(f"{path} lies in a git repository: make sure that it is not committed")
     fresh = await asyncio.to_thread(load, {}, None, context.settings.cwd, file=path)
@@ -261,7 +261,7 @@ def _reopen(context: CommandContext, settings: "Settings") -> None:
         return
     if path := opened.agent.log.path:
         settings = replace(settings, session=Path(path), continue_session=False, fork=None)
-    context.reopen(settings, Choices.of(opened), "The session goes on.")
+    context.reopen(settings, Choices.of(opened), "The session continues.")
 
 
 async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> None:
@@ -275,8 +275,8 @@ async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "Cu
         async with asyncio.timeout(PATIENCE):
             await opened.models()
     except ModelError as error:
-        raise UsageError(f"The key was not kept: {error}") from error
+        raise UsageError(f"The key was not saved: {error}") from error
     except TimeoutError:
-        raise UsageError(f"The key was not kept: {provider} did not answer within {PATIENCE:.0f} s") from None
+        raise UsageError(f"The key was not saved: {provider} did not answer within {PATIENCE:.0f} s") from None
     finally:
         await opened.aclose()

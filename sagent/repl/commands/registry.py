@@ -94,7 +94,7 @@ def _skill_command(skill: Skill) -> Command:
         try:
             body = skill_text(skill)
         except OSError as error:
-            raise UsageError(f"{skill.path} was not read: {error.strerror or error}") from error
+            raise UsageError(f"{skill.path} could not be read: {error.strerror or error}") from error
         await _send(context, body, given.get("text", ""))
 
     return Command(

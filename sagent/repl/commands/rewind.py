@@ -32,7 +32,7 @@ _DONE = {"written": "changed", "created": "deleted", "deleted": "created"}  # wh
 def _points(context: CommandContext) -> tuple[Point, ...]:
     found = points(context.opened.agent.log.contents())
     if not found:
-        raise UsageError("Nothing was asked in this session yet.")
+        raise UsageError("This session has no prompts yet.")
     return found
 
 
@@ -42,7 +42,7 @@ def _chosen(found: tuple[Point, ...], name: str) -> Point:
     if not fitting and name.isdecimal() and 0 < int(name) <= len(found):
         fitting = [found[int(name) - 1]]
     if len(fitting) != 1:
-        raise UsageError(f"There is no request {name}: give its number in /tree, 1 to {len(found)}.")
+        raise UsageError(f"There is no prompt {name}: give a number from /tree, 1 to {len(found)}.")
     return fitting[0]
 
 
@@ -68,18 +68,18 @@ def _goal_of(point: Point) -> _Goal:
 
 @command(here=True)
 async def rewind(
-    context: CommandContext, request: str = "", what: Literal["", "both", "conversation", "files"] = ""
+    context: CommandContext, prompt: str = "", what: Literal["", "both", "conversation", "files"] = ""
 ) -> None:
-    """Go back to before a request.
+    """Go back to before a prompt.
 
-    Name it by its number in /tree, or choose from a list; the request comes back into the input. Where files have
-    changed since, it shows what restoring them would do, and you choose: conversation and files, or only one of them.
-    What somebody else has changed is left alone. What came after is kept as a branch, to which /rewind goes forward
-    again, including files.
+    Give its number in /tree, or choose from a list; the prompt is put back into the input. If files have changed since,
+    it shows what restoring them would do, and you choose: conversation and files, or only one of them. Files that
+    someone else has changed are left alone. What came after is kept as a branch, to which /rewind can go forward
+    again, files included.
     """
     found = _points(context)
     agent = context.local
-    goal = _goal_of(_chosen(found, request)) if request else await _picked(context, found)
+    goal = _goal_of(_chosen(found, prompt)) if prompt else await _picked(context, found)
     if goal is None:
         return
     chosen: str = what
@@ -106,7 +106,7 @@ async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | 
     if back := way_back(context.opened.agent.log.contents()):
         goal = _Goal(back.conversation, back.files, "as it was before the last /rewind")
         options.insert(0, Option(goal, "undo the last /rewind of files", back.at[:16].replace("T", " ")))
-    return await context.pick("Back to before which request?", options)
+    return await context.pick("Back to before which prompt?", options)
 
 
 async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> str:
@@ -130,10 +130,10 @@ async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> 
 
 @command(here=True)
 async def diff(context: CommandContext, file: str = "", what: Literal["", "undo"] = "") -> None:
-    """Show what this session has changed in files, and undo it for one of them.
+    """Show which files this session has changed, or undo the changes to one of them.
 
-    Of a file the diff is shown, and u sets it back to what this session found; so does /diff FILE undo. That can be
-    undone in turn, by /rewind. What somebody else has changed since is left alone. Without a terminal it is a patch.
+    Choose a file to see its diff; u, or /diff FILE undo, restores it to its state before this session, and /rewind can
+    undo that. A file that someone else has changed since is left alone. Without a terminal, a patch is printed.
     """
     agent, cwd = context.local, context.settings.cwd
     while True:
@@ -190,8 +190,8 @@ async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> boo
     undo = [] if said.startswith("cannot") else [Option("undo", "Undo it in this file", key="u", short="undo")]
     if not await context.pick(shown, [*undo, Option("", "Back", key="b", short="back")]):
         return False
-    sure = [("class:ask", f"? Set {name} back to what this session found?")]
-    answers = [Option("yes", "Yes, set it back", key="y", short="yes"), Option("", "No", key="n", short="no")]
+    sure = [("class:ask", f"? Restore {name} to its state before this session?")]
+    answers = [Option("yes", "Yes, restore it", key="y", short="yes"), Option("", "No", key="n", short="no")]
     return bool(await context.pick(lambda width: wrap(sure, width), answers))
 
 
@@ -231,7 +231,14 @@ def _unchanged(changes: "FileChanges", cwd: Path) -> list[Line]:
         rows.append((("class:warning", f"  {mark} "), ("", _short(each.path, cwd)), ("class:dim", f": {each.why}")))
     rows[_MOST_ROWS:] = _rest(len(rows))
     if changes.commands:
-        rows.append((("class:dim", f"  Commands ran: what they did outside {cwd}, or where git ignores it, stays."),))
+        rows.append(
+            (
+                (
+                    "class:dim",
+                    f"  Commands ran: their changes outside {cwd}, or to files that git ignores, are not undone.",
+                ),
+            )
+        )
     return rows
 
 
@@ -245,7 +252,7 @@ def _short(path: str, cwd: Path) -> str:
 
 @command(name="tree")
 async def show_tree(context: CommandContext) -> None:
-    """Show all requests, including branches.
+    """Show all prompts, including branches.
 
     ● marks the current conversation.
     """
@@ -278,18 +285,18 @@ def _branches(found: Sequence[Point]) -> Iterator[tuple[int, Point, str]]:
 
 
 @command(here=True)
-async def fork(context: CommandContext, request: str = "") -> None:
+async def fork(context: CommandContext, prompt: str = "") -> None:
     """Continue in a copy of this session.
 
-    As it is now, or from before a request; this one stays as it is.
+    As it is now, or from before a prompt; this session is not changed.
     """
     settings, agent = context.settings, context.opened.agent
     if not agent.log.path:
-        raise UsageError("This session is not kept, so there is nothing to copy.")
-    point = _chosen(_points(context), request) if request else None
+        raise UsageError("This session is not saved, so there is nothing to copy.")
+    point = _chosen(_points(context), prompt) if prompt else None
     entry, of = (point.before, f"from before {_line_of(point)!r}") if point else ("", "of this session")
     path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
-    said = f"You go on in {path.name}, a copy {of}. To go back to the original: /resume {agent.log.session_id}"
+    said = f"You are now in {path.name}, a copy {of}. To go back to the original: /resume {agent.log.session_id}"
     settings = replace(settings, session=path, continue_session=False, fork=None)
     try:
         context.reopen(settings, Choices.of(context.opened), said)

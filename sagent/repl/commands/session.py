@@ -65,7 +65,7 @@ def _time(at: str) -> str:
 async def resume(context: CommandContext, session: str = "") -> None:
     """Continue an earlier session.
 
-    Name it by its id or the beginning of it, or choose from a list.
+    Give its id or the beginning of its id, or choose from a list.
     """
     settings = context.settings
     if context.turn.locked():
@@ -95,7 +95,9 @@ async def choose_session(context: CommandContext) -> Path | None:
     cwd = context.settings.cwd
     found = await asyncio.to_thread(_earlier, context)
     if not found:
-        raise UsageError(f"There is no earlier session of {cwd}; `sagent sessions list --all` has those of all.")
+        raise UsageError(
+            f"There is no earlier session in {cwd}; `sagent sessions list --all` lists those of every directory."
+        )
     options = [Option(one.path, one.title, _time(one.last), also=one.id) for one in found]
     lookup = Lookup(partial(_search, [one.path for one in found]), partial(_describe, cwd))
     return await context.pick("Which session?", options, lookup)
@@ -134,9 +136,9 @@ async def list_sessions(context: CommandContext) -> None:
 
     agent = context.opened.agent
     spent, log = agent.cost(), agent.log
-    now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not kept)"
+    now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not saved)"
     facts = _facts(now, spent.total, log.session_id + kept, least=bool(spent.unpriced))
-    rows = [[("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(nothing was said yet)")]]
+    rows = [[("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(no messages yet)")]]
     for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in _earlier(context)[:_MOST_SESSIONS]]):
         facts = _facts(one.last, one.usd, one.id, least=bool(one.unpriced))
         rows.append([("", " "), ("class:dim", facts), ("", one.title)])
@@ -190,17 +192,17 @@ def _place(context: CommandContext) -> list[tuple[str, str]]:
 
 @command()
 async def cost(context: CommandContext, cap: str = "") -> None:
-    """Show what this session has cost, or change its cap.
+    """Show what this session has cost, or change its budget.
 
-    By role, model and agent, with the cache's share, and what compactions have saved. A cap is in USD, for all of the
-    session, and as long as it is open.
+    By role, model and agent, with the share read from the cache, and what compactions have saved. The budget is in USD,
+    for the whole session, and lasts while it is open.
     """
     ledger = context.opened.agent.ledger
     if cap:
         context.require_person("--max-budget-usd")
         context.require_here("/cost with a cap")
         if ledger.cap is None:
-            raise UsageError("This session has no cap. Go on with one: sagent --continue --max-budget-usd N.")
+            raise UsageError("This session has no budget. To set one: sagent --continue --max-budget-usd N.")
         ledger.cap = _usd(cap)
     totals, spent = ledger.totals(), ledger.cost()
     whole = totals.whole.usage
@@ -226,7 +228,7 @@ def _usd(text: str) -> Decimal:
     try:
         return usd(text)
     except RefusedError as error:
-        raise UsageError(f"{text!r} is not a cap: {error}.") from error
+        raise UsageError(f"{text!r} is not a budget: {error}.") from error
 
 
 def _cached(usage: Usage, nothing: str) -> str:
@@ -257,13 +259,13 @@ def _on_the_advisor_alone(context: CommandContext, totals: Totals) -> Iterator[L
 async def export(
     context: CommandContext, form: Literal["html", "md", "jsonl", "bundle", ""] = "", file: str = ""
 ) -> None:
-    """Write this session to a file for others.
+    """Export this session to a file.
 
-    A page, which a browser shows, Markdown, entries, or a bundle. What looks like a secret is taken out and counted.
+    As a web page, Markdown, JSON lines or a bundle. Strings that look like secrets are taken out and counted.
     """
     session = context.opened.agent.log.path
     if not session:
-        raise UsageError("This session is not kept, so there is nothing to export.")
+        raise UsageError("This session is not saved, so there is nothing to export.")
     form = form or "html"
     usual = f"{Path(session).name}.{'tar' if form == 'bundle' else form}"
     path = context.settings.cwd / path_of(file or usual)
@@ -284,9 +286,9 @@ async def export(
 async def _replaces(context: CommandContext, path: Path) -> bool:
     """Whether the person wants a file replaced. Raises UsageError where there is nobody to ask."""
     if not context.has_person:
-        raise UsageError(f"{path} is there already: remove it first, or name another file.")
+        raise UsageError(f"{path} exists already: remove it first, or choose another file.")
     options = [Option("keep", "No, keep it"), Option("replace", "Yes, replace it")]
-    return await context.pick(f"{path.name} is there already. Replace it?", options) == "replace"
+    return await context.pick(f"{path.name} exists already. Replace it?", options) == "replace"
 
 
 def show_page(page: Path) -> str:
@@ -294,11 +296,11 @@ def show_page(page: Path) -> str:
     mac = sys.platform == "darwin"
     name = "open" if mac else "xdg-open"
     if "SSH_CONNECTION" in os.environ or "SSH_TTY" in os.environ:
-        return "It is not opened in a browser: the terminal is on another machine (ssh)."
+        return "Not opened in a browser: the terminal is on another machine (ssh)."
     if not (mac or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return "It is not opened in a browser: there is no desktop here."
+        return "Not opened in a browser: there is no desktop here."
     if (program := shutil.which(name, path=system_path())) is None:
-        return f"It is not opened in a browser: there is no {name} here."
+        return f"Not opened in a browser: there is no {name} here."
     # a browser may run on after us: what has not failed by then has opened it
     line = '"$0" "$1" & for i in 1 2 3 4 5; do sleep 0.2; kill -0 $! 2>&- || { wait $!; exit; }; done'
     argv, null = ["/bin/sh", "-c", line, program, page.as_uri()], subprocess.DEVNULL

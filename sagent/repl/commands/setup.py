@@ -15,16 +15,16 @@ from sagent.repl.view.lines import Line, Span, cut, table
 from sagent.repl.view.theme import THEMES
 
 MODE_WORDS: Mapping[Mode, str] = {
-    "plan": "look only, change nothing",
+    "plan": "read only, change nothing",
     "ask": "ask before writing or running",
     "edit": "edit in the project freely, run in the sandbox, ask for more",
     "full": "allow everything without asking",
 }
 
 _SANDBOX = {
-    "auto": "commands run in what this machine has, or are asked about",
-    "required": "commands run in what this machine has, or not at all",
-    "off": "commands read, write and reach what you can; they are asked about instead",
+    "auto": "commands run in a sandbox; if there is none, you are asked about them",
+    "required": "commands run in a sandbox, or not at all",
+    "off": "commands run without a sandbox, with your own access; you are asked about them",
 }
 
 _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": ("class:failed", "✗")}
@@ -34,7 +34,7 @@ _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": 
 async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edit", "full", ""] = "") -> None:
     """Show or change the permission mode.
 
-    The rules and the sandbox are shown too. A change is for this session.
+    The rules and the sandbox are shown too. A change lasts for this session.
     """
     policy = context.opened.policy
     for known in MODES:
@@ -51,14 +51,14 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
 
 @command(complete=_SANDBOX.items(), here=True)
 async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "off", ""] = "") -> None:
-    """Show what holds commands and what they may touch, or change it.
+    """Show or change the sandbox that commands run in.
 
-    A change is for this session, and for commands to come: MCP servers and jobs go on as they began.
+    A change lasts for this session and applies to later commands; running MCP servers and jobs are not affected.
     """
     opened = context.opened
     held = opened.sandbox
     if held is None:
-        raise UsageError("It is not known here what holds commands.")
+        raise UsageError("The sandbox of this session is not known here.")
     if not wanted:
         rows = await sandbox_rows(context, whole=True)
         context.write(table([("class:dim", name), ("", text)] for name, text in rows))
@@ -75,7 +75,7 @@ async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "
             context.say("The sandbox stays.")
             return
     await asyncio.to_thread(held.switch, wanted)
-    way = f"are held by {held.means.name}" if held.stands else f"run without a sandbox: {held.means.why}"
+    way = f"run in {held.means.name}" if held.stands else f"run without a sandbox: {held.means.why}"
     opened.agent.send(user(f"From now on commands {way}.", sender="sandbox"), "next")
     context.say(f"Sandbox {wanted}: from now on commands {way}.")
 
@@ -138,13 +138,13 @@ async def show_skills(context: CommandContext) -> None:
 async def show_config(context: CommandContext, name: str = "") -> None:
     """Show the settings and where they come from.
 
-    With a name, only those whose names contain it.
+    With a word, only settings whose names contain it.
     """
     from sagent.config.report import show
 
     rows = [row for row in show(context.settings) if name in row.name]
     if not rows:
-        raise UsageError(f"There is no setting with {name!r} in its name.")
+        raise UsageError(f"No setting has {name!r} in its name.")
     width = max(len(row.name) for row in rows)
     context.write(
         [(("", f"  {row.name:{width}}"), ("", f"  {row.value}"), ("class:dim", f"  ({row.origin})")) for row in rows]
@@ -187,7 +187,7 @@ async def doctor(context: CommandContext) -> None:
 async def bug(context: CommandContext) -> None:
     """Show what to put into a bug report.
 
-    Versions, terminal and session; nothing of the conversation.
+    Versions, terminal and session, but nothing of the conversation.
     """
     from sagent.version import __version__
 

@@ -39,6 +39,6 @@ def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> It
         try:
             add_rule(path, rule)
             current.use(replace(settings := current.settings, allow=(*settings.allow, rule)))
-            yield f"{spelled_name(rule)} is allowed from now on, also in {path}", True
+            yield f"{spelled_name(rule)} is allowed from now on, and was added to {path}", True
         except (OSError, SagentError) as error:
             yield f"{spelled_name(rule)} is allowed for this session only: {error}", False

@@ -35,7 +35,7 @@ def osc52(text: str) -> str:
     that is too long."""
     if len(data := text.encode("utf-8", "replace")) > MOST_COPIED:
         most = f"a terminal takes {MOST_COPIED:,}"
-        raise UsageError(f"The answer has {len(data):,} bytes, and {most}. `/export md` writes it into a file.")
+        raise UsageError(f"The answer has {len(data):,} bytes, and {most}. Use `/export md` to write it to a file.")
     return f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
 
 

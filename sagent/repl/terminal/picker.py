@@ -114,7 +114,7 @@ class Picker(Generic[T]):
     ticked: set[int] | None = None
     words: bool = False
     held: str = ""
-    leaving: str = "leaves the list"
+    leaving: str = "closes the list"
     query: str = ""
     at: int = -1
     scroll: int = 0
@@ -244,7 +244,7 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
         found = f"  {len(picker.shown)} of {len(picker.options)}"
         if picker.lookup is not None:
             seeking = " …" if picker.sought != picker.query else ""
-            found += seeking if picker.query else ": type words of its name, or of what was said"
+            found += seeking if picker.query else ": type words from its name or messages"
         if picker.second is not None:
             found += f" · Ctrl-X {picker.second.words}"
         query.append(cut_line((("class:mark", "  / "), ("", picker.query), ("class:dim", found)), width))

@@ -37,7 +37,7 @@ def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directo
         made = calls_made(agent)
         others = also_allowed(rules, call, made, directory)
     except Exception:  # whatever is in a log, the call is put to the person
-        return f"{names} · what else they match cannot be told: the session's log could not be read"
+        return f"{names} · what else they match is unknown: the session's log could not be read"
     more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
     matched = f"also matches {', '.join(others[:MOST_OTHERS])}{more}" if others else "matches no other"
     last = f"last {MOST_LOOKED_AT:,} " if len(made) > MOST_LOOKED_AT else ""

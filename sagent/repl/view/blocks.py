@@ -211,7 +211,7 @@ def _cut(lines: list[Line]) -> list[Line]:
     if len(lines) <= MOST_EXPANDED:
         return lines
     left, half = len(lines) - MOST_EXPANDED, MOST_EXPANDED // 2
-    return [*lines[:half], (("class:dim", f"  … {left} lines are left out …"),), *lines[-half:]]
+    return [*lines[:half], (("class:dim", f"  … {left} lines left out …"),), *lines[-half:]]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

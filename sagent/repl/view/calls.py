@@ -111,7 +111,7 @@ def render_approval(
 
     `read` gives a file's text, or None; `waiting` counts the calls that wait after this one."""
     who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
-    more = f" ({waiting} more wait)" if waiting else ""
+    more = f" ({waiting} more waiting)" if waiting else ""
     lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", spelled(call.name)), ("class:dim", more))]
     diff = proposal(call, read)
     command = as_str(call.arguments.get("command"))
@@ -152,8 +152,8 @@ def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
 def render_agents_question(question: "Question", width: int) -> list[Line]:
     """Who asks what, and how it can be answered."""
     who = "The model asks" if question.agent == "root" else f"{question.agent} asks"
-    ways = ["space ticks"] if question.multiple else []
-    ways += ["Enter chooses, or write something else"] if question.options else ["write, and Enter"]
+    ways = ["space selects"] if question.multiple else []
+    ways += ["Enter answers, or write something else"] if question.options else ["write, and Enter"]
     head: Line = (("class:ask", f"? {who}"), ("class:dim", f"  {', '.join(ways)}; Esc skips the question"))
     body = [line for piece in pieces_of(printable(question.text)) for line in render_piece(piece, width - 2)]
     return [head, *((("", "  "), *line) for line in body)]

@@ -182,7 +182,7 @@ def _retry(view: View, event: Retrying, at: float) -> Step:
         return view, ()
     view, blocks = _end_thought(view, at)
     begun = view.flow.begun or view.flow.rest.strip()
-    anew = (Report(f"{event.reason}. The reply begins again; what was said above no longer counts.", "warning"),)
+    anew = (Report(f"{event.reason}. The reply starts again; the text above is discarded.", "warning"),)
     return replace(view, flow=Flow()), (*blocks, *(anew if begun else ()))
 
 
@@ -318,8 +318,8 @@ def plain_text(event: Event) -> str:
             return f"{who}* {call.name}{failed}: {summary or 'done'}\n{diff}".rstrip("\n")
         case Retrying(_, reason, _, attempt, seconds, discarded):
             anew = discarded and not seconds  # what follows is no retry, but a reply that begins anew
-            when = "the reply begins again" if anew else f"trying again in {seconds:.1f} s (attempt {attempt + 1})"
-            gone = "; what was said above no longer counts" if discarded and not who else ""
+            when = "the reply starts again" if anew else f"trying again in {seconds:.1f} s (attempt {attempt + 1})"
+            gone = "; the text above is discarded" if discarded and not who else ""
             return f"{who}! {reason.rstrip('.')}; {when}{gone}"
         case Advised(_, advice):
             return f"{who}{advice.advisor} ({advice.trigger}): {advice.verdict or advice.status}\n{advice.text}"
