@@ -112,13 +112,13 @@ def test_a_limit_is_an_answer_so_far(served: FakeProviderServer, place: Path) ->
 
 
 def test_what_is_wrong_is_raised(place: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--config: there is no file .*gone\.yaml"):
+    with pytest.raises(ConfigError, match=r"--config: no such file: .*gone\.yaml"):
         sagent.load_config("gone.yaml")
     with pytest.raises(ConfigError, match="Did you mean max_turns"):
         sagent.load_config(max_turn=3)  # pyright: ignore[reportCallIssue]
     with pytest.raises(UsageError, match="The task is empty"):
         sagent.run_task(" ")
-    with pytest.raises(UsageError, match="a task is a text, not int"):
+    with pytest.raises(UsageError, match="a task must be a str, not int"):
         sagent.run_task(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match=r"config is dict: give load_config\(\.\.\.\)"):
         sagent.run_task("hello", config={"model": "x"})  # pyright: ignore[reportArgumentType]
@@ -171,7 +171,7 @@ def test_settings_of_a_program_win_and_take_values_of_python(place: Path, monkey
     assert (config.cwd, config.state_dir, config.session) == (place.parent, place / "state", place / "session")
     assert config.add_dirs == (place, place / "more")
     assert sagent.load_config().model == "openai/gpt-5.5"
-    with pytest.raises(ConfigError, match="name the same: give one of them"):
+    with pytest.raises(ConfigError, match="are the same setting: give only one"):
         sagent.load_config(executor="openai/gpt-5.5", model="openai/gpt-5.5")
 
 

@@ -239,7 +239,10 @@ def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[s
     for model in choice.fallbacks():
         if ledger.cap is not None and ledger.prices.ceiling(model.provider, model.id) is None:
             name = full_name(model)
-            notices.append(f"{name} has no known price: under a cap it cannot be a fallback. Give its price.")
+            notices.append(
+                f"{name} has no known price, so it cannot be a fallback while there is a budget. Set its "
+                "price, or leave out one of them."
+            )
     return ledger
 
 

@@ -34,13 +34,13 @@ WITH_LOGIN = (*LOGINS, "anthropic-cli", "copilot", "openai-subscription")
 """Providers that `--auth credentials` is for, in addition to those in clouds."""
 PATIENCE = 0.5  # seconds for a server on this machine to answer
 
-NO_KEY = "no provider's key is set"
+NO_KEY = "no provider has an API key set"
 NOTHING = """No model was named, {why}, and no server answers on this machine.
 
 Set one of these variables, then try again:
 {variables}
 or start {servers} on its usual port,
-or name a server:  sagent --base-url http://HOST:PORT/v1 --model NAME "..."
+or give a server:  sagent --base-url http://HOST:PORT/v1 --model NAME "..."
 
 To see it work without any of them:  sagent demo"""
 
@@ -230,8 +230,8 @@ class Choice:
         said = (self.settings.origins.get(name, "") for name in ("model", "provider", "base_url"))
         if before and now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
             raise UsageError(
-                f"This session was last with {spelled(before)}, and would go to {now or self.model.provider} now. Give "
-                f"that address again with --base-url, or say with --model {full_name(self.model)} that it may go there."
+                f"This session last used {spelled(before)}, and would be sent to {now or self.model.provider} now. "
+                f"Give that address again with --base-url, or allow this with --model {full_name(self.model)}."
             )
 
     async def aclose(self) -> None:
@@ -259,7 +259,7 @@ async def choose_model(
         except UsageError as error:
             cause = str(error).rstrip(".")
             raise UsageError(
-                f"The session was last with {earlier}: {cause}. Or name another model with --model."
+                f"The session last used {earlier}: {cause}. Or choose another model with --model."
             ) from error
     else:
         choice.model = _usual(choice) or await _local(choice)
@@ -275,7 +275,7 @@ def _usual(choice: Choice) -> Model | None:
     usual = ((name, row_named(name, choice.rows).default) for name in choice.with_keys(narrowed=not by_project))
     name, model = next((each for each in usual if each[1]), ("", ""))
     if by_project and model and name not in (choice.allowed() or ()):
-        raise UsageError(f"{origin} rules {name} out, which is usual here: say with --model who is to work instead.")
+        raise UsageError(f"{origin} does not allow {name}, the default here: choose another model with --model.")
     return choice.provider(name).model(model) if model else None
 
 
@@ -317,7 +317,7 @@ async def _default_of(choice: Choice) -> Model:
         listed = await provider.models()
     except ModelError as error:
         cause = str(error).rstrip(".")
-        raise UsageError(f"{name} could not be asked for its models: {cause}. Or name one with --model.") from error
+        raise UsageError(f"The models of {name} could not be listed: {cause}. Or choose one with --model.") from error
     if not listed:
         raise UsageError(f"--model is needed: {name} lists no models")
     return provider.model(listed[0].id)
@@ -337,7 +337,7 @@ def _nothing(choice: Choice) -> str:
     """Why no model could be chosen, and what would help."""
     keyed, allowed = list(choice.with_keys()), choice.allowed()
     if allowed is not None and not allowed:
-        return "No model was named, and no provider is allowed (--allow-providers): name those that may be used."
+        return "No model was named, and --allow-providers allows no provider: give those that may be used."
     if allowed is not None and not keyed:
         rows = [row_named(name, choice.rows) for name in allowed]
         keys = [f"{either(row.key)} for {row.name}" for row in rows if row.key and not row.free]
@@ -347,7 +347,7 @@ def _nothing(choice: Choice) -> str:
             f"(--allow-providers). {remedy} --model PROVIDER/MODEL."
         )
     variables = "\n".join(f"  {either(row.key):34} for {name}" for name, row in built_in().items() if row.default)
-    why = f"{keyed[0]} has a key but no usual model (give --model {keyed[0]}/MODEL)" if keyed else NO_KEY
+    why = f"{keyed[0]} has a key but no default model (give --model {keyed[0]}/MODEL)" if keyed else NO_KEY
     return NOTHING.format(why=why, variables=variables, servers=" or ".join(LOCAL_SERVERS))
 
 
@@ -365,20 +365,20 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
     """What is wrong with a model whose provider is not known."""
     head, slash, rest = name.partition("/")
     if row := row_called(head, rows):
-        return f"{name!r} is a provider without a model: say {row.name}/MODEL, as sagent models {row.name} lists them."
+        return f"{name!r} is a provider, not a model: give {row.name}/MODEL; sagent models {row.name} lists them."
     if not (slash and rest):
         head, colon, rest = name.partition(":")
         if colon and rest and (row := row_called(head, rows)):
-            return f"{name!r} does not name its provider: say {row.name}/{rest}."
+            return f"{name!r} does not name its provider: give {row.name}/{rest}."
         example = f"ollama/{name}" if colon and rest else _such(name, rows) or "openai/gpt-5.5"
-        return f"{name!r} does not name its provider. Say provider/model, as in {example}."
+        return f"{name!r} does not name its provider. Give provider/model, as in {example}."
     near, maker = nearest_rows(head, rows), infer(rest, rows)
     if maker in near:
         near = [f"{maker}/{rest}"]
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(sorted({**built_in(), **rows}))}."
     return (
-        f"There is no provider {head!r}. {hint} If {name!r} is the model's own name, say its provider too: "
-        f"PROVIDER/{name}."
+        f"There is no provider {head!r}. {hint} If {name!r} is the model's full name, put its provider first: "
+        f"PROVIDER/{name!r}."
     )
 
 
@@ -406,7 +406,7 @@ def _auth(settings: Settings, row: Row, chosen: str) -> Auth | None:
         return settings.auth
     if row.name == chosen:
         raise UsageError(
-            f"{row.name} has no login but its key: leave --auth credentials out. Those that have one are "
+            f"{row.name} has no login other than its API key: leave out --auth credentials. Providers with a login: "
             f"{', '.join((*WITH_LOGIN, *(name for name, known in built_in().items() if known.via)))}."
         )
     return None

@@ -65,11 +65,11 @@ def open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keep
             named = settings.session is not None and is_session(settings.session)
             if settings.continue_session or settings.fork is not None or named or keeper is not None:
                 raise UsageError(
-                    f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free space or fix "
-                    "the directory, then go on; or start without --continue, --session and --fork."
+                    f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free some "
+                    "space or fix the directory, then try again; or start without --continue, --session and --fork."
                 ) from error
             notices.append(
-                f"The session cannot be kept: {error.strerror or error} ({where}). Nothing of this run stays."
+                f"The session cannot be saved: {error.strerror or error} ({where}). This run will not be recorded."
             )
     log = MemoryLog()
     stack.callback(log.close)
@@ -86,7 +86,7 @@ def _open_file_log(
     if resumed and log.head:
         stack.callback(session.close)
         if log.torn:
-            notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
+            notices.append(f"The last run was killed while it wrote its log; {log.torn} incomplete bytes were removed.")
         return log, _read_past(log, session)
     try:
         first = session.begin(settings.cwd)

@@ -98,9 +98,9 @@ def run_task(
 async def _run(task: str, config: Settings, on_event: Callable[[Event], None] | None) -> TaskResult:
     check_kind("config", config, Settings, "load_config(...)")
     if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a type checker
-        raise UsageError(f"a task is a text, not {type(task).__name__}")
+        raise UsageError(f"a task must be a str, not {type(task).__name__}")
     if not task.strip():
-        raise UsageError("The task is empty: say what is to be done.")
+        raise UsageError("The task is empty: say what to do.")
     async with open_agent(config, on_event=on_event) as agent:
         warn_of_own_ledger(agent.ledger)
         before = {entry.id for entry in _entries(agent)}

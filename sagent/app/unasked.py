@@ -25,7 +25,7 @@ class _Nobody:
         return 0
 
     def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
-        raise ModelError("invalid_request", "there is no model here that could be asked", provider=self.provider)
+        raise ModelError("invalid_request", "no model is available here", provider=self.provider)
 
 
 @asynccontextmanager

@@ -52,12 +52,12 @@ def _faults(schema: Mapping[str, object], place: str) -> Iterator[str]:
     at = f" (at {place})" if place else ""
     for keyword in schema:
         if keyword not in _CHECKED | _SAYS_NOTHING:
-            yield f"{keyword!r}{at} is not checked here, so nobody would know whether an answer conforms: leave it out"
+            yield f"{keyword!r}{at} is not supported, so answers could not be checked against it: leave it out"
     for kind in [schema["type"]] if isinstance(schema.get("type"), str) else as_array(schema.get("type")):
         if kind not in _TYPES:
-            yield f"there is no type {kind!r}{at}: {', '.join(_TYPES)}"
+            yield f"unknown type {kind!r}{at}; the types are {', '.join(_TYPES)}"
     if not as_str(schema.get("$ref"), "#").startswith("#"):
-        yield f"$ref {schema['$ref']!r}{at} leads elsewhere: write what it names under $defs"
+        yield f"$ref {schema['$ref']!r}{at} refers to another document: put what it refers to under $defs"
     try:
         re.compile(as_str(schema.get("pattern")))
     except re.error as error:
@@ -66,7 +66,7 @@ def _faults(schema: Mapping[str, object], place: str) -> Iterator[str]:
         if isinstance(part, Mapping):
             yield from _faults(as_object(part), f"{place}.{inside}".strip("."))  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
         elif not isinstance(part, bool):
-            yield f"{inside}{at} is no schema"
+            yield f"{inside}{at} is not a schema"
 
 
 def _parts(schema: Mapping[str, object]) -> Iterator[tuple[str, object]]:

@@ -218,7 +218,7 @@ def _schema_of(settings: "Settings") -> Mapping[str, object] | None:
     if settings.output_schema is None:
         return None
     if settings.plan:
-        raise UsageError("--plan prints a plan, and --output-schema asks for other data: give one of them.")
+        raise UsageError("--plan prints a plan, and --output-schema asks for other data: give only one.")
     from sagent.cli.answer_schema import read_schema
 
     return read_schema(settings.output_schema)
@@ -227,7 +227,7 @@ def _schema_of(settings: "Settings") -> Mapping[str, object] | None:
 def _planned(result: Result, plan: str) -> Result:
     """What a run comes to that is to end with a plan: the plan is its answer, and without one it has failed."""
     if result.error is None and not plan:
-        why = "The model ended without a plan. Its answer may say what it lacks."
+        why = "The model ended without a plan. Its answer may say what is missing."
         return replace(result, error=Failure("no_plan", why))
     return replace(result, content=plan or result.content)
 
@@ -257,7 +257,7 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: st
         piped = _read_all(stdin.fileno(), None if not prompt else FIRST_BYTE, err)
     if (shown := _media(piped)) is not None:
         if not prompt.strip():
-            raise UsageError(f'No words came with what was piped in: say what to do, as in {command} "what is this?".')
+            raise UsageError(f'The piped input has no prompt: say what to do, as in {command} "what is this?".')
         return Prompt(prompt, (shown,))
     text = _decode(piped, err).strip("\n")
     if not prompt.strip() and not text.strip():
@@ -271,7 +271,7 @@ def _decode(piped: bytes, err: TextIO) -> str:
     try:
         return piped.decode()
     except UnicodeDecodeError:
-        err.write("sagent: what was piped in is not UTF-8 text; what could not be decoded is replaced\n")
+        err.write("sagent: the piped input is not UTF-8 text; bytes that could not be decoded were replaced\n")
         return piped.decode(errors="replace")
 
 
@@ -284,7 +284,7 @@ def _media(piped: bytes) -> Part | None:
     try:
         return media_in(piped, "stdin.pdf" if piped.startswith(b"%PDF-") else "stdin")
     except ValueError as error:
-        raise UsageError(f"What was piped in cannot be attached: {error}") from error
+        raise UsageError(f"The piped input cannot be attached: {error}") from error
 
 
 def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
@@ -294,7 +294,7 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
     from sagent.lib.input import read_some
 
     if patience is not None and not select.select([fd], [], [], patience)[0]:
-        err.write(f"sagent: no input came on stdin within {patience:.0f} s; going on without it\n")
+        err.write(f"sagent: no input on stdin within {patience:.0f} s; continuing without it\n")
         return b""
     return b"".join(iter(lambda: read_some(fd), b""))
 
@@ -334,7 +334,9 @@ def message_text(line: bytes, number: int) -> str:
         return content
     for part in map(as_object, as_array(content)):
         if part.get("type", "text") != "text":
-            raise UsageError(f"line {number} of the input has a part of type {part['type']!r}; only text is taken here")
+            raise UsageError(
+                f"line {number} of the input has a part of type {part['type']!r}; only text is accepted here"
+            )
     text = "".join(as_str(as_object(part).get("text")) for part in as_array(content))
     if text.strip():
         return text

@@ -38,10 +38,10 @@ class Listener:
 
 def add_listener(parser: "Parser", user: str) -> None:
     """Its flags; `user` says what a user is there."""
-    parser.add_argument("--host", metavar="HOST", help=f"the address to listen at (default {LOOPBACK})")
-    parser.add_argument("--port", metavar="PORT", help="0, the default, is any free one")
+    parser.add_argument("--host", metavar="HOST", help=f"the address to listen on (default {LOOPBACK})")
+    parser.add_argument("--port", metavar="PORT", help="the port to listen on (default 0: any free port)")
     parser.add_argument("--user", metavar="NAME", action="append", help=user)
-    form = "text (default), or json: the address as a line of JSON"
+    form = "text (default), or json to print the address as a line of JSON"
     parser.add_argument("--output-format", metavar="F", help=form)
 
 
@@ -51,7 +51,7 @@ def take_listener(given: dict[str, object], variable: str) -> Listener:
     if not port.isdecimal() or not 0 <= int(port) < 65536:
         raise UsageError(f"--port {port}: give a number from 0 to 65535.")
     if form not in ("text", "json"):
-        raise UsageError(f"--output-format {form}: text or json.")
+        raise UsageError(f"--output-format {form}: give text or json.")
     tokens = read_tokens(variable, [*map(str, as_array(given.pop("user", ())))])
     return Listener(str(given.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
 
@@ -69,11 +69,11 @@ def read_tokens(variable: str, users: Sequence[str]) -> Mapping[str, str]:
     """The token of each user, or one for "": from the environment, else new. Raises UsageError."""
     for name in users:
         if not name.isidentifier() or len(name) > 40 or users.count(name) > 1:
-            raise UsageError(f"--user {name}: give a name once, of up to 40 letters, digits and _.")
+            raise UsageError(f"--user {name}: give each user a different name of up to 40 letters, digits and _.")
     variables = {name: f"{variable}_{name.upper()}" for name in users} or {"": variable}
     tokens = {name: _read_token(each) for name, each in variables.items()}
     if len(set(tokens.values())) < len(tokens):
-        raise UsageError(f"Two users have one token: set {' and '.join(variables.values())} to different ones.")
+        raise UsageError(f"Two users have the same token: set {' and '.join(variables.values())} to different ones.")
     return tokens
 
 
@@ -119,7 +119,7 @@ def announced(folder: Path, listener: Listener, bound: socket.socket, words: Wor
             write(binary_safe(sys.stdout), words(url, tokens, file))
         sys.stdout.flush()
         if not ip_address(bound.getsockname()[0]).is_loopback:
-            report("it can be reached from other machines, and what is sent is not encrypted.")
+            report("this server is open to other machines, and its traffic is not encrypted.")
         yield
     finally:
         file.unlink(missing_ok=True)

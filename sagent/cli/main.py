@@ -63,7 +63,9 @@ def _dispatch(argv: list[str]) -> int:
     printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
         if bus:
-            raise UsageError("On a bus there is no session to type in yet: give a prompt, or see sagent attach --help.")
+            raise UsageError(
+                "With --bus, give a prompt; to talk to a session that runs on the bus, see sagent attach --help."
+            )
         return _talk(flags)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words)):

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from sagent.cli.flags import Parser
     from sagent.mesh.security import Role, User, Users
 
-DESCRIPTION = """Make users of a bus, each with a key of its own and what its role may do, or list or remove them. The
-result is a file for `sagent bus --users`. Every tenant is an account of its own, which sees nothing of the others."""
+DESCRIPTION = """Add, list or remove users of a bus, each with its own key and role. The result is a file for
+`sagent bus --users`. Each tenant is a separate account, which sees nothing of the others."""
 
 
 def add_permissions(parser: "Parser") -> None:
     """The flags of the operation."""
     parser.description = DESCRIPTION
-    parser.add_argument("--dir", metavar="DIR", required=True, help="where the users are kept, and their new keys")
-    parser.add_argument("--tenant", metavar="NAME", default="main", help="whose users they are (%(default)s)")
+    parser.add_argument("--dir", metavar="DIR", required=True, help="the directory for the users and their new keys")
+    parser.add_argument("--tenant", metavar="NAME", default="main", help="the tenant of the users (%(default)s)")
     roles = {
         "node": "a node: runs sessions, writes their logs",
         "person": "starts sessions, attaches to them, sends messages",
@@ -31,9 +31,9 @@ def add_permissions(parser: "Parser") -> None:
     }
     for role, what in roles.items():
         parser.add_argument(f"--{role}", metavar="NAME", action="append", default=[], help=f"{what} (repeatable)")
-    agent = "receives at these addresses alone, and sends messages (repeatable)"
+    agent = "receives only at these addresses, and sends messages (repeatable)"
     parser.add_argument("--agent", metavar="NAME=A,B", action="append", default=[], help=agent)
-    parser.add_argument("--remove", metavar="NAME", action="append", default=[], help="no more (repeatable)")
+    parser.add_argument("--remove", metavar="NAME", action="append", default=[], help="remove a user (repeatable)")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -43,7 +43,7 @@ def run_permissions(given: Mapping[str, object]) -> int:
 
     users, tenant = Users(path_of(str(given["dir"])).absolute()), str(given["tenant"])
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", tenant):
-        raise UsageError(f"{tenant!r} cannot be the name of a tenant: letters, digits, _ and -.")
+        raise UsageError(f"{tenant!r} is not a valid tenant name: use letters, digits, _ and -.")
     removed, added = [*map(str, as_array(given["remove"]))], _added(given)
     if added or removed:
         try:
@@ -73,7 +73,7 @@ def _added(given: Mapping[str, object]) -> "list[tuple[Role, str, tuple[str, ...
     for text in map(str, as_array(given["agent"])):
         name, sign, addresses = text.partition("=")
         if not sign:
-            raise UsageError(f"--agent {text}: write NAME=ADDRESS,ADDRESS...: where it receives.")
+            raise UsageError(f"--agent {text}: give NAME=ADDRESS,ADDRESS..., the addresses where it receives.")
         found.append(("agent", name, tuple(map(check_name, addresses.split(",")))))
     return found
 

@@ -47,10 +47,10 @@ def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: li
 
     for name in flags:
         if name not in (*_HERE, *FLAGS):
-            where = "does not go with --bus" if name in _ALONE else "is the node's to say: start `sagent node` with it"
+            where = "does not go with --bus" if name in _ALONE else "is set by the node: start `sagent node` with it"
             raise UsageError(f"--{name.replace('_', '-')} {where}.")
     if (session := str(flags.get("resume") or "")) and (set(FLAGS) & set(flags) or {"label", "files"} & set(bus)):
-        raise UsageError("A session that is there keeps its flags, its label and its files: give --resume alone.")
+        raise UsageError("An existing session keeps its flags, label and files: give only --resume.")
     own = {name: value for name, value in flags.items() if name != "resume"}
     url, settings = bus_url(bus.get("bus")), load_or_report(own)
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
@@ -109,5 +109,5 @@ async def _say_if_alone(peer: "RemotePeer", settings: "Settings") -> None:
     await asyncio.sleep(_PATIENCE)
     if peer.record.state == "queued" and settings.log_level != "error":
         label = f" with the label {peer.record.label}" if peer.record.label else ""
-        text = f"session {peer.record.id} waits for a node{label} that has room; `sagent nodes` lists them"
+        text = f"session {peer.record.id} is waiting for a node{label} with a free slot; `sagent nodes` lists the nodes"
         report(text)

@@ -34,11 +34,11 @@ async def bring_files(bus: "JetStream", record: "SessionRecord", cwd: Path, *, q
     try:
         reference = await fetch_changes(bus.store(names.BLOBS), record.now, cwd, record.id)
     except UsageError as error:  # the result stays what it is
-        report(f"its files have not come: {error}")
+        report(f"its files could not be fetched: {error}")
         return
     if quiet:
         return
     if reference:
         report(f"its files are {reference}: git diff {reference}")
     else:
-        report(f"its files are those of another repository; to have them, there: sagent attach {record.id}")
+        report(f"its files belong to another repository; to get them, run there: sagent attach {record.id}")

@@ -21,8 +21,8 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
     given = {name: value for name, value in flags.items() if name not in ("config", "resume")}
     if (name := flags.get("resume")) == "":
         raise UsageError(
-            "--resume: nobody can choose a session here. Name one, as `sagent sessions list` does, or take the last of "
-            "this directory with --continue."
+            "--resume: there is no terminal to choose a session on. Give one from `sagent sessions list`, or "
+            "continue the last one with --continue."
         )
     if name is not None:
         places = {place: flags[place] for place in ("cwd", "config") if place in flags}

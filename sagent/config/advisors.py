@@ -21,7 +21,8 @@ _OPTIONS: Mapping[str, Reader] = {
     "tools": lambda value, _: ",".join(names_of(value)),
 }
 STRANGER = (
-    "it would send the conversation to whomever the project names; name advisors in your own file, or with --advisor"
+    "it could send the conversation to a model of the project's choice; set advisors in your own file, or with "
+    "--advisor"
 )
 
 
@@ -73,7 +74,7 @@ def read_table(table: Mapping[str, object], base: PathBase) -> Placed:
         raise MemberError("name", f"{unfit} cannot be in an advisor's name")
     model = _text(table, "model")
     if "," in model:
-        raise MemberError("model", "give PROVIDER/MODEL alone, and what else there is to say as members of its own")
+        raise MemberError("model", "give only PROVIDER/MODEL here, and other options as keys of their own")
     spec = [f"{name}={model}" if name else model]
     spec += [f"{each}={_checked(table, each, read, base)}" for each, read in _OPTIONS.items() if each in table]
     placed = read_spec(",".join(spec), base)
@@ -91,9 +92,7 @@ def named_apart(found: Sequence[Placed]) -> tuple[Placed, ...]:
     """The advisors, when no two of them have one name. An advisor is known by its name, whatever its model."""
     names = [placed.advisor.name for placed in found]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise RefusedError(
-            f"two advisors are named {twice!r}: give each a name of its own, as in critic=PROVIDER/MODEL"
-        )
+        raise RefusedError(f"two advisors are called {twice!r}: give each its own name, as in critic=PROVIDER/MODEL")
     return tuple(found)
 
 

@@ -68,7 +68,7 @@ class SettingsBuilder:
         values |= self._advisors()
         if self.values.get("continue_session") and self.values.get("session"):
             raise ConfigError(
-                f"{self.origins['continue_session']} and {self.origins['session']} name two sessions: give one of them."
+                f"{self.origins['continue_session']} and {self.origins['session']} are two sessions: give only one."
             )
         cwd = self.values.get("cwd", self.cwd)
         assert isinstance(cwd, Path)
@@ -132,7 +132,7 @@ class SettingsBuilder:
         field = BY_NAME["base_url"]
         if executor is not None:
             if self.origins.get("base_url", "").startswith("--"):
-                raise ConfigError("--base-url and --executor-api-base say the same: give one of them.")
+                raise ConfigError("--base-url and --executor-api-base mean the same: give only one.")
             name = str(self.values.get("provider") or "").lower()
             rows = self.rows
             url = str(self.read(field, executor, self.base, partial(str, "--executor-api-base")))
@@ -185,7 +185,7 @@ class SettingsBuilder:
                 raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may hold a key
                 hint = nearest(field.name, TABLES) or f": {error}."
-                raise ConfigError(f"{where()}: {field.name} is no table{hint}") from None
+                raise ConfigError(f"{where()}: {field.name} is not a table{hint}") from None
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{where()}: {message}") from None
 

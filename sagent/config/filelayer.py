@@ -66,7 +66,7 @@ class FileLayer:
         for keys, field, value in self._members():
             if field.name in seen:
                 raise self._file.error(
-                    keys, f"{'.'.join(keys)} and {seen[field.name]} are one setting: keep one of them"
+                    keys, f"{'.'.join(keys)} and {seen[field.name]} are the same setting: keep only one"
                 )
             seen[field.name] = ".".join(keys)
             if field.name == "advisors" and self._trusted:
@@ -76,7 +76,7 @@ class FileLayer:
         for key, value in self._file.data.items():
             if key == _NOT_HERE and self._trusted and self._file.table((key,), value).get("enabled"):
                 self._into.warnings.append(
-                    f"{self._file.where(key)}: {key} does nothing: searches are set in [web], see docs/web.md."
+                    f"{self._file.where(key)}: {key} has no effect: set searches in [web], see docs/web.md."
                 )
             if key == "hooks":
                 self._take_hooks(self._file.table((key,), value))
@@ -176,8 +176,8 @@ class FileLayer:
                 model = f"{provider}/{model}"
             if not provider:
                 raise ConfigError(
-                    f"{self._file.where('executor', 'model')}: {model!r} does not say whose key executor.api_key is: "
-                    "say provider/model."
+                    f"{self._file.where('executor', 'model')}: {model!r} does not name the provider of "
+                    "executor.api_key: write provider/model."
                 )
             try:
                 placed = place_executor(provider, address, rows)
@@ -217,7 +217,7 @@ class FileLayer:
         """Keep what a project's file wants, for the person to see, and set it where they trust it."""
         wanted = Wanted(field.name, value, self._file.line(*keys))
         if len(wanted.text) > _MOST_WANTED:
-            self._ignore(keys, field.name, "it is too long to be asked about")
+            self._ignore(keys, field.name, "it is too long to be shown for your approval")
             return
         self._into.wanted.append(wanted)
         if self._into.trusting:
@@ -255,7 +255,7 @@ class FileLayer:
         """What a file sets, but for TABLES: keys, setting, value. Raises ConfigError for a setting that is none."""
         for key, value in self._file.data.items():
             if key in ("allow", "deny"):
-                raise self._file.error((key,), f"{key} belongs into the table [permissions]")
+                raise self._file.error((key,), f"{key} belongs in the table [permissions]")
             if key in ALIASES:
                 yield (key,), BY_NAME[ALIASES[key]], value
             elif key in BY_NAME and (key not in _GROUPS or isinstance(value, str)):

@@ -144,7 +144,7 @@ def find_file(config_dir: Path) -> tuple[Path, str]:
     if len(found) < 2:
         return found[0] if found else config_dir / NAME, ""
     first, *others = (path.name for path in found)
-    return found[0], f"{config_dir}: {first} is used, {' and '.join(others)} not. Keep one of them."
+    return found[0], f"{config_dir}: {first} is used, {' and '.join(others)} is not. Keep only one."
 
 
 def _is_there(path: Path) -> bool:
@@ -154,8 +154,8 @@ def _is_there(path: Path) -> bool:
         return False
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read: {error.strerror or error}. Set HOME to a directory of yours: programs that "
-            "change the user, such as su and sudo, may keep that of another."
+            f"{path}: cannot be read: {error.strerror or error}. Set HOME to your own home directory: su and sudo "
+            "may keep another user's."
         ) from error
     return True
 

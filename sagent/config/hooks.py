@@ -35,7 +35,7 @@ def read_hooks(
             at = (*keys, str(number))
             found += _group(file, at, event, file.table(at, group), base, environ)
     if len(found) > _MOST:
-        raise file.error(("hooks",), f"there are {len(found)} hooks, and at most {_MOST} are taken")
+        raise file.error(("hooks",), f"there are {len(found)} hooks, more than the limit of {_MOST}")
     source = "person" if environ is not None else "project"
     return tuple(replace(hook, source=source, place=str(file.path)) for hook in found)
 
@@ -72,7 +72,7 @@ def _group(
     try:
         re.compile(matcher if matcher != "*" else "")
     except re.error as error:
-        raise file.error((*keys, "matcher"), f"matcher {matcher!r} is no pattern: {error}") from None
+        raise file.error((*keys, "matcher"), f"matcher {matcher!r} is not a valid pattern: {error}") from None
     if "hooks" in group:
         if strangers := [name for name in group if name not in ("matcher", "hooks")]:
             raise file.unknown((*keys, strangers[0]), ("matcher", "hooks"))
@@ -100,7 +100,7 @@ def _hook(
     if not (isinstance(command, str) and isinstance(address, str) and bool(command.strip()) != bool(address)):
         raise RefusedError("give a command or a url, and not both")
     if kind is not None and (kind == "http") != bool(address):
-        raise RefusedError(f"a hook of type {kind!r} needs a {'url' if kind == 'http' else 'command'}")
+        raise RefusedError(f"a hook of type {kind!r} must have a {'url' if kind == 'http' else 'command'}")
     if len(command) > _LONGEST:
         raise RefusedError(f"the command has more than {_LONGEST:,} characters: put it into a script")
     timeout = float(decimal(handler.get("timeout", DEFAULT_TIMEOUT), "timeout: give seconds as a number above 0"))
@@ -110,7 +110,7 @@ def _hook(
     if environ is None and needs:
         raise RefusedError("a project's hook stays in the sandbox: needs is for your own file")
     if pairs and not address:
-        raise RefusedError("headers are for a url: a command gets none")
+        raise RefusedError("headers are only for a url, not a command")
     try:
         address, pairs = (expand(each, environ or {}) for each in (address, pairs))
     except ValueError as error:

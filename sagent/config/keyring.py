@@ -36,7 +36,7 @@ def keep_key(provider: str, key: str) -> None:
     try:
         keyring.set_password(_SERVICE, provider, key)
     except Exception as error:  # each backend has errors of its own
-        raise OSError(f"the keyring refuses: {error}") from error
+        raise OSError(f"the keyring reports an error: {error}") from error
 
 
 def kept_key(provider: str) -> str:

@@ -73,7 +73,7 @@ def _build(
     builder.choose_file(file)
     user = file if isinstance(file, File) else read_file(builder.user_file)
     if user is None and builder.named_by:
-        raise ConfigError(f"{builder.named_by}: there is no file {builder.user_file}.")
+        raise ConfigError(f"{builder.named_by}: no such file: {builder.user_file}.")
     if user is not None:
         _take_file(builder, user, trusted=True)
         with suppress(OSError):
@@ -107,7 +107,7 @@ def _take_plugins(builder: SettingsBuilder) -> None:
         try:
             take_plugin(builder, folder)
         except ConfigError as error:
-            builder.warnings.append(f"The plugin {folder.name} is not used whole: {error}")
+            builder.warnings.append(f"A part of the plugin {folder.name} is not used: {error}")
 
 
 def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
@@ -131,7 +131,7 @@ def home_of(environ: Mapping[str, str]) -> Path:
         return Path(environ.get("HOME") or Path("~").expanduser())
     except RuntimeError:
         raise ConfigError(
-            "This user has no home directory: set HOME to one, in which settings and sessions can be kept."
+            "This user has no home directory: set HOME to a directory for settings and sessions."
         ) from None
 
 
@@ -175,5 +175,5 @@ def _take_once(found: dict[str, Given], given: Given) -> None:
     field, _, origin = given
     if field.name in found:
         both = " and ".join(sorted((origin, found[field.name][2])))
-        raise ConfigError(f"{both} name the same: give one of them.")
+        raise ConfigError(f"{both} are the same setting: give only one.")
     found[field.name] = given

@@ -79,7 +79,7 @@ def _waiting(settings: Settings, name: str) -> Iterator[Row]:
 
 def _wanted(wish: Wish, wanted: Wanted, text: str) -> str:
     """What a project's file wants, and why that is not so."""
-    why = "you said no" if wish.refused else "waits for your trust"
+    why = "you declined it" if wish.refused else "waits for your trust"
     return f"{wish.file}:{wanted.line} wants {text}: {why}"
 
 

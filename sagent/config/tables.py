@@ -32,7 +32,9 @@ def read_providers(file: File, table: Table, _: PathBase) -> Mapping[str, Custom
     found: dict[str, CustomProvider] = {}
     for name, given in table.items():
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
-            raise file.error(("providers", name), f"{name!r} is no provider's name: use a-z, 0-9, and . _ - in between")
+            raise file.error(
+                ("providers", name), f"{name!r} is not a valid provider name: use a-z and 0-9, with . _ - in between"
+            )
         for key in given:
             if key not in _KEYS:
                 raise file.unknown(("providers", name, key), _KEYS)
@@ -111,7 +113,7 @@ def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
     """`[aliases]`: short names of models, by themselves in lower case. Raises ConfigError with file and line."""
     for name, model in table.items():
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-            raise file.error(("aliases", name), f"{name!r} is no short name: use letters, digits, _ . and -")
+            raise file.error(("aliases", name), f"{name!r} is not a valid alias: use letters, digits, _ . and -")
         if not isinstance(model, str) or not model.strip():
             raise file.error(("aliases", name), f'aliases.{name}: give a model, as in "anthropic/claude-sonnet-5-5"')
     found = {name.lower(): str(model).strip() for name, model in table.items()}
@@ -119,7 +121,7 @@ def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
         at, seen = name, set[str]()
         while (at := found.get(at.lower(), "").lower()) in found:
             if at in seen:
-                raise file.error(("aliases", name), f"aliases.{name} leads back to itself: name a model")
+                raise file.error(("aliases", name), f"aliases.{name} refers back to itself: give a model")
             seen.add(at)
     return found
 
@@ -142,16 +144,18 @@ def read_mcp(file: File, table: Table, base: PathBase) -> Mapping[str, McpServer
 
 def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBase) -> McpServer:
     if not re.fullmatch(SERVER_NAME, name):
-        raise file.error(("mcp", name), f"{name!r} is no server's name: use letters, digits, _ and -, at most 32")
+        raise file.error(("mcp", name), f"{name!r} is not a valid server name: use at most 32 letters, digits, _ and -")
     if strangers := [key for key in given if key not in _MCP]:
         raise file.unknown(("mcp", name, strangers[0]), _MCP)
     command, url = given.get("command", ""), given.get("url", "")
     if not (isinstance(command, str) and isinstance(url, str) and bool(command) != bool(url)):
         raise file.error(("mcp", name), f"mcp.{name} needs a command or a url, and not both")
     if url and "needs" in given:
-        raise file.error(("mcp", name, "needs"), f"mcp.{name}.needs is for a command: a url is not in the sandbox")
+        raise file.error(
+            ("mcp", name, "needs"), f"mcp.{name}.needs is only for a command: a url does not run in the sandbox"
+        )
     if "oauth" in given and not url:
-        raise file.error(("mcp", name, "oauth"), f"mcp.{name}.oauth is for a url: a command has no login")
+        raise file.error(("mcp", name, "oauth"), f"mcp.{name}.oauth is only for a url: a command has no login")
     try:
         return McpServer(
             command,
@@ -175,10 +179,10 @@ def _oauth(value: object) -> Mapping[str, str]:
         raise RefusedError(f"oauth has no {strangers[0]!r}: give {', '.join(_OAUTH)}")
     if "issuer" in pairs and not ("client_id" in pairs and ("client_secret" in pairs) != ("private_key" in pairs)):
         raise RefusedError(
-            "oauth.issuer is for a login without a person: give client_id and a client_secret or private_key"
+            "oauth.issuer is for a login without a browser: give client_id and a client_secret or private_key"
         )
     if not pairs.get("callback_port", "0").isdecimal():
-        raise RefusedError('oauth.callback_port: give the number of a port as a text, as in "8910"')
+        raise RefusedError('oauth.callback_port: give a port number as a string, as in "8910"')
     return pairs
 
 
@@ -205,14 +209,14 @@ def read_need(text: str, base: PathBase) -> "Need":
 def list_of_texts(value: object, what: str) -> list[str]:
     if isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value)):
         return cast("list[str]", value)
-    raise RefusedError(f"{what}: give a list of texts")
+    raise RefusedError(f"{what}: give a list of strings")
 
 
 def table_of_texts(value: object, what: str) -> Mapping[str, str]:
     pairs = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": None}
     if all(isinstance(text, str) for text in pairs.values()):
         return cast("Mapping[str, str]", pairs)
-    raise RefusedError(f"{what}: give a table of texts")
+    raise RefusedError(f"{what}: give a table of strings")
 
 
 _WEB = ("base_url", "api_key", "email", "model")

@@ -76,7 +76,7 @@ def read_team(path: Path) -> TeamFile:
     """A team's file. Raises ConfigError with file and line, the key, and what is accepted."""
     file = read_file(path)
     if file is None:
-        raise ConfigError(f"{path}: there is no such file. `sagent team list` shows the presets.")
+        raise ConfigError(f"{path}: no such file. `sagent team list` shows the presets.")
     top = _Table(file, (), file.data, _TEAM)
     rows = file.data.get("roles")
     if not isinstance(rows, list) or not rows:
@@ -85,7 +85,7 @@ def read_team(path: Path) -> TeamFile:
     names = [role.name for role, _ in found]
     for place, name in enumerate(names):
         if name.lower() in map(str.lower, names[:place]):
-            raise top.error(f"two roles are named {name!r}: give each its own name", "roles", str(place), "name")
+            raise top.error(f"two roles are called {name!r}: give each its own name", "roles", str(place), "name")
     team = TeamFile(
         name=top.read("name", _text, file.path.stem),
         roles=tuple(role for role, _ in found),
@@ -99,7 +99,7 @@ def read_team(path: Path) -> TeamFile:
         unadvised=frozenset(role.name for role, advised in found if not advised),
     )
     if team.editor and team.mode != "parallel":
-        raise top.error('an editor joins roles that work at once: it goes with mode = "parallel"', "editor")
+        raise top.error('an editor merges the work of parallel roles: it needs mode = "parallel"', "editor")
     if team.editor and team.editor not in names:
         hint = nearest(team.editor, names) or f"; there are {', '.join(names)}."
         raise top.error(f"editor = {team.editor!r} is not one of the roles{hint}", "editor")
@@ -151,7 +151,7 @@ def _read_role(file: File, top: _Table, item: object, place: int) -> tuple[Role,
         raise table.error(f"{table.name()} needs a name")
     name = table.read("name", _role_name, "")
     if {"executor", "model"} <= table.members.keys():
-        raise table.error("executor and model are one setting: keep one of them", "executor")
+        raise table.error("executor and model are the same setting: keep only one", "executor")
     specs = table.read("advisor", lambda value, _: _texts([value] if isinstance(value, str) else value), ())
     unadvised = len(specs) == 1 and specs[0] in NONE
     tools = table.read("tools", _texts, None)
@@ -217,7 +217,7 @@ def _read_advisor(table: _Table, spec: str) -> str:
 def _text(value: object, _: object = None) -> str:
     if text := values.text_of(value).strip():
         return text
-    raise RefusedError("give a text")
+    raise RefusedError("give a string")
 
 
 def _texts(value: object, _: object = None) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ def _texts(value: object, _: object = None) -> tuple[str, ...]:
 def _role_name(value: object, _: object) -> str:
     name = _text(value)
     if not ROLE_NAME.fullmatch(name) or name == "parent":
-        raise RefusedError("give a letter, then letters, digits, - and _, at most 32")
+        raise RefusedError("give a name of at most 32 letters, digits, - and _ that begins with a letter")
     return name
 
 

@@ -40,7 +40,7 @@ Reader: TypeAlias = Callable[[object, PathBase], object]
 def text_of(value: object, _: object = None) -> str:
     if isinstance(value, str):
         return value
-    raise RefusedError("give a text")
+    raise RefusedError("give a string")
 
 
 def name_of(value: object, _: object = None) -> str:
@@ -61,7 +61,7 @@ def domains(value: object, _: object = None) -> tuple[str, ...]:
         try:
             found.append(Need.parse(f"network:{name}").target)
         except ValueError:
-            raise RefusedError(f'{name!r} is no host: give "example.org" or "*.example.org:8443"') from None
+            raise RefusedError(f'{name!r} is not a host: give "example.org" or "*.example.org:8443"') from None
     return tuple(found)
 
 
@@ -86,7 +86,7 @@ def keys_of(value: object, _: object = None) -> tuple[str, ...]:
     for name, key in given:
         action = str(name).strip()
         if action not in KEY_ACTIONS:
-            raise RefusedError(f"{action!r} is none of {', '.join(KEY_ACTIONS)}{nearest(action, KEY_ACTIONS)}")
+            raise RefusedError(f"{action!r} is not one of {', '.join(KEY_ACTIONS)}{nearest(action, KEY_ACTIONS)}")
         if not isinstance(key, str) or not key.strip():
             raise RefusedError(f'{action} needs a key, as in "ctrl-t"')
         found.append(f"{action}={key.strip()}")
@@ -102,7 +102,7 @@ def options_of(value: object, _: object = None) -> tuple[str, ...]:
         try:
             return tuple(f"{name}={json.dumps(item, allow_nan=False, default=float)}" for name, item in table.items())
         except (TypeError, ValueError) as error:
-            raise RefusedError(f"give values that JSON has: {error}") from None
+            raise RefusedError(f"give a value that JSON can represent: {error}") from None
     found: list[str] = []
     for text in [value] if isinstance(value, str) else texts(value, "options"):
         name, equals, said = text.partition("=")
@@ -154,7 +154,7 @@ def agents_of(value: object, _: object = None) -> tuple[str, ...]:
         if not equals:
             raise RefusedError("give NAME=URL, as in reviewer=https://host")
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name.strip()):
-            raise RefusedError("give NAME=URL, the name of letters, digits, _ and -, at most 32")
+            raise RefusedError("give NAME=URL, with a name of at most 32 letters, digits, _ and -")
         found.append(f"{name.strip()}={url(address)}")
     return tuple(found)
 
@@ -256,7 +256,7 @@ def names_of(value: object, _: object = None) -> tuple[str, ...]:
 def tools(value: object, _: object = None) -> tuple[str, ...]:
     names = names_of(value)
     if "none" in names and len(names) > 1:
-        raise RefusedError("give names of tools, or none alone")
+        raise RefusedError("give names of tools, or only none")
     return () if names == ("none",) else names
 
 

@@ -35,7 +35,7 @@ def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[tuple[str, ...]
         raise YamlError(line + 1, _said(error, text.split("\n")[line : line + 1])) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position)
-        raise YamlError(line + 1, f"it holds a character that no text has ({error.character!r})") from error
+        raise YamlError(line + 1, f"it has a character that YAML does not allow ({error.character!r})") from error
     except RecursionError as error:
         raise YamlError(1, "it nests too deeply") from error
     if found is None:
@@ -66,9 +66,9 @@ class _Reader:
         line = node.start_mark.line + 1
         self.lines.setdefault(keys, line)
         if node in above:
-            raise YamlError(line, "a value holds itself")
+            raise YamlError(line, "a value contains itself")
         if self._count > _MOST:
-            raise YamlError(line, f"it holds more than {_MOST} values")
+            raise YamlError(line, f"it has more than {_MOST} values")
         if not isinstance(node, yaml.ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
             raise _stranger(node.tag, line)
         match node:
@@ -89,9 +89,9 @@ class _Reader:
             line = key_node.start_mark.line + 1
             key = self._scalar(key_node, line) if isinstance(key_node, yaml.ScalarNode) else None
             if not isinstance(key, str):
-                raise YamlError(line, "every key is a text: put it in quotes")
+                raise YamlError(line, "every key must be a string: put it in quotes")
             if key in seen:
-                raise YamlError(line, f"the key {key!r} is here for the second time: keep one of them")
+                raise YamlError(line, f"the key {key!r} is there twice: keep only one")
             seen.add(key)
             self.lines[(*keys, key)] = line
             value = self.value(item, (*keys, key), above)
@@ -115,8 +115,8 @@ class _Reader:
         except YamlError:
             raise
         except (yaml.YAMLError, InvalidOperation, KeyError, ValueError) as error:
-            raise YamlError(line, f"{text!r} is no {kind}") from error
+            raise YamlError(line, f"{text!r} is not a valid {kind}") from error
 
 
 def _stranger(tag: str, line: int) -> YamlError:
-    return YamlError(line, f"{tag.removeprefix(_TAG)!r} is no kind of value that settings have")
+    return YamlError(line, f"{tag.removeprefix(_TAG)!r} is not a type that settings can have")

@@ -41,7 +41,7 @@ def test_an_address_of_the_log_is_no_way_to_elsewhere(tmp_path: Path, monkeypatc
     assert told == "advisors advisor=openai/gpt-5.5 at http://127.0.0.1:1/v1"
     settings, _, again = remember_advisors(load({}, environment, tmp_path), (told,), notices)
     assert (settings.advisors, again) == ((), ""), "neither there, nor where its provider is"
-    assert "was asked at http://127.0.0.1:1/v1" in notices[0]
+    assert "was at http://127.0.0.1:1/v1" in notices[0]
     settings, _, again = remember_advisors(load(flags, environment, tmp_path), (told,), notices)
     assert ([one.name for one in settings.advisors], again) == (["advisor"], "")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")

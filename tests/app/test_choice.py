@@ -76,7 +76,7 @@ async def test_a_server_on_this_machine_is_not_sent_the_key_of_who_made_its_weig
         for model in models:
             assert (await Agent(model).run("hi")).content == "ok"
         assert not [sent for sent in server.requests if "for-dashscope" in str(sent.headers)]
-        with pytest.raises(UsageError, match="a provider without a model"):
+        with pytest.raises(UsageError, match="a provider, not a model"):
             choice.resolve("anthropic")
         named = await choose_model(_place(tmp_path, server.url, model="dashscope/qwen3"))
         assert named.model.provider == "dashscope"
@@ -110,11 +110,11 @@ async def test_a_compactor_that_cannot_be_had_is_named(tmp_path: Path) -> None:
 
 async def test_a_session_whose_model_is_not_allowed_says_how_to_go_on(tmp_path: Path) -> None:
     settings = load({"allow_providers": "openai"}, {"HOME": str(tmp_path)}, tmp_path)
-    with pytest.raises(UsageError, match=r"last with anthropic/claude-x: .*Or name another model with --model\."):
+    with pytest.raises(UsageError, match=r"last used anthropic/claude-x: .*Or choose another model with --model\."):
         await choose_model(settings, "anthropic/claude-x")
 
 
-@pytest.mark.parametrize(("allowed", "says"), [("", "no provider is allowed"), ("ollama", "Give --model")])
+@pytest.mark.parametrize(("allowed", "says"), [("", "allows no provider"), ("ollama", "Give --model")])
 async def test_where_nothing_that_is_allowed_has_a_key(allowed: str, says: str, tmp_path: Path) -> None:
     settings = load({"allow_providers": allowed}, {"HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(UsageError, match=says) as caught:

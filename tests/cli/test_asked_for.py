@@ -57,11 +57,11 @@ def test_a_part_that_would_be_lost_is_refused(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("anthropic", "'anthropic' is a provider without a model: say anthropic/MODEL"),
+        ("anthropic", "'anthropic' is a provider, not a model: give anthropic/MODEL"),
         ("Anthropic/", "say anthropic/MODEL"),
         ("openai_compatible/x", "openai-compatible has no address of its own"),
         ("meta-llama/Llama-9", "PROVIDER/meta-llama/Llama-9"),
-        ("nobody-knows", "Say provider/model"),
+        ("nobody-knows", "Give provider/model"),
     ],
 )
 def test_a_model_whose_provider_cannot_be_told_says_how_to_name_it(shell: Shell, name: str, says: str) -> None:
@@ -80,7 +80,7 @@ def test_a_key_without_a_usual_model_is_not_called_missing(shell: Shell) -> None
     shell.environment["GROQ_API_KEY"] = "k"
     done = shell.run("hi", model="")
     assert done.code == 2
-    assert "--model groq/MODEL" in done.err and "no provider's key is set" not in done.err
+    assert "--model groq/MODEL" in done.err and "no provider has an API key set" not in done.err
 
 
 def test_where_no_allowed_provider_has_a_key_only_those_are_named(shell: Shell) -> None:

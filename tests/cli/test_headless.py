@@ -446,7 +446,7 @@ def test_a_state_directory_that_cannot_be_written_is_said_and_survived(shell: Sh
     shell.environment["SAGENT_STATE_DIR"] = str(tmp_path / "file" / "state")
     done = shell.run("hi")
     assert (done.code, done.out) == (0, "ok\n")
-    assert "cannot be kept" in done.err
+    assert "cannot be saved" in done.err
 
 
 def test_a_corrupt_log_is_refused_and_can_be_repaired(shell: Shell) -> None:
@@ -703,7 +703,7 @@ def test_json_tells_warnings_on_stderr(shell: Shell, tmp_path: Path) -> None:
     shell.environment["SAGENT_STATE_DIR"] = str(tmp_path / "file" / "state")
     done = shell.run("--output-format", "json", "hi")
     assert done.json["result"] == "ok"
-    assert "cannot be kept" in done.err
+    assert "cannot be saved" in done.err
 
 
 def test_a_provider_nobody_knows_names_the_nearest(shell: Shell) -> None:

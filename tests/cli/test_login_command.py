@@ -57,7 +57,7 @@ async def test_a_login_that_is_refused_leaves_the_one_before(shell: Shell) -> No
 def test_what_is_no_login_is_said(shell: Shell) -> None:
     asked = shell.run("login", "openai", model="")
     assert asked.code == 2
-    assert "on a terminal" in asked.err
+    assert "a terminal to enter the key on" in asked.err
     asked = shell.run("login", "nosuch", model="")
     assert asked.code == 2
     assert "There is no provider 'nosuch'. Known are anthropic" in asked.err

@@ -30,7 +30,7 @@ def test_users_are_made_listed_and_removed(shell: Shell) -> None:
         (["--agent", "x"], "NAME=ADDRESS"),
         (["--agent", "x=a..b"], "not an address"),
         (["--remove", "x"], "There is no user x"),
-        (["--tenant", "a/b"], "name of a tenant"),
+        (["--tenant", "a/b"], "valid tenant name"),
         (["--node", "a", "--person", "a"], "There is a user a"),
     ],
 )

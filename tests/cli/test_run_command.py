@@ -41,7 +41,7 @@ def test_what_is_wrong_with_run_is_told(shell: Shell) -> None:
     for argv, says in (
         (["--executor", "a/b", "--model", "c/d", "x"], "--executor and --model name the same"),
         (["--executr", "a/b", "x"], "Did you mean --executor"),
-        (["--advisor", "a/b", "--advisor", "c/d", "x"], "two advisors are named 'advisor'"),
+        (["--advisor", "a/b", "--advisor", "c/d", "x"], "two advisors are called 'advisor'"),
         (["--advisor-api-base", "http://x", "x"], "advisors: 0, addresses: 1"),
         ([], "Nothing to do"),
     ):
@@ -98,7 +98,7 @@ def test_a_named_file_says_what_the_persons_would(shell: Shell) -> None:
     assert "anthropic/claude-haiku-4-5" in shown.out
     assert "k-of-mine" not in shown.out
     gone = shell.run("--config", "gone.yaml", "--output-format", "json", "hello", model="")
-    assert (gone.code, "there is no file" in gone.err, json.loads(gone.out)["is_error"]) == (2, True, True)
+    assert (gone.code, "no such file" in gone.err, json.loads(gone.out)["is_error"]) == (2, True, True)
 
 
 def test_a_repository_cannot_name_an_advisor(shell: Shell) -> None:

@@ -463,7 +463,7 @@ def test_the_task_from_words_a_file_and_standard_input(shell: Shell, crew) -> No
         (("--preset", "code_review"), 'Nothing to do: give a prompt, as in sagent team run --preset code_review "'),
         (("--preset", "code_review", "crew.toml", "x"), "are two teams"),
         (("code_review", "x"), "code_review is a preset: give --preset code_review"),
-        (("no.toml", "x"), "there is no such file"),
+        (("no.toml", "x"), "no such file"),
         (("bad.toml", "x"), "bad.toml:2: there is no key roles[1].tols. Did you mean tools?"),
         (("crew.toml", "look", "here"), 'Quote the task: "look here"'),
         (("crew.toml", "x", "--task", "y"), "are two tasks"),

@@ -95,8 +95,8 @@ def test_a_role_starts_where_it_was_named_and_must_be_there(home, user, settings
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["a/b", "c/d"], "two advisors are named 'advisor'"),
-        (["x=a/b", "x=c/d"], "two advisors are named 'x'"),
+        (["a/b", "c/d"], "two advisors are called 'advisor'"),
+        (["x=a/b", "x=c/d"], "two advisors are called 'x'"),
         (["a/b,efort=high"], "efort=high"),
         (["a/b,tools=Bash"], "cannot have Bash"),
         (["a/b,max_calls=-1"], "whole number"),
@@ -113,28 +113,28 @@ def test_bad_advisors_are_told(given, says, settings):
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("advisors:\n- a/b\n- c/d\n", 3, "two advisors are named 'advisor'"),
+        ("advisors:\n- a/b\n- c/d\n", 3, "two advisors are called 'advisor'"),
         ("advisors:\n- a/b\n- {name: x, efort: high, model: c/d}\n", 3, "Did you mean effort?"),
         ("advisor:\n  model: a/b\n  max_calls: many\n", 3, "whole number"),
         ("advisor:\n  model: a/b\n  max_usd: -1\n", 3, "USD"),
         ("advisor:\n  model: a/b\n  tools: Bash\n", 1, "cannot have Bash"),
         ("advisor:\n  model: a/b\n  tools: 3\n", 3, "list of names"),
         ("advisor:\n  api_base: http://x\n", 1, "give a text as `model`"),
-        ("advisor:\n  model: a/b,effort=high\n", 2, "members of its own"),
+        ("advisor:\n  model: a/b,effort=high\n", 2, "keys of their own"),
         ("advisor:\n  model: a/b\n  name: x=y\n", 3, "= cannot be in"),
         ("advisor:\n  model: a/b\n  api_base: localhost\n", 3, "http://"),
         ("advisor:\n  model: a/b\n  api_key: ${NO_SUCH_KEY}\n", 3, "the variable NO_SUCH_KEY is not set"),
-        ("advisor: a/b\nadvisors: [c/d]\n", 2, "are one setting"),
+        ("advisor: a/b\nadvisors: [c/d]\n", 2, "are the same setting"),
         ("advisor: 3\n", 1, "give an advisor as a text"),
         ("executor:\n  api_base: http://x\n", 1, "executor.model is missing"),
         ("executor:\n  model: a/b\n  api_key: 3\n", 3, "give a text as `api_key`"),
-        ("executor:\n  model: nobody-knows\n  api_key: k\n", 2, "whose key"),
+        ("executor:\n  model: nobody-knows\n  api_key: k\n", 2, "name the provider of executor.api_key"),
         ("executor:\n  model: openai/x\n  key: k\n", 3, "Did you mean api_key?"),
         ("executor: [a/b]\n", 1, "must be a table"),
-        ("executor: a/b\nmodel: c/d\n", 2, "are one setting"),
-        ("executor: {model: a/b}\nmodel: c/d\n", 2, "are one setting"),
-        ("policy: {max_turns: 3}\nmax_turns: 4\n", 2, "are one setting"),
-        ("policy: {cooldown_turns: 3}\nadvisor_rules: {cooldown_turns: 4}\n", 2, "are one setting"),
+        ("executor: a/b\nmodel: c/d\n", 2, "are the same setting"),
+        ("executor: {model: a/b}\nmodel: c/d\n", 2, "are the same setting"),
+        ("policy: {max_turns: 3}\nmax_turns: 4\n", 2, "are the same setting"),
+        ("policy: {cooldown_turns: 3}\nadvisor_rules: {cooldown_turns: 4}\n", 2, "are the same setting"),
         ("policy:\n  confidence_threshold: 1.5\n", 2, "from 0 to 1"),
         ("policy:\n  triggers: [failure]\n", 2, "Did you mean failures?"),
         ("policy:\n  max_calls: 3\n", 2, "there is no setting policy.max_calls"),
@@ -204,7 +204,7 @@ def test_a_table_that_is_for_something_else_is_no_mistake_and_said_where_it_asks
     user("model: a/b\nsearch:\n  enabled: false\n")
     assert settings().warnings == ()
     file = user("model: a/b\nsearch:\n  enabled: true\n")
-    assert settings().warnings == (f"{file}:2: search does nothing: searches are set in [web], see docs/web.md.",)
+    assert settings().warnings == (f"{file}:2: search has no effect: set searches in [web], see docs/web.md.",)
 
 
 @pytest.mark.parametrize("table", ["policy", "advisor_rules"])
@@ -282,7 +282,7 @@ def test_a_project_cannot_name_an_advisor_or_ask_for_more_advice(text, user, set
     assert "is ignored: " in warning
     assert ".sagent/config.toml:" in warning
     if "advisor = " in text or "[advisor]" in text or "advisors" in text:
-        assert "it would send the conversation to whomever the project names" in warning
+        assert "it could send the conversation to a model of the project" in warning
         assert warning.endswith("--advisor.")
     assert {row.name: (row.value, row.origin) for row in show(found)} == without
 

@@ -107,7 +107,7 @@ def test_keys_and_the_status_line_are_the_persons_to_choose(place):
     assert (found.status_line, found.keys) == ("mode cost", ("expand=ctrl-t", "mode=f5"))
     found = place.load(project='status_line = "!touch x"\n[keys]\nquit = "enter"')
     assert (found.status_line, found.keys, len(found.warnings)) == ("", (), 2)
-    with pytest.raises(ConfigError, match=r"keys: 'expnd' is none of .*Did you mean expand"):
+    with pytest.raises(ConfigError, match=r"keys: 'expnd' is not one of .*Did you mean expand"):
         place.load(user='[keys]\nexpnd = "ctrl-t"')
     with pytest.raises(ConfigError, match="Did you mean branch"):
         place.load(user='status_line = "branhc"')
@@ -190,7 +190,7 @@ def test_the_project_is_that_of_the_directory_to_work_in(place, tmp_path):
 def test_another_file_may_be_named_and_xdg_directories_count(place, tmp_path):
     (tmp_path / "mine.toml").write_text('model = "mine"')
     assert place.load(environ={"SAGENT_CONFIG": str(tmp_path / "mine.toml")}).model == "mine"
-    with pytest.raises(ConfigError, match=r"SAGENT_CONFIG: there is no file .*gone\.toml"):
+    with pytest.raises(ConfigError, match=r"SAGENT_CONFIG: no such file: .*gone\.toml"):
         place.load(environ={"SAGENT_CONFIG": "gone.toml"})
     (tmp_path / "xdg/sagent").mkdir(parents=True)
     (tmp_path / "xdg/sagent/config.toml").write_text('model = "xdg"')
@@ -235,12 +235,12 @@ api_key = "${KEY}"
         ('base_url = "localhost:80"', 1, "http://"),
         ('ephemeral = "maybe"', 1, "give true or false"),
         ('cwd = "nowhere"', 1, "a directory that exists"),
-        ("model = 3", 1, "give a text"),
+        ("model = 3", 1, "give a string"),
         ('tools = ["Read", 3]', 1, "give a list of names"),
-        ("# x\ntools = [\n  'Read',\n  'none',\n]\n", 2, "or none alone"),
+        ("# x\ntools = [\n  'Read',\n  'none',\n]\n", 2, "or only none"),
         ('text = """\nmodel = 1\n"""', 1, "there is no setting text"),
         ('append_system = """\nmax_turns = 1\n"""\nmax_turns = "x"', 4, "give a whole number"),
-        ('allow = ["Read"]', 1, "belongs into the table [permissions]"),
+        ('allow = ["Read"]', 1, "belongs in the table [permissions]"),
         ('[permissions]\nalow = ["Read"]', 2, "permissions.alow. Did you mean allow?"),
         ('[permissions]\ndeny = ["Raed(x)"]', 2, "Did you mean Read?"),
         ("permissions = 3", 1, "must be a table"),
@@ -249,7 +249,7 @@ api_key = "${KEY}"
         ('[providers.gemini]\napi_key = "sk-secret"', 1, "is providers.google meant?"),
         ('[providers.x]\nbase_url = "http://x"\nfamliy = "openai"', 3, "Did you mean family?"),
         ('[providers.x]\nbase_url = "http://x"\nfamily = "opena"', 3, "Did you mean openai?"),
-        ('[providers."x y"]\nbase_url = "http://x"', 1, "no provider's name"),
+        ('[providers."x y"]\nbase_url = "http://x"', 1, "not a valid provider name"),
         ('[providers.x]\nbase_url = "http://x"\neffort = 3', 3, "providers.x.effort: a string is needed, not 3"),
         ('[providers.x]\nbase_url = "http://x"\n\nimages = "no"', 4, "providers.x.images: a true or false is needed"),
         ('[providers.x]\nbase_url = "http://x"\nmodels = "x-"', 3, "providers.x.models: a list is needed"),
@@ -491,7 +491,7 @@ def test_what_an_mcp_server_needs_is_read_with_its_paths_from_the_file(place):
     assert server.start_timeout == 2.5
     for table, said in {
         "command = 'c'\nneeds = ['net']": "is not a need",
-        "url = 'u'\nneeds = []": "not in the sandbox",
+        "url = 'u'\nneeds = []": "does not run in the sandbox",
         "command = 'c'\nstart_timeout = 0": "start_timeout: give seconds as a number above 0",
         "command = 'c'\ntimeout = 0.0": "timeout: give seconds as a number above 0",
     }.items():

@@ -50,9 +50,9 @@ def test_a_project_lets_no_host_through(settings):
     ("given", "says"),
     [
         ({"sandbox": "maybe"}, "required"),
-        ({"allow_domains": ("https://pypi.org",)}, "is no host"),
-        ({"allow_domains": ("*",)}, "is no host"),
-        ({"allow_domains": ("a.b/c",)}, "is no host"),
+        ({"allow_domains": ("https://pypi.org",)}, "is not a host"),
+        ({"allow_domains": ("*",)}, "is not a host"),
+        ({"allow_domains": ("a.b/c",)}, "is not a host"),
     ],
 )
 def test_what_is_no_value_is_told_with_what_is(given, says, settings):

@@ -117,7 +117,7 @@ def test_teams_and_their_hand_offs(tmp_path: Path) -> None:
         (f"jobs = 1.5\n{TASK}", "jobs = 1.5 is not accepted"),
         (f"max_total_usd = 0\n{TASK}", "max_total_usd is to be USD above 0"),
         (f'max_total_usd = "much"\n{TASK}', "give USD as a number"),
-        (f'tasks = "t.jsonl"\n{TASK}', "keep one of them"),
+        (f'tasks = "t.jsonl"\n{TASK}', "keep only one"),
         ("tasks = 3\n", "tasks is to name a file"),
         ('tasks = "a\\u0000"\n', "spec.toml:1: tasks = 'a\\x00' is not accepted: give a path"),
         ('tasks = "gone.jsonl"\n', "gone.jsonl: the tasks cannot be read"),
@@ -152,7 +152,7 @@ def test_teams_and_their_hand_offs(tmp_path: Path) -> None:
         (f'[[include]]\nname = "x"\n[[include]]\nname = "x"\neffort = "low"\n{TASK}', "there is a cell 'x' already"),
         (f'[[include]]\nname = 3\n{TASK}', "a cell's name is a text"),
         (f'[grid]\nteam = "code_reviw"\n{TASK}', "Did you mean code_review?"),
-        (f'[grid]\nteam = "gone.toml"\n{TASK}', "there is no such file"),
+        (f'[grid]\nteam = "gone.toml"\n{TASK}', "no such file"),
         (f"[grid]\nvisible_handoffs = 2\n{TASK}", "visible_handoffs is for teams"),
     ],
 )  # fmt: skip

@@ -111,7 +111,7 @@ ROLE = '[[roles]]\nname = "a"\nprompt = "Look."\n'
         (ROLE + "temperature = 1e400\n", 4, "roles[1].temperature = 1E+400 is not accepted: give a number"),
         (ROLE + 'effort = "hihg"\n', 4, "roles[1].effort = 'hihg' is not accepted: give one of"),
         (ROLE + "max_turns = 0\n", 4, "roles[1].max_turns = 0 is not accepted: give a whole number, at least 1."),
-        (ROLE + "tools = 3\n", 4, "roles[1].tools = 3 is not accepted: give a list of texts."),
+        (ROLE + "tools = 3\n", 4, "roles[1].tools = 3 is not accepted: give a list of strings."),
         (ROLE + 'model = ""\n', 4, "roles[1].model = '' is not accepted: give a text."),
         (ROLE + 'advisor = "openai/gpt-5.5,speed=3"\n', 4, "'speed=3' means nothing"),
         (ROLE + 'prompt_file = "x.md"\n', 1, "needs a prompt or a prompt_file, and not both."),
@@ -124,8 +124,8 @@ ROLE = '[[roles]]\nname = "a"\nprompt = "Look."\n'
         ('[[roles]]\nname = "a"\nprompt_file = "../team.toml"\n', 3, "must lie in the directory of the team's file"),
         (ROLE + 'advisor = "openai/gpt-5.5,role=/etc/hostname"\n', 4, "must lie in the directory of the team's file"),
         ('[[roles]]\nname = "a b"\nprompt = "Look."\n', 2, "roles[1].name = 'a b' is not accepted: give a letter"),
-        (ROLE + ROLE.replace('"a"', '"A"'), 5, "two roles are named 'A'"),
-        ('editor = "a"\n' + ROLE, 1, 'it goes with mode = "parallel"'),
+        (ROLE + ROLE.replace('"a"', '"A"'), 5, "two roles are called 'A'"),
+        ('editor = "a"\n' + ROLE, 1, 'it needs mode = "parallel"'),
         ('mode = "parallel"\neditor = "chef"\n' + ROLE.replace('"a"', '"chief"'), 2, "Did you mean chief?"),
         ('name = "x"\n', 1, "a team needs roles"),
         ("roles = [1]\n", 1, "write each role as a table"),
@@ -182,7 +182,7 @@ def test_a_link_that_leads_away_is_not_followed(write, tmp_path: Path):
 
 
 def test_a_file_that_is_not_there_names_the_presets(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"there is no such file\. `sagent team list` shows"):
+    with pytest.raises(UsageError, match=r"no such file\. `sagent team list` shows"):
         read_team(tmp_path / "no.toml")
 
 

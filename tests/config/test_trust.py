@@ -110,7 +110,7 @@ def test_no_is_kept_quietly_and_an_answer_that_was_tampered_with_is_none(folder)
     found = folder.load(WANTS)
     assert (found.model, found.warnings) == ("anthropic/claude-sonnet-4-6", ())
     assert found.wish is not None and found.wish.refused
-    assert "you said no" in origin(found, "model")
+    assert "you declined it" in origin(found, "model")
     kept = answer_file(found.wish, folder.state)
     assert kept.stat().st_mode & 0o777 == 0o600
     text = kept.read_text()
@@ -188,7 +188,7 @@ def test_a_trusted_provider_stands_above_the_persons_model_and_below_flags(folde
 def test_a_wish_is_shown_in_full_and_in_letters_that_are_what_they_seem(folder):
     found = folder.load(f'model = "{"x" * 201}"')
     assert found.wish is None
-    assert "too long to be asked about" in found.warnings[0]
+    assert "too long to be shown for your approval" in found.warnings[0]
     wish = folder.load('model = "оpenai/gpt"').wish  # the first letter is Cyrillic
     assert wish is not None
     assert wish.wanted[0].text == "\\u043epenai/gpt"

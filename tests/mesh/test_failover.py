@@ -60,7 +60,7 @@ async def test_a_node_with_one_slot_and_many_labels_lets_no_work_wait(tmp_path: 
         await here.node("n1", "--slots", "1", *(word for name in "abc" for word in ("--label", name)))
         for label in ((), ("--label", "c"), ()):
             code, _, err = await here.ask("--json", *label, "hello")
-            assert (code, "waits for a node" in err) == (0, False)
+            assert (code, "is waiting for a node" in err) == (0, False)
 
 
 async def test_the_node_at_work_is_killed_and_the_answer_arrives(tmp_path: Path) -> None:

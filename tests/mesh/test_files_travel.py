@@ -64,7 +64,7 @@ async def test_the_files_of_a_detached_session_come_to_whoever_follows_it_in_its
         assert (code, "--sign saves the signature in a session's directory" in err) == (2, True), err
         assert git(mine, "show", f"refs/sagent/{session}:b.txt") == "new\n"
         code, out, err = await here.ask("--resume", session, "more", cwd=other)
-        assert (code, out, "of another repository" in err) == (0, "Again.\n", True), err
+        assert (code, out, "belong to another repository" in err) == (0, "Again.\n", True), err
         assert not git(other, "for-each-ref", "refs/sagent")
         code, _, err = await here.ask_plain(*attach, cwd=mine)
         assert git(mine, "show", f"refs/sagent/{session}:b.txt") == "newer\n"

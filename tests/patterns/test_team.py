@@ -730,7 +730,7 @@ async def test_watchers_are_told_of_beginnings_and_ends() -> None:
         ({"roles": roles("a", budget_usd=0.5)}, "role a: budget_usd=0.5: give USD as a Decimal"),
         ({"roles": roles("a"), "handoff": HandoffBudget("x")}, "HandoffBudget(tokens='x'): give a whole number from 1"),
         ({"roles": roles("a"), "visible_handoffs": None}, "visible_handoffs=None: give a whole number from 0"),
-        ({"roles": roles("a", "A")}, "two roles are named 'a'"),
+        ({"roles": roles("a", "A")}, "two roles are called 'a'"),
         ({"roles": roles("1a")}, "role 1a: a role's name is a letter"),
         ({"roles": roles("parent")}, "role parent: a role's name"),
         ({"roles": [Role("a", " ")]}, "role a: it needs a prompt"),

@@ -287,5 +287,5 @@ def test_an_address_below_which_there_can_be_no_path_is_refused(name: str, url: 
 @pytest.mark.parametrize("kind", [Moonshot, OpenAICompatible, Google])
 def test_a_provider_without_a_login_is_not_given_another_s(kind: type) -> None:
     """The SDK of its family would send it the key of the family's owner."""
-    with pytest.raises(UsageError, match="has no login but its key"):
+    with pytest.raises(UsageError, match="has no login other than its API key"):
         kind.from_credentials(base_url="http://127.0.0.1:1/v1")

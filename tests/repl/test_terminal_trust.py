@@ -43,7 +43,7 @@ def test_a_no_is_kept_and_it_is_not_asked_again(console: Console, folder: Path) 
     assert ASKED not in console.screen
     say(console, "I am claude")
     console.type("/config model")
-    console.until("you said no")
+    console.until("you declined it")
 
 
 def test_always_holds_until_the_wish_changes(console: Console, folder: Path) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
 
 _GONE = (
-    "Advisor {one} was asked at {place}, and is not asked now: a session's log leads to no address. Give it again "
-    "(--advisor and --advisor-api-base, or in a file), or --advisor none."
+    "Advisor {one} was at {place}, and is off now, because addresses are not taken from a session's log. Give it "
+    "again (--advisor and --advisor-api-base, or in a file), or --advisor none."
 )
 
 
@@ -74,7 +74,7 @@ def remember_advisors(
         try:
             before, off = recall(past)
         except UsageError as error:
-            notices.append(f"The session's advisors are not remembered: {error}")
+            notices.append(f"The session's advisors could not be restored: {error}")
         if not settings.origins.get("advisors", "").startswith(("--", "SAGENT_")):
             gone = {one: place for one, place in before.items() if place and place != _address(settings, one)}
             notices += (_GONE.format(one=one, place=place) for one, place in gone.items())
@@ -109,7 +109,9 @@ def _is_there(settings: Settings, choice: Choice, advisor: "Advisor", notices: l
     except UsageError as error:
         if settings.origins.get("advisors", "").startswith("--"):
             raise UsageError(f"--advisor {advisor}: {error}") from error
-        notices.append(f"Advisor {advisor.name} ({advisor.model}) is not there: {error} The run goes on without.")
+        notices.append(
+            f"Advisor {advisor.name} ({advisor.model}) is not available: {error} The run continues without it."
+        )
         return False
     if (model.provider, model.id) == (choice.model.provider, choice.model.id):
         notices.append(f"Advisor {advisor.name} is the executor's own model, {model.provider}/{model.id}.")

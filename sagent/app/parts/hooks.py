@@ -57,6 +57,6 @@ def _reachable(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[st
             except ValueError:
                 known = False
             if not known:
-                notify("warning", f"Hook {hook} is not asked: hook_hosts in your config does not name its host.")
+                notify("warning", f"Hook {hook} is not used: its host is not in hook_hosts in your config.")
                 continue
         yield hook

@@ -70,7 +70,7 @@ def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
         for folder in found:
             make_directory(folder)
     except OSError as error:
-        notices.append(f"There is no memory: {error.strerror or error} ({error.filename or settings.state_dir}).")
+        notices.append(f"Memory is off: {error.strerror or error} ({error.filename or settings.state_dir}).")
         return ()
     return found
 
@@ -105,9 +105,9 @@ def find_note(settings: Settings, name: str) -> Note:
     found = [one for one in notes if names & {one.name, one.path.name}]
     if not found:
         known = nearest(name, [one.name for one in notes]) if notes else ""
-        raise UsageError(f"The memory has no file {name!r}{known or '. /memory lists them.'}")
+        raise UsageError(f"The memory has no note {name!r}{known or '. /memory lists them.'}")
     if len(found) > 1:
-        raise UsageError(f"{name!r} may be {' or '.join(one.name for one in found)}: name the folder too.")
+        raise UsageError(f"{name!r} could be {' or '.join(one.name for one in found)}: give the folder too.")
     return found[0]
 
 
@@ -116,7 +116,7 @@ def read_note(note: Note) -> str:
     try:
         return read_regular(note.path, note.path.parent, most=MOST_BYTES).decode(errors="replace")
     except OSError as error:
-        raise UsageError(f"{note.path} was not read: {error.strerror or error}") from error
+        raise UsageError(f"{note.path} could not be read: {error.strerror or error}") from error
 
 
 def _files(folder: Path) -> Iterator[tuple[int, Path]]:

@@ -17,7 +17,7 @@ async def add(builder: AgentBuilder) -> None:
     if find_spec("a2a") is None:
         from sagent.lib.installed import install_command
 
-        builder.notices.append(f"Agents elsewhere need a package that is not installed: {install_command('a2a')}")
+        builder.notices.append(f"Remote agents need a package that is not installed: {install_command('a2a')}")
         return
     from sagent.bridges.a2a.remote import find_agents
 

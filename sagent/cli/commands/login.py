@@ -35,7 +35,7 @@ def log_in(flags: Mapping[str, object], *, provider: str = "", host: str = "") -
     if provider not in ("", BY_DEVICE, "local"):
         row_named(provider, settings.rows)
     if not sys.stdin.isatty() and provider != BY_DEVICE:
-        raise UsageError("A login asks for a key on a terminal, and there is none.")
+        raise UsageError("A login needs a terminal to enter the key on, and there is none.")
     context = _LoginContext(settings)
     given = {name: value for name, value in (("provider", provider), ("host", host)) if value}
 
