@@ -378,7 +378,7 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(sorted({**built_in(), **rows}))}."
     return (
         f"There is no provider {head!r}. {hint} If {name!r} is the model's full name, put its provider first: "
-        f"PROVIDER/{name!r}."
+        f"PROVIDER/{name}."
     )
 
 

@@ -49,10 +49,10 @@ async def test_a_model_of_an_unknown_provider_says_how_to_name_it(tmp_path: Path
         ("gemini/gemini-9", "Did you mean google/gemini-9?"),
         ("antropic/claude-9", "Did you mean anthropic/claude-9?"),
         ("together_ai/x", "Did you mean together?"),
-        ("openai:gpt-9", "say openai/gpt-9."),
+        ("openai:gpt-9", "give openai/gpt-9."),
         ("qwen9:8b", "as in ollama/qwen9:8b."),
         ("terra", "as in openai/gpt-"),
-        ("anthropic", "say anthropic/MODEL"),
+        ("anthropic", "give anthropic/MODEL"),
     ],
 )
 async def test_names_as_other_programs_have_them_are_told_as_ours(name: str, says: str, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_project_may_rule_a_provider_out_and_not_so_choose_another(
             assert choice.model.provider == usual
             await choice.aclose()
         else:
-            with pytest.raises(UsageError, match=r"config\.toml rules anthropic out, .* with --model"):
+            with pytest.raises(UsageError, match=r"config\.toml does not allow anthropic, .* with --model"):
                 await choose_model(settings)
 
 

@@ -58,7 +58,7 @@ def test_a_part_that_would_be_lost_is_refused(shell: Shell) -> None:
     ("name", "says"),
     [
         ("anthropic", "'anthropic' is a provider, not a model: give anthropic/MODEL"),
-        ("Anthropic/", "say anthropic/MODEL"),
+        ("Anthropic/", "give anthropic/MODEL"),
         ("openai_compatible/x", "openai-compatible has no address of its own"),
         ("meta-llama/Llama-9", "PROVIDER/meta-llama/Llama-9"),
         ("nobody-knows", "Give provider/model"),
@@ -108,7 +108,7 @@ def test_no_provider_is_sent_the_key_of_another(shell: Shell) -> None:
         "SAGENT_MAX_RETRIES": "0",
     }
     refused = shell.run("--auth", "credentials", "hi", model="moonshot/kimi-k2.6")
-    assert refused.code == 2 and "moonshot has no login but its key" in refused.err
+    assert refused.code == 2 and "moonshot has no login other than its API key" in refused.err
     assert not server.requests
     shell.environment["MOONSHOT_API_KEY"] = "moonshot-secret"
     flags = ["--auth", "credentials", "--fallback", "moonshot/kimi-k2.6"]

@@ -39,7 +39,7 @@ def test_a_task_is_quoted(shell: Shell) -> None:
 
 def test_what_is_wrong_with_run_is_told(shell: Shell) -> None:
     for argv, says in (
-        (["--executor", "a/b", "--model", "c/d", "x"], "--executor and --model name the same"),
+        (["--executor", "a/b", "--model", "c/d", "x"], "--executor and --model are the same setting"),
         (["--executr", "a/b", "x"], "Did you mean --executor"),
         (["--advisor", "a/b", "--advisor", "c/d", "x"], "two advisors are called 'advisor'"),
         (["--advisor-api-base", "http://x", "x"], "advisors: 0, addresses: 1"),
@@ -108,7 +108,7 @@ def test_a_repository_cannot_name_an_advisor(shell: Shell) -> None:
     (shell.cwd / ".sagent" / "config.toml").write_text('advisor = "openai/spy"\n')
     done = shell.run("--ephemeral", "hello")
     assert (done.code, done.out) == (0, "Fine.\n")
-    assert "advisors is ignored: it would send the conversation to whomever the project names" in done.err
+    assert "advisors is ignored: it could send the conversation to a model of the project's choice" in done.err
 
 
 SEED = """

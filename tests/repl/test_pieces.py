@@ -224,7 +224,7 @@ def test_a_question_shows_what_an_edit_would_change() -> None:
     assert (
         shown
         == """\
-? root/a wants to call Edit (2 more wait)
+? root/a wants to call Edit (2 more waiting)
   a.py
   Outside.
     1   one
