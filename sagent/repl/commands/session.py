@@ -131,7 +131,7 @@ def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
 
 @command(name="sessions", here=True)
 async def list_sessions(context: CommandContext) -> None:
-    """List the sessions of this directory: this one (●), then the last used."""
+    """List the sessions of this directory: this one (●), then the most recently used."""
     from sagent.session.summary import summarize
 
     agent = context.opened.agent
