@@ -95,7 +95,7 @@ FLAGS_ELSEWHERE = {
     "-C": "--cwd",
     "-m": "--model",
     "-q": "--log-level error",
-    "-v": "--log-level info",
+    "-v": "--version or --log-level info",
 }
 """The same for flags."""
 
@@ -226,7 +226,7 @@ def meant_command(words: list[str]) -> str:
     first = words[0] if words else ""
     if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""
-    if first in ELSEWHERE and (len(words) == 1 or first == "session"):
+    if first in ELSEWHERE and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
         return ELSEWHERE[first]
     known = [*COMMANDS, *(ELSEWHERE if len(words) == 1 else ())]
     alike = [name for name in known if name[0] == first[0] and abs(len(name) - len(first)) < 3]

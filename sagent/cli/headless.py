@@ -37,6 +37,7 @@ EXIT_BY_KIND = {
     "invalid_output": EXIT_UNFIT,
     "no_plan": EXIT_UNFIT,
 }
+MOST_PIPED = 1 << 26  # bytes, twice what the largest requests have
 FIRST_BYTE = 3.0  # seconds to wait for piped input when there is a prompt as well: the pipe may be nobody's
 
 
@@ -288,7 +289,8 @@ def _media(piped: bytes) -> Part | None:
 
 
 def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
-    """Everything until the end of the input; with a patience, nothing when no first byte came in that many seconds."""
+    """Everything until the end of the input; with a patience, nothing when no first byte came in that many seconds.
+    Raises UsageError for more than any model reads."""
     import select
 
     from sagent.lib.input import read_some
@@ -296,7 +298,14 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
     if patience is not None and not select.select([fd], [], [], patience)[0]:
         err.write(f"sagent: no input on stdin within {patience:.0f} s; continuing without it\n")
         return b""
-    return b"".join(iter(lambda: read_some(fd), b""))
+    found = bytearray()
+    while piece := read_some(fd):
+        found += piece
+        if len(found) > MOST_PIPED:
+            raise UsageError(
+                f"More than {MOST_PIPED >> 20} MB on stdin, more than a model reads: pipe in a part, or name a file."
+            )
+    return bytes(found)
 
 
 async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Prompt]:

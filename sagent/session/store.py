@@ -153,7 +153,9 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
             f"no session {name!r}: neither a path nor the beginning of an id. See `sagent sessions list`"
         )
     if len(found) > 1:
-        raise UsageError(f"{name!r} may be any of {', '.join(path.name for path in found[:8])}: give more of the id")
+        newest = ", ".join(sorted((path.name for path in found), reverse=True)[:8])
+        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+        raise UsageError(f"{name!r} may be any of {newest}{more}: give more of the id")
     return found[0]
 
 

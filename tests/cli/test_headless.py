@@ -791,6 +791,7 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
         ("help", "sagent --help"),
         ("auth", "sagent login"),
         ("update", "the program that installed sagent"),
+        ("auth status", "sagent login"),
     ],
 )
 def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, near: str, shell: Shell) -> None:
@@ -809,6 +810,7 @@ def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, ne
         (("--allowedTools", "Read"), "--allow"),
         (("-m", "opus"), "--model"),
         (("--verbose",), "--log-level info"),
+        (("-v",), "--version or --log-level info"),
         (("--modle", "opus"), "--model or --deny"),
     ],
 )
@@ -827,10 +829,22 @@ def test_a_word_that_is_spelled_nearly_so_is_answered_with_the_word(shell: Shell
     assert f"Did you mean {near}?" in done.err
 
 
+def test_input_without_an_end_is_refused_before_memory_is_full(shell: Shell) -> None:
+    server = shell.serve([])
+    argv = ["sh", "-c", f"yes | {sys.executable} -m sagent.bin.cli hello"]
+    done = subprocess.run(
+        argv, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, server.requests) == (2, "", [])
+    assert "More than 64 MB on stdin" in done.stderr
+
+
 def test_other_names_of_commands_may_be_misspelled_too() -> None:
     assert meant_command(["logot"]).startswith("sagent doctor")
     assert meant_command(["verison"]) == "sagent --version"
     assert meant_command(["logot", "page"]) == ""
+    assert meant_command(["exec", "fix the test"]) == "sagent run"
+    assert meant_command(["exec", "this"]) == ""
 
 
 def test_words_that_mean_no_command_are_prompts() -> None:
