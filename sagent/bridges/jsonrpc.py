@@ -59,7 +59,7 @@ class Connection:
     def __init__(
         self, methods: Mapping[str, Method], notices: Mapping[str, Method], send: Callable[[bytes], None]
     ) -> None:
-        self._methods, self._notices, self._write = methods, notices, send
+        self.methods, self._notices, self._write = methods, notices, send
         self._open: dict[tuple[type, Id], asyncio.Task[Answer]] = {}  # requests of the peer
         self._asked: dict[int, asyncio.Future[object]] = {}  # requests of ours
         self._count = 0
@@ -104,7 +104,7 @@ class Connection:
         key = (type(number), number)
         if key in self._open:
             self._refuse(number, INVALID_REQUEST, f"The id {number!r} is that of a request which is still open.")
-        elif (found := self._methods.get(method)) is None:
+        elif (found := self.methods.get(method)) is None:
             self._refuse(number, NO_METHOD, f"There is no method {method!r}.", {"method": method})
         elif params is not None and params is not as_object(params):
             self._refuse(number, INVALID_PARAMS, f"The params of {method} are an object.")

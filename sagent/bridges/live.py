@@ -158,8 +158,10 @@ class LiveSession:
                         await self._take(opened.agent, *waiting)
         except BaseException as error:
             if self._ready.done():
-                raise
-            if isinstance(error, asyncio.CancelledError):
+                if not isinstance(error, SagentError | OSError):
+                    raise
+                self._on_event(Notice("root", "error", f"The session was not closed well: {failure_of(error)}"))
+            elif isinstance(error, asyncio.CancelledError):
                 self._ready.cancel()
             else:
                 self._ready.set_exception(error)

@@ -124,7 +124,7 @@ class Sessions:
     def begin(self, wanted: Wanted, prompt: str, *, asks: bool) -> Run:
         """Start to work on a prompt."""
         run = Run(secrets.token_urlsafe(16), asks)
-        for name in [name for name, old in self._runs.items() if old.task and old.task.done()][: -_RUNS or None]:
+        for name in [name for name, old in self._runs.items() if old.task and old.task.done()][:-_RUNS]:
             del self._runs[name]
         self._runs[run.name] = run
         run.task = asyncio.create_task(self._work(run, wanted, prompt))

@@ -1,14 +1,17 @@
 """Sessions that are open in one process: prompts in order, questions, interruption, and an end in the middle."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sagent.bridges.live import LiveSession, Question, Wanted
+from sagent.bridges.live import LiveSession, Opened, Question, Wanted
 from sagent.cli.opening import opening_of
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event
+from sagent.events import Event, Notice
 from sagent.testing.script import Call, Turn
 
 FLAGS = {"model": "anthropic/claude-sonnet-4-6"}
@@ -105,3 +108,17 @@ async def test_what_cannot_be_opened_says_why(place: Path) -> None:
     with pytest.raises(SagentError, match="none-such"):
         await live.opened()
     assert live.closed
+
+
+async def test_a_session_that_is_not_closed_well_says_so(place: Path) -> None:
+    @asynccontextmanager
+    async def opening(*given: Any) -> AsyncGenerator[Opened]:
+        async with opening_of(FLAGS)(*given) as opened:
+            yield opened
+        raise OSError(28, "No space left on device", "root.jsonl")
+
+    events: list[Event] = []
+    live = LiveSession(opening, Wanted(), events.append, lambda: None)
+    await live.opened()
+    await live.aclose()
+    assert events[-1] == Notice("root", "error", "The session was not closed well: root.jsonl: No space left on device")

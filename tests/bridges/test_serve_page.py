@@ -83,6 +83,15 @@ def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(page: O
     assert not [each for each in browser.requests() if not each.startswith((story.url, "data:"))]
 
 
+def test_the_end_of_a_commands_output_is_shown_while_it_runs(page: Open, story: Story) -> None:
+    browser = page("Count", permission_mode="full")
+    shown = "document.querySelector('.call.running pre')?.textContent"
+    until(browser, f"({shown} || '').includes('line 3')")
+    assert browser.run(shown) == "line 1\nline 2\nline 3\n"
+    story.http.post(f"/v1/sessions/{browser.run('current')}/interrupt", json={})
+    until(browser, "status.state === 'idle'")
+
+
 def test_nothing_that_a_model_says_runs(page: Open, story: Story) -> None:
     browser = page("evil <img src=x onerror=document.title='owned'>")
     until(browser, f"{SHOWN}.includes('alert(2)')")

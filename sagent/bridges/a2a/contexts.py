@@ -49,7 +49,6 @@ class Context:
         self.live: LiveSession | None = None
         self.running: dict[str, RunningTask] = {}
         self.current: RunningTask | None = None
-        self.runs: dict[str, asyncio.Future[Result]] = {}
 
     @property
     def is_open(self) -> bool:
@@ -160,8 +159,8 @@ class Contexts:
         task.canceled = True
         if task is context.current and context.live is not None:
             context.live.stop()
-        else:
-            context.runs[name].cancel()
+        elif task.run is not None:
+            task.run.cancel()
         await task.ended.wait()
         if task.state != TaskState.TASK_STATE_CANCELED:
             raise TaskNotCancelableError(f"Task {name} ended before it could be canceled.")
@@ -282,10 +281,9 @@ class Contexts:
 
     def _start(self, context: Context, task: RunningTask, prompt: Prompt) -> None:
         assert context.live is not None
-        name = task.record.id
-        context.runs[name] = context.live.do(partial(self._work, context, task, prompt))
-        context.running[name] = task
-        end = asyncio.ensure_future(self._see_to_end(context, task))
+        task.run = context.live.do(partial(self._work, context, task, prompt))
+        context.running[task.record.id] = task
+        end = asyncio.ensure_future(self._see_to_end(context, task, task.run))
         self._ends.add(end)
         end.add_done_callback(self._ends.discard)
 
@@ -301,37 +299,33 @@ class Contexts:
             task.head = agent.log.head
             context.current = None
 
-    async def _see_to_end(self, context: Context, task: RunningTask) -> None:
-        name = task.record.id
-        run = context.runs[name]
+    async def _see_to_end(self, context: Context, task: RunningTask, run: "asyncio.Future[Result]") -> None:
         await asyncio.wait([run])
-        state, text = self._outcome(task, run)
+        state, text = _outcome(run, canceled=task.canceled)
         result = run.result() if not run.cancelled() and run.exception() is None else None
         usage: Mapping[str, object] = _usage(result) if result is not None else {}
         try:
-            context.records.end(name, state, text, task.head, usage)
+            context.records.end(task.record.id, state, text, task.head, usage)
         finally:
-            del context.running[name], context.runs[name]
+            del context.running[task.record.id]
             task.finish(state, text, result, usage)
 
-    def _outcome(self, task: RunningTask, run: "asyncio.Future[Result]") -> tuple[State, str]:
-        """How a task ended, and why so."""
-        if run.cancelled():
-            if task.canceled:
-                return TaskState.TASK_STATE_CANCELED, "Canceled by the client."
-            return TaskState.TASK_STATE_FAILED, "The server stopped. Send a message with this contextId to go on."
-        if (error := run.exception()) is not None:
-            return TaskState.TASK_STATE_FAILED, failure_of(error)
-        result = run.result()
-        if result.error is None:
-            return TaskState.TASK_STATE_COMPLETED, ""
-        if result.stop_reason == "interrupted":
-            if task.canceled:
-                return TaskState.TASK_STATE_CANCELED, "Canceled by the client."
-            return TaskState.TASK_STATE_FAILED, "Interrupted. Send a message with this contextId to go on."
-        if result.stop_reason == "budget" and not result.turns:
-            return TaskState.TASK_STATE_REJECTED, result.error.message
-        return TaskState.TASK_STATE_FAILED, result.error.message
+
+def _outcome(run: "asyncio.Future[Result]", *, canceled: bool) -> tuple[State, str]:
+    """How a task ended, and why so; whether that was the client's wish."""
+    if not run.cancelled() and (error := run.exception()) is not None:
+        return TaskState.TASK_STATE_FAILED, failure_of(error)
+    if run.cancelled() or run.result().stop_reason == "interrupted":
+        if canceled:
+            return TaskState.TASK_STATE_CANCELED, "Canceled by the client."
+        why = "The server stopped" if run.cancelled() else "Interrupted"
+        return TaskState.TASK_STATE_FAILED, f"{why}. Send a message with this contextId to go on."
+    result = run.result()
+    if result.error is None:
+        return TaskState.TASK_STATE_COMPLETED, ""
+    if result.stop_reason == "budget" and not result.turns:
+        return TaskState.TASK_STATE_REJECTED, result.error.message
+    return TaskState.TASK_STATE_FAILED, result.error.message
 
 
 def _usage(result: Result) -> dict[str, object]:

@@ -51,6 +51,7 @@ class RunningTask:
         self._changes = 0
         self._followers: set[asyncio.Queue[Update]] = set()
         self.question: Question | None = None
+        self.run: asyncio.Future[Result] | None = None
         self.canceled = False
         self.head = ""  # the last entry of the log that is its own
         self.ended = asyncio.Event()

@@ -90,8 +90,7 @@ class Server:
             "session/set_mode": self._set_mode,
         }
         self._tables = {1: {**every, **own}, 2: {**every, "session/prompt": self._accept}}
-        self._methods = dict(self._tables[1])
-        self.connection = Connection(self._methods, {"session/cancel": self._cancel}, send)
+        self.connection = Connection(self._tables[1], {"session/cancel": self._cancel}, send)
         self._client = Client(self.connection)
         self._sessions: dict[str, Session] = {}
         self._opening: set[Session] = set()
@@ -117,8 +116,7 @@ class Server:
         if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= 0xFFFF:
             raise RpcError(INVALID_PARAMS, "protocolVersion is missing, or is not a number from 0 to 65535.")
         self._client.version = agreed = min(max(version, 1), self._host.latest)
-        self._methods.clear()
-        self._methods.update(self._tables[agreed])
+        self.connection.methods = self._tables[agreed]
         if agreed > 1:
             return Answer(self._greeting2(params), self._warm_up)
         self._client.capabilities = as_object(params.get("clientCapabilities"))

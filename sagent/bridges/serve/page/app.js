@@ -297,10 +297,7 @@ const kinds = {
   },
   tool_progress(event) {
     const details = running[`${event.agent} ${event.call_id}`];
-    if (!details) return;
-    const pre = details.lastElementChild;
-    pre.append(event.text);
-    if (pre.textContent.length > 20000) pre.textContent = pre.textContent.slice(-10000);
+    if (details) details.lastElementChild.textContent = event.text;
   },
   tool_finished(event) {
     const key = `${event.agent} ${event.call_id}`;
