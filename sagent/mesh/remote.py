@@ -429,12 +429,8 @@ class Mesh:
         flags: Mapping[str, object] = EMPTY,
     ) -> str:
         """The same, without following it; the session's id."""
-        record, said = new_record(prompt, label, files, base, flags)
-        records = Records(self.bus)
-        letter = await records.pack(said)
-        await records.create(record)
-        await records.post(record, letter)
-        return record.id
+        async with self.spawn(prompt, label=label, files=files, base=base, flags=flags) as peer:
+            return peer.path
 
     async def fetch(self, session: str, directory: Path) -> Path:
         """A session's log as the bus has it, as a directory in another; each line is verified. Raises SessionNotFound,

@@ -12,7 +12,6 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.session.entries import Entry
 from sagent.session.folds import named, origin, readable, title
-from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import delete, log_files, sessions
 
 HEAD = 1 << 18  # bytes of a log's beginning in which its prompt is looked for
@@ -91,16 +90,6 @@ def prune(found: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry
             yield Pruned(session, _removed(session, cutoff))
 
 
-def remove(path: Path) -> None:
-    """Delete a session, what was signed of it included. Raises SessionBusy, SessionNotFound and OSError."""
-    signed = [path / name for name in (STATEMENT, SIGNATURE)]
-    delete(path)
-    for file in signed:
-        file.unlink(missing_ok=True)
-    if path.is_dir() and not any(path.iterdir()):
-        path.rmdir()
-
-
 def in_use(path: Path) -> bool:
     """Whether a process holds the session. Leaves no trace. Raises OSError."""
     try:
@@ -129,7 +118,7 @@ def _removed(session: Glance, cutoff: float) -> str:
     try:
         if max(file.stat().st_mtime for file in log_files(session.path)) >= cutoff:
             return "it was used just now"
-        remove(session.path)
+        delete(session.path)
     except SagentError as error:
         return str(error)
     except OSError as error:

@@ -305,7 +305,7 @@ def _end_at_line(file: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a session: its logs, blobs and lock, and its directory if nothing else is in it.
+    """Delete a session: its logs, blobs and lock, what was signed of it, and its directory if nothing else is in it.
 
     Raises SessionBusy when it is in use, SessionNotFound when it is none, and OSError.
     """
@@ -317,8 +317,9 @@ def delete(path: Path) -> None:
         for directory in (path / "root", path / "blobs", *path.glob(f"{REPAIRED}*")):
             if directory.is_dir() and not directory.is_symlink():
                 shutil.rmtree(directory)
-        for file in (*path.glob("root.jsonl*"), *path.glob("signed.json*.damaged-*")):
-            file.unlink()
+        for pattern in ("root.jsonl*", "signed.json", "signed.json.sig", "signed.json*.damaged-*"):
+            for file in path.glob(pattern):
+                file.unlink()
         path.joinpath("lock").unlink()
     if not any(path.iterdir()):
         path.rmdir()

@@ -181,8 +181,8 @@ class _Record:
         self.blobs = {name[6:]: place for name, place in files.items() if name.startswith("blobs/")}
 
     def proof(self) -> Proof:
-        for agent, name in _logs(self.files):
-            self.logs[agent] = self._log(agent, name)
+        for agent in _agents(self.files):
+            self.logs[agent] = self._log(agent)
         if "root" not in self.logs:
             self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} is missing",)))
         said = {log.session for each in self.logs.values() for log in each.segments[:1] if log.session}
@@ -214,7 +214,8 @@ class _Record:
         """A file as reports name it."""
         return f"{self.where}/{name}"
 
-    def _log(self, agent: str, name: str) -> _Log:
+    def _log(self, agent: str) -> _Log:
+        name = f"{agent}.jsonl"
         place = self.files[name]
         found = _Log(place)
         redacted = self.manifest.redacted.get(name, frozenset[str]()) if self.manifest else frozenset[str]()
@@ -422,7 +423,7 @@ class _Record:
         """Files that are no part of a session."""
         marks = set[str]().union(*(log.marks for log in self.logs.values()))
         problems = list(self.strangers)
-        known = {name for _, name in _logs(self.files)} | {"lock", STATEMENT, SIGNATURE}
+        known = {f"{agent}.jsonl" for agent in self.logs} | {"lock", STATEMENT, SIGNATURE}
         for name in sorted(self.files.keys() - known):
             of, _, mark = name.rpartition(_ASIDE)
             if of in known and mark in marks:
@@ -503,11 +504,10 @@ def _places(directory: Path) -> tuple[dict[str, Place], list[str]]:
     return dict(sorted(found.items())), problems
 
 
-def _logs(files: Mapping[str, Place]) -> Iterator[tuple[str, str]]:
-    """Agents and the names of their logs, a parent's before its children's."""
+def _agents(files: Mapping[str, Place]) -> list[str]:
+    """Those that have a log, a parent before its children."""
     agents = [name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")]
-    for agent in sorted(filter(is_agent, agents), key=lambda agent: (agent.count("/"), agent)):
-        yield agent, f"{agent}.jsonl"
+    return sorted(filter(is_agent, agents), key=lambda agent: (agent.count("/"), agent))
 
 
 def _was_session(directory: Path) -> bool:

@@ -12,10 +12,9 @@ from sagent.session.bundle import write_bundle
 from sagent.session.contents import MessageEntry, Opened, Spawned, Unknown
 from sagent.session.entries import read_body, seal
 from sagent.session.log import read_log
-from sagent.session.retention import remove
 from sagent.session.segment import Place
 from sagent.session.signature import SIGNATURE, STATEMENT, Statement, read_statement, state
-from sagent.session.store import Session
+from sagent.session.store import Session, delete
 from sagent.session.stored import StoredMessage
 from sagent.session.verify import sign_record, verify
 
@@ -207,7 +206,7 @@ def test_a_signature_of_a_session_vouches_for_nothing_that_was_changed_when_it_w
 
 def test_deleting_a_session_deletes_what_was_signed(session: Path, key: Path):
     sign_record(session, verify(session), key)
-    remove(session)
+    delete(session)
     assert not session.exists()
 
 

@@ -22,8 +22,8 @@ from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.names import log_file
 from sagent.session.repair import repair
-from sagent.session.retention import Glance, age, glance, glances, prune, remove
-from sagent.session.store import named_logs
+from sagent.session.retention import Glance, age, glance, glances, prune
+from sagent.session.store import delete, named_logs
 from sagent.session.summary import summarize
 from sagent.usage import Totals
 
@@ -103,7 +103,7 @@ def run_sessions(argv: Sequence[str]) -> int:
 def _delete(settings: Settings, given: argparse.Namespace) -> int:
     for name in given.session:
         path = session_path(settings, name)
-        remove(path)
+        delete(path)
         _say(f"deleted {path.name}")
     return 0
 
