@@ -507,7 +507,3 @@ async def test_one_run_at_a_time() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-def test_without_an_event_loop() -> None:
-    assert sequential(bare("a"), bare(echo)).run_sync({"prompt": "go"}).content == "<a>"

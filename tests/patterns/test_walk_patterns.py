@@ -39,6 +39,11 @@ WHERE: dict[str, Make] = {
 }
 
 
+class Stopped:
+    async def run(self, prompt: object) -> Result:
+        return Result("so far", (), "max_turns", Failure("max_turns", "enough"))
+
+
 def failing(fault: Exception) -> Agent:
     return Agent(ScriptedModel(fault), limits=RunLimits(max_retries=0))
 
@@ -73,20 +78,12 @@ async def test_what_a_later_step_raises_is_in_the_result_with_what_was_answered_
 
 @pytest.mark.parametrize("where", sorted(set(WHERE) - {"all of parallel", "nested", "last of a sequence"}))
 async def test_a_step_that_a_limit_stopped_is_the_result(where: str) -> None:
-    class Stopped:
-        async def run(self, prompt: object) -> Result:
-            return Result("so far", (), "max_turns", Failure("max_turns", "enough"))
-
     result = await WHERE[where](Stopped()).run("go")
     assert (result.content, result.stop_reason, result.error) == ("so far", "max_turns", Failure("max_turns", "enough"))
 
 
 @pytest.mark.parametrize("where", ["all of parallel", "nested"])
 async def test_of_many_the_result_names_those_that_a_limit_stopped(where: str) -> None:
-    class Stopped:
-        async def run(self, prompt: object) -> Result:
-            return Result("so far", (), "max_turns", Failure("max_turns", "enough"))
-
     result = await WHERE[where](Stopped()).run("go")
     assert result.error is not None
     assert result.error.kind == "max_turns"
