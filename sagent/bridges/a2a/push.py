@@ -78,9 +78,9 @@ class Receiver:
 class Receivers:
     """Those of every task of one caller, also over restarts of the server."""
 
-    def __init__(self, files: ReceiverFiles, allowed: Sequence[str] = (), gateway: Gateway | None = None) -> None:
+    def __init__(self, files: ReceiverFiles, allowed: Sequence[str]) -> None:
         self._files, self._entries = files, tuple(map(Entry.parse, allowed))
-        self._gateway = gateway or Gateway()
+        self._gateway = Gateway()
         self._lines = asyncio.Semaphore(_LINES)
         self._known: dict[str, dict[str, Receiver]] = {}
         self._sessions: dict[str, str] = {}  # by task

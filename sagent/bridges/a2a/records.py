@@ -6,7 +6,7 @@ record has between which of its entries.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,10 +49,8 @@ class RecordFile:
     """The records of one session, by task, in the order in which they came. `context` is its id for the client, who may
     have chosen it; by default the session's own."""
 
-    def __init__(
-        self, directory: Path, session: str, context: str = "", now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
-        self._file, self.context, self._now = directory / f"{session}.jsonl", context or session, now
+    def __init__(self, directory: Path, session: str, context: str = "") -> None:
+        self._file, self.context = directory / f"{session}.jsonl", context or session
         self.tasks: dict[str, TaskRecord] = {}
         self._ragged = False  # a killed process left half a line
 
@@ -86,7 +84,7 @@ class RecordFile:
         self._write(task, at=at, ended=TaskState.Name(state), text=text, head=head)
 
     def _write(self, task: str, **said: object) -> None:
-        line = {"task": task, "at": self._now().isoformat(timespec="milliseconds"), **said}
+        line = {"task": task, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **said}
         make_directory(self._file.parent)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._file, flags, 0o600), "wb") as out:

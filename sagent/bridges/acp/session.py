@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -48,9 +47,9 @@ class Place:
     earlier one is gone on with."""
 
     cwd: str
-    directories: tuple[str, ...] = ()
-    servers: "Mapping[str, McpServer]" = field(default_factory=dict[str, "McpServer"])
-    session: str | None = None
+    directories: tuple[str, ...]
+    servers: "Mapping[str, McpServer]"
+    session: str | None
 
 
 class OpenedSession(Opened, Protocol):

@@ -78,7 +78,7 @@ class _ToolCall(_Open):
 
     def leave(self) -> None:
         """Be the current span of its task no longer; of one that ends with it, it stays."""
-        if self.task is _current_task():
+        if self.task is asyncio.current_task():
             detach(self.token)
 
 
@@ -353,7 +353,7 @@ class Telemetry:
             known[names.ARGUMENTS] = value_text(call.arguments)
         opened = self._open(f"{names.EXECUTE_TOOL} {call.name}", run, known, now)
         run.tool_calls += 1
-        run.calls[call.id] = _ToolCall(opened.span, now, _current_task(), attach(opened.context))
+        run.calls[call.id] = _ToolCall(opened.span, now, asyncio.current_task(), attach(opened.context))
 
     def _tool_finished(self, agent: str, event: ToolFinished, now: int) -> None:
         run, job = self._runs.get(agent), self._jobs.pop((agent, event.call.id), None)
@@ -412,13 +412,6 @@ def _close(opened: _Open, now: int, error: str = "") -> None:
         opened.span.set_attribute(names.ERROR, error)
         opened.span.set_status(Status(StatusCode.ERROR))
     opened.span.end(max(now, opened.started))
-
-
-def _current_task() -> "asyncio.Task[object] | None":
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs here
-        return None
 
 
 def _parted(model: str) -> tuple[str, str]:
