@@ -10,6 +10,7 @@ from program import Shell
 
 from sagent.cost.prices import PriceBook
 from sagent.testing.server import Cut, FakeProviderServer, Received, Stall, Step, Turn
+from tests.waiting import wait_until
 
 CAP = Decimal("0.30")
 
@@ -37,9 +38,8 @@ def test_what_may_have_been_billed_counts_in_every_later_process(
         before = len(server.requests)
         cap = ("--max-budget-usd", str(CAP))
         child = shell.start("--session", "work.sagent", *cap, "--output-format", "json", "go on")
-        while number is not None and child.poll() is None and len(server.requests) == before:
-            pass
-        if number is not None and child.poll() is None:
+        if number is not None:
+            wait_until(lambda: child.poll() is not None or len(server.requests) > before)  # noqa: B023 -- called at once
             child.send_signal(number)
         out, _err = child.communicate(timeout=60)
         if child.returncode == 3:

@@ -8,12 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import anthropic
 import httpx2
-import openai
 import pytest
-from google import genai
-from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -398,6 +394,8 @@ def sent(server: BatchServer, end: str) -> list[tuple[str, Any]]:
 
 
 async def test_anthropics_sdk_sends_the_same_and_reads_the_server(server: BatchServer) -> None:
+    import anthropic  # loads for a second, which each worker would wait for
+
     async with collected() as batches:
         await ask(model_of("anthropic", server, batches))
     async with anthropic.AsyncAnthropic(api_key="k", base_url=server.url) as client:
@@ -412,6 +410,8 @@ async def test_anthropics_sdk_sends_the_same_and_reads_the_server(server: BatchS
 
 
 async def test_openais_sdk_sends_the_same_and_reads_the_server(server: BatchServer) -> None:
+    import openai
+
     async with collected() as batches:
         await ask(model_of("openai", server, batches))
     async with openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1") as client:
@@ -427,11 +427,13 @@ async def test_openais_sdk_sends_the_same_and_reads_the_server(server: BatchServ
 
 
 async def test_googles_sdk_sends_the_same_and_reads_the_server(server: BatchServer) -> None:
+    from google import genai
+
     async with collected() as batches:
         await ask(model_of("google", server, batches))
     contents = [{"role": "user", "parts": [{"text": "hi"}]}]
     async with httpx2.AsyncClient() as http:
-        options = types.HttpOptions(base_url=server.url, api_version="v1beta", httpx_async_client=http)
+        options = genai.types.HttpOptions(base_url=server.url, api_version="v1beta", httpx_async_client=http)
         client = genai.Client(api_key="k", http_options=options)
         source: Any = [{"contents": contents, "metadata": {"key": "r0"}}]
         made = await client.aio.batches.create(model="gemini-3.8-flash", src=source)

@@ -219,7 +219,7 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     console.type("/enter root")
     console.until("Back with root.", gone="root/worker ›")
     console.type("/enter root/worker")
-    console.until("root/worker ›")
+    console.until("root/worker ›", "· Esc interrupts worker")
     console.keys("C-c")
     console.until("! Interrupted.", gone="◌ Running")
     console.type("/fork")  # where there is no such agent
