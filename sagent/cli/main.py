@@ -23,6 +23,12 @@ def run(argv: list[str]) -> int:
         return 128 + signal.SIGINT
     except OSError as error:
         return _output_failed(error)
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.startswith("sagent"):
+            raise
+        program = f"{sys.executable}, which runs sagent here, has no package {error.name}"
+        sys.stderr.write(f"sagent: {program}. Install what it needs: `make demo` in a checkout, or `pipx install .`\n")
+        return 1
 
 
 def _flushed(code: int) -> int:

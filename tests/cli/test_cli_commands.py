@@ -76,6 +76,17 @@ def test_it_runs_from_a_checkout_as_a_file(shell: Shell) -> None:
     assert relative.returncode == 0, relative.stderr
 
 
+def test_a_python_without_its_packages_is_named_with_what_to_do(shell: Shell) -> None:
+    """That of the system, from a checkout."""
+    argv = [sys.executable, "-S", str(CHECKOUT / "sagent" / "bin" / "cli.py"), "hello"]
+    environment = {**shell.environment, "ANTHROPIC_API_KEY": "k"}
+    done = subprocess.run(argv, cwd=shell.cwd, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"sagent: \S+, which runs sagent here, has no package \w+\. Install what it needs: .+\n", done.stderr
+    )
+
+
 def test_models_lists_window_limit_and_price(shell: Shell) -> None:
     done = shell.run("models", "anthropic", model="")
     assert done.code == 0
