@@ -1,8 +1,8 @@
 """Agents on a bus: one that answers there, one that is asked there, and the choice among those that are there now."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TypeAlias
 
 from sagent.agent.agent import Agent
@@ -14,7 +14,7 @@ from sagent.lib.money import ZERO, as_usd
 from sagent.mesh.bus import Bus, Delivery, body_object, message, request
 from sagent.mesh.cards import Card, Query
 from sagent.mesh.discovery import announced, find
-from sagent.mesh.errors import Cancelled, Failed
+from sagent.mesh.errors import Cancelled, Failed, MeshError
 from sagent.messages import Message, Text
 from sagent.patterns import triage
 
@@ -30,13 +30,16 @@ async def answering(bus: Bus, card: Card, handle: Handler) -> AsyncGenerator[Non
     answer is not wanted any more is cancelled.
     """
 
-    async def receive() -> None:
-        async with bus.receiving(card.address) as deliveries:
-            async for delivery in deliveries:
+    async def receive(deliveries: AsyncIterator[Delivery]) -> None:
+        async for delivery in deliveries:
+            try:
                 await _answer(delivery, handle)
+            except MeshError:  # the answer cannot be sent, and is waited for no more
+                with suppress(MeshError):
+                    await delivery.ack()
 
-    async with announced(bus, card):
-        task = asyncio.create_task(receive())
+    async with announced(bus, card), bus.receiving(card.address) as deliveries:
+        task = asyncio.create_task(receive(deliveries))
         try:
             yield
         finally:

@@ -8,9 +8,11 @@ from buses import Broker, options
 
 from sagent.lib.json import wire_bytes
 from sagent.mesh import names
-from sagent.mesh.bus import Address, answer_of, decode_frame, message, new_id
+from sagent.mesh.answering import answering
+from sagent.mesh.bus import Address, Delivery, answer_of, decode_frame, message, new_id, request
 from sagent.mesh.buses.nats import NatsBus, nats_bus
-from sagent.mesh.errors import Unavailable, WrongVersion
+from sagent.mesh.cards import Card
+from sagent.mesh.errors import DeadlineExceeded, Unavailable, WrongVersion
 from sagent.testing.bus_suite import BusSuite
 
 
@@ -89,6 +91,33 @@ async def test_a_receiver_goes_on_after_the_bus_did_not_answer(
         async with bus.receiving(to.name) as deliveries, asyncio.timeout(30):
             assert (await anext(deliveries)).envelope.body == "hello"
     assert not failures
+
+
+async def test_an_answer_that_cannot_be_sent_keeps_nobody_from_the_next_message(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to, failures = f"odd.a{new_id()}", [Unavailable("the bus does not answer")]
+    async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:
+        waited = list[float]()
+        made: Callable[..., Awaitable[object]] = bus.jetstream.append
+
+        async def fail_once(subject: str, data: bytes, *, timeout: float = 10.0, **options: object) -> object:
+            if subject.startswith("sagent.replies."):
+                waited.append(timeout)
+                if failures:
+                    raise failures.pop()
+            return await made(subject, data, timeout=timeout, **options)
+
+        async def repeat(delivery: Delivery) -> object:
+            return delivery.envelope.body
+
+        async with answering(bus, Card(to), repeat):
+            monkeypatch.setattr(bus.jetstream, "append", fail_once)
+            with pytest.raises(DeadlineExceeded):
+                await request(other, message(to, "one"), timeout=2)
+            assert await request(other, message(to, "two"), timeout=60) == "two"
+            monkeypatch.undo()
+    assert waited[-1] > 50  # an answer is of use until its deadline
 
 
 async def test_whoever_sends_another_version_is_told(broker: Broker) -> None:

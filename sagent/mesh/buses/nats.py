@@ -27,7 +27,7 @@ from sagent.mesh.bus import (
     nobody,
 )
 from sagent.mesh.cards import Card, Change, Query, decode_card, encode_card, meant, patterns
-from sagent.mesh.connection import Request
+from sagent.mesh.connection import PATIENCE, Request
 from sagent.mesh.errors import DeadlineExceeded, Failed, Fenced, Full, MeshError, Unavailable, WrongVersion
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.parcels import Parcels
@@ -238,11 +238,12 @@ class NatsBus:
                 await self.answer(names.reply_subject(client, name, own), own, frame)
         await taken.ack()
 
-    async def answer(self, subject: str, request: str, frame: Frame) -> None:
-        """Send a frame to whoever has asked; returns when the bus has it."""
+    async def answer(self, subject: str, request: str, frame: Frame, *, until: float | None = None) -> None:
+        """Send a frame to whoever has asked, and waits `until` then (UTC, seconds); returns when the bus has it."""
+        seconds = max(PATIENCE, until - time.time()) if until is not None else PATIENCE
         parcel = await self.parcels.put(wire_bytes(frame.body))
         mark = f"{request}.{frame.attempt}.{frame.number}"
-        await self.jetstream.append(subject, encode_frame(frame, parcel), id=mark)
+        await self.jetstream.append(subject, encode_frame(frame, parcel), id=mark, timeout=seconds)
 
     async def put_card(self, card: Card) -> None:
         await self._cards.put(card.address, wire_bytes(encode_card(card)))
@@ -375,6 +376,6 @@ class _Delivery(AnsweredDelivery):
 
     async def put(self, frame: Frame) -> None:
         subject = names.reply_subject(self.envelope.answers_to, self._working.name, self.envelope.id)
-        await self._bus.answer(subject, self.envelope.id, frame)
+        await self._bus.answer(subject, self.envelope.id, frame, until=self.envelope.deadline)
         if frame.is_last:
             self._working.answered(self)
