@@ -10,7 +10,7 @@ from sagent.agent.agent_tool import Runnable
 from sagent.errors import SagentError, UsageError
 from sagent.events import Finished, Result, TextDelta
 from sagent.lib.json import Json, JsonObject, as_object, as_str
-from sagent.lib.money import ZERO, as_usd
+from sagent.lib.money import TOO_MUCH, ZERO, as_usd
 from sagent.mesh.bus import Bus, Delivery, body_object, message, request
 from sagent.mesh.cards import Card, Query
 from sagent.mesh.discovery import announced, find
@@ -100,8 +100,9 @@ class AgentAt:
         text = prompt if isinstance(prompt, str) else prompt.content
         body = as_object(await request(self._bus, message(self._address, {"text": text}), timeout=self._timeout))
         answer = as_str(body.get("text"))
-        usd = as_usd(body.get("usd")) or ZERO  # whoever answers may say anything
-        return Result(answer, (Text(answer),), "end_turn", run_usd=max(usd, ZERO))
+        usd = as_usd(body.get("usd")) or ZERO
+        usd = usd if ZERO < usd < TOO_MUCH else ZERO  # whoever answers may say anything
+        return Result(answer, (Text(answer),), "end_turn", run_usd=usd)
 
 
 class TriageOnBus:

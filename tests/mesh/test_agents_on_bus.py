@@ -45,7 +45,8 @@ async def test_an_agent_that_fails_says_so(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usd", "known"), [("0.25", "0.25"), (0.25, "0.25"), ("NaN", "0"), ("a lot", "0"), (None, "0")]
+    ("usd", "known"),
+    [("0.25", "0.25"), (0.25, "0.25"), ("NaN", "0"), ("a lot", "0"), ("1e99", "0"), (-1, "0"), (None, "0")],
 )
 async def test_an_answer_costs_what_can_be_read_of_it(bus: Bus, usd: object, known: str) -> None:
     async def answer(_: Delivery) -> object:
