@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -38,3 +39,18 @@ async def listen(handler: Handler, context: ssl.SSLContext | None = None) -> Asy
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.01)  # for the transports to be gone
+
+
+@asynccontextmanager
+async def app_at(bound: socket.socket, app: Any, users: Sequence[Any] = ()) -> AsyncGenerator[None]:
+    """An ASGI application at a socket that listens, by our own server, which closes `users` in the end."""
+    from sagent.bridges.serve.running import serve
+
+    stop = asyncio.Event()
+    running = asyncio.create_task(serve(app, bound, users, stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        assert await running == 0
+        bound.close()

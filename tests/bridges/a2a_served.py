@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -25,9 +25,9 @@ from a2a.types.a2a_pb2 import (
 
 from sagent.bridges.a2a.app import make_app, make_caller
 from sagent.bridges.a2a.card import Described, make_card
-from sagent.bridges.serve.running import serve
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
+from tests.listening import app_at
 
 TOKEN = "token-of-the-caller"
 MODEL = "anthropic/claude-sonnet-4-6"
@@ -104,17 +104,7 @@ async def a2a_served(
         f"{name}{TOKEN}": make_caller(opening_of(given, name), state_of(settings, name), settings.cwd, push_to)
         for name in users
     }
-    stop = asyncio.Event()
     app = make_app(make_card(Described(), url), callers, "127.0.0.1")
-    running = asyncio.create_task(serve(app, bound, list(callers.values()), stop))
-    peers = [
-        Peer(url, httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30)) for token in callers
-    ]
-    try:
-        yield peers
-    finally:
-        for peer in peers:
-            await peer.http.aclose()
-        stop.set()
-        assert await running == 0
-        bound.close()
+    async with app_at(bound, app, list(callers.values())), AsyncExitStack() as stack:
+        clients = [httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30) for token in callers]
+        yield [Peer(url, await stack.enter_async_context(client)) for client in clients]

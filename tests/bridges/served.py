@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx2
 
 from sagent.bridges.serve.app import make_app
-from sagent.bridges.serve.running import serve
 from sagent.bridges.serve.sessions import Place, Sessions
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
+from tests.listening import app_at
 
 TOKEN = "token-of-the-person"
 MODEL = "anthropic/claude-sonnet-4-6"
@@ -137,14 +137,7 @@ async def served(
     }
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]
-    app = make_app(known, "127.0.0.1", f"sagent-{port}")
-    stop = asyncio.Event()
-    running = asyncio.create_task(serve(app, bound, list(known.values()), stop))
     client = Client(f"http://127.0.0.1:{port}", f"{users[0]}{TOKEN}")
-    try:
+    app = make_app(known, "127.0.0.1", f"sagent-{port}")
+    async with app_at(bound, app, list(known.values())), client.http:
         yield client
-    finally:
-        await client.http.aclose()
-        stop.set()
-        assert await running == 0
-        bound.close()

@@ -1,7 +1,7 @@
 """Notifications of tasks: to a receiver on loopback that the server was started with, and to nobody else."""
 
-import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,13 +27,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
-from uvicorn import Config, Server
 
 from sagent.bridges.a2a import push
 from sagent.bridges.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.cli.settings import load_settings
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.listening import app_at
 
 
 class Receiver:
@@ -66,16 +66,10 @@ async def receiving() -> AsyncGenerator[Receiver]:
             Route("/away", receiver.lead_away, methods=["POST"]),
         ]
     )
-    server = Server(Config(app, port=0, log_level="error", lifespan="off"))
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    receiver.port = server.servers[0].sockets[0].getsockname()[1]
-    try:
+    bound = socket.create_server(("127.0.0.1", 0))
+    receiver.port = bound.getsockname()[1]
+    async with app_at(bound, app):
         yield receiver
-    finally:
-        server.should_exit = True
-        await serving
 
 
 @pytest.fixture(autouse=True)

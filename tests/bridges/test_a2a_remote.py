@@ -25,13 +25,13 @@ from a2a.types.a2a_pb2 import (
 )
 from a2a_served import TOKEN, a2a_served
 from starlette.applications import Starlette
-from uvicorn import Config, Server
 
 from sagent.app import open_agent
 from sagent.cli.settings import load_settings
 from sagent.events import Event, Notice, Result, ToolProgress
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.listening import app_at
 
 
 class Asked:
@@ -123,14 +123,8 @@ async def sample(executor: AgentExecutor, *, leads_to: str = "", version: str = 
     )  # fmt: skip
     handler = DefaultRequestHandler(agent_executor=executor, task_store=InMemoryTaskStore(), agent_card=card)
     routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=True)]
-    server = Server(Config(Starlette(routes=routes), log_level="error", lifespan="off", timeout_graceful_shutdown=1))
-    serving = asyncio.create_task(server.serve([bound]))
-    try:
+    async with app_at(bound, Starlette(routes=routes)):
         yield url
-    finally:
-        server.should_exit = True
-        await serving
-        bound.close()
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])

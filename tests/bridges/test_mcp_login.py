@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
-import uvicorn
 from mcp.client.auth import OAuthFlowError
 from mcp.server import MCPServer
 from starlette.applications import Starlette
@@ -27,6 +26,7 @@ from sagent.bridges.mcp import open_servers
 from sagent.bridges.mcp.login import LoginFile, log_in
 from sagent.config import McpServer
 from tests.bridges.calls import call
+from tests.listening import app_at
 
 
 @dataclass
@@ -109,15 +109,8 @@ async def site() -> AsyncGenerator[Site]:
         Route("/token", site.token, methods=["POST"]),
         Mount("/", guarded),
     ]
-    server = uvicorn.Server(
-        uvicorn.Config(Starlette(routes=routes, lifespan=lifespan), log_level="error", timeout_graceful_shutdown=1)
-    )
-    task = asyncio.create_task(server.serve([bound]))
-    while not server.started:
-        await asyncio.sleep(0.01)
-    yield site
-    server.should_exit = True
-    await task
+    async with app_at(bound, Starlette(routes=routes, lifespan=lifespan)):
+        yield site
 
 
 async def browse(site: Site, logins: Path) -> int:
