@@ -66,7 +66,7 @@ async def test_a_label_that_nobody_has_is_said_and_its_allowance_comes_back(
         async with asyncio.timeout(20), Mesh(here.bus).spawn("work", label="parent", flags=flags) as peer:
             result = await peer.wait()
         await end(working)
-        assert result.content == "All done."
+        assert (result.content, result.error) == ("All done.", None)
         said = json.dumps(here.server.requests[-1].json)
         assert "No node takes work for the label 'gqu'" in said
         assert "The labels that there are: gpu, parent." in said

@@ -210,7 +210,7 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     console.type("begin here")
     console.until("◌ worker  working", "Bash sleep 60")
     console.type("/enter root/worker")
-    screen = console.until("Following with root/worker", "Esc interrupts it", "root/worker › ")
+    screen = console.until("Following root/worker", "Esc interrupts it", "root/worker › ")
     assert "wait a little" in screen[screen.index("Following") :]
     console.until("· Esc interrupts worker")
     console.type("and for me")
