@@ -314,6 +314,15 @@ async def test_answers_that_are_no_streams(raw_server, answer, kind, words) -> N
         assert words in str(error)
 
 
+async def test_a_byte_that_is_no_character_spoils_no_whole_answer(raw_server) -> None:
+    """Some servers send the half of a character that a limit cut."""
+    said = b'{"type": "message", "stop_reason": "max_tokens", "content": [{"type": "text", "text": "Hi \xf0\x9f"}]}'
+    async with raw_server(page(said)) as server:
+        provider = provider_named("anthropic", key="k" * 8, base_url=server.url)
+        assert (await ask(provider.model("m")))[1].message.content == "Hi \ufffd"
+        await provider.aclose()
+
+
 @pytest.mark.parametrize("form", ["data: %s\n", "%s\n"])
 async def test_events_that_nothing_parts_are_read_and_so_are_json_lines(raw_server, form) -> None:
     chunks = ({"delta": {"content": "Hel"}}, {"delta": {"content": "lo"}, "finish_reason": "stop"})

@@ -401,7 +401,7 @@ class _Watch:
 
 def read_json(text: str | bytes) -> object:
     """Parse JSON. What Python alone takes for a number (NaN, 1e999) becomes text: it could never be sent back."""
-    return _JSON.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
+    return _JSON.decode(text if isinstance(text, str) else text.decode("utf-8-sig", "replace"))
 
 
 def _finite(text: str) -> float | str:
