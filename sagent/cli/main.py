@@ -20,6 +20,8 @@ def run(argv: list[str]) -> int:
     except SystemExit as ended:  # argparse, after --help
         return _flushed(ended.code if isinstance(ended.code, int) else 0)
     except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")
         return 128 + signal.SIGINT
     except OSError as error:
         return _output_failed(error)

@@ -192,3 +192,14 @@ def test_where_no_session_could_be_opened_another_model_may_be_named(console: Co
     console.until("claude-sonnet-4-6 │", gone="no session")
     console.type("hello")
     console.until("Here I am.")
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "said"), [("C-c", 130, ""), ("C-d", 1, ""), ("nope", 2, "'nope' is not in the list: give a number")]
+)
+def test_a_login_is_left_at_once_and_names_what_it_does_not_know(
+    console: Console, key: str, code: int, said: str
+) -> None:
+    console.start("login", ready="number:")
+    console.keys(key, *(["Enter"] if said else []))
+    console.until(f"\nended {code}", said)

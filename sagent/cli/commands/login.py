@@ -2,6 +2,7 @@
 nothing else, for editors start it where they find no key."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -58,12 +59,20 @@ class _LoginContext(CommandContext):
         sys.stdout.flush()
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
+        return self._typed(label, secret=secret)
+
+    def _typed(self, label: str, *, secret: bool) -> str | None:
+        """Nothing else goes on meanwhile, and Ctrl-C ends it, for which asyncio would wait until a line is there."""
         from getpass import getpass
 
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            return await asyncio.to_thread(lambda: getpass(label) if secret else input(label))
+            return getpass(label) if secret else input(label)
         except EOFError:
+            self._write("")
             return None
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def reopen(self, settings: "Settings", choices: "Choices | None" = None, said: str = "") -> None:
         self.kept = True

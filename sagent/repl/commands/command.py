@@ -52,14 +52,19 @@ class CommandContext(Current):
 
     async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
         """Have the person choose: from a list, for which something may be looked up meanwhile, or by a key below what
-        is shown. None for nothing. Where one can only print, by a number."""
+        is shown. None for nothing. Where one can only print, by a number or a name; UsageError for another."""
         if not self.has_person:
             names = ", ".join(option.also or option.label for option in options[:20])
             raise UsageError(f"{title} There is no terminal to choose on; give it after the command: {names}")
         rows = (f"{number:3} {option.label}  {option.hint}".rstrip() for number, option in enumerate(options, 1))
         self._write("\n".join((title if isinstance(title, str) else plain(title(80)), *rows)))
         said = (await self.line("number: ") or "").strip()
-        return options[int(said) - 1].value if said.isdecimal() and 0 < int(said) <= len(options) else None
+        for number, option in enumerate(options, 1):
+            if said in (str(number), option.label):
+                return option.value
+        if said:
+            raise UsageError(f"{said!r} is not in the list: give a number from 1 to {len(options)}, or a name.")
+        return None
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         """Have the person type a line, which is not shown where it is `secret`."""
