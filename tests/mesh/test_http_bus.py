@@ -13,6 +13,7 @@ from sagent.errors import UsageError
 from sagent.mesh.buses.http import HttpBus, http_bus
 from sagent.mesh.buses.http_routes import Gates, bus_routes
 from sagent.mesh.buses.local import LocalBus
+from sagent.mesh.errors import Unavailable
 from sagent.testing.bus_suite import BusSuite
 
 
@@ -67,3 +68,20 @@ class TestHttpBus(BusSuite):
             await asyncio.sleep(0)
 
         return disrupt
+
+
+async def test_a_stream_that_cannot_be_read_ends_with_what_is_wrong() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: message\ndata: {no json\n\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, http_bus(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "t") as bus:
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable, match="cannot be read"):
+                await bus.cards()
+            async with bus.receiving("a") as deliveries:
+                with pytest.raises(Unavailable, match="cannot be read"):
+                    await anext(deliveries)

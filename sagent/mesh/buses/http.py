@@ -131,7 +131,7 @@ class HttpBus:
                 await asyncio.sleep(_PAUSE)
             else:
                 check(answer.status_code, answer.content)
-                return json_load(answer.content) if answer.content else None
+                return _read(answer.content) if answer.content else None
 
     @asynccontextmanager
     async def _events(
@@ -204,7 +204,7 @@ class _Events:
             async for chunk in answer.aiter_bytes():
                 self.opened.set()
                 for name, text in reader.feed(chunk):
-                    data = as_object(json_load(text))
+                    data = as_object(_read(text))
                     await self._queue.put((name, data))
                     self._last = as_str(data.get("id"), self._last)
                     if name in self._ends:
@@ -242,6 +242,14 @@ def check(status: int, data: bytes) -> None:
     if status in (401, 403) and kind not in _KINDS:
         raise errors.Refused(f"The server does not admit this token: {detail}")
     raise _KINDS.get(kind, errors.Unavailable)(detail)
+
+
+def _read(data: str | bytes) -> object:
+    """What the server says. Raises Unavailable for what is no JSON, as of something between us."""
+    try:
+        return json_load(data)
+    except ValueError as error:
+        raise errors.Unavailable(f"What the server of the bus says cannot be read: {error}.") from error
 
 
 def _words(error: Exception) -> str:
