@@ -69,10 +69,13 @@ class Summary:
                     yield entry
         except (SessionCorrupt, OSError) as error:
             self.problem = str(error)
-        for mark in (_REPLY, _TEXT):
-            if mark in latest:
-                self._note_words(latest[mark])
-        self.cwd, self.title = origin(telling).cwd, title(telling)
+        try:
+            for mark in (_REPLY, _TEXT):
+                if mark in latest:
+                    self._note_words(latest[mark])
+            self.cwd, self.title = origin(telling).cwd, title(telling)
+        except SessionCorrupt as error:
+            self.problem = self.problem or str(error)
 
     def _note(self, entry: Entry) -> None:
         self.entries += 1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.json import EMPTY
+from sagent.lib.json import EMPTY, sha256_hex
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned
 from sagent.session.entries import seal
@@ -69,6 +69,22 @@ def test_a_summary_shows_no_secret(path: Path) -> None:
         session.log().append(said(f"it is {key}"))
     assert "redacted" in summarize(path).said
     assert key not in summarize(path).said
+
+
+@pytest.mark.parametrize("kind", ["label", "message"])
+def test_a_summary_says_what_cannot_be_read(path: Path, kind: str) -> None:
+    log = path / "root.jsonl"
+    last = log.read_bytes().splitlines()[-1][7:71].decode()
+    deep = b'{"role":"assistant","text":%b%b}' % (b"[" * 100_000, b"]" * 100_000)
+    rest = b'"at":"2030-01-01T00:00:00.000000Z","body":%b,"kind":"%b","parent":"%b"}' % (
+        deep,
+        kind.encode(),
+        last.encode(),
+    )
+    log.write_bytes(log.read_bytes() + b'{"id":"%b",%b\n' % (sha256_hex(b"{" + rest).encode(), rest))
+    seen = summarize(path)
+    assert "cannot be read" in seen.problem
+    assert seen.asked.startswith("a a a")
 
 
 def test_what_is_damaged_or_gone_is_passed_over(path: Path, tmp_path: Path) -> None:
