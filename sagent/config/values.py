@@ -234,11 +234,11 @@ def switch(value: object, _: object = None) -> bool:
 
 
 def texts(value: object, what: str) -> list[str]:
-    """A list, or one text with commas between (those inside parentheses belong to a rule)."""
+    """A list, or one text with commas between (those inside parentheses belong to a rule, which may lack its end)."""
     if isinstance(value, str):
         import re
 
-        return [item for part in re.findall(r"(?:[^,(\n]|\([^)]*\)|\()+", value) if (item := part.strip())]
+        return [item for part in re.findall(r"(?:[^,(\n]|\([^)]*(?:\)|\Z))+", value) if (item := part.strip())]
     if isinstance(value, list | tuple):
         items = cast("list[object] | tuple[object, ...]", value)
         texts = [item for item in items if isinstance(item, str) and item.strip()]

@@ -130,7 +130,7 @@ def _take_opencode_settings(plan: Plan, file: Path) -> None:
 
 def _take_opencode_agent(plan: Plan, file: Path, text: str) -> None:
     document = read_document(text)
-    off = re.findall(r"(\w+)\s*:\s*false", document.fields.get("tools", ""))
+    off = re.findall(r"\b(\w+)\s*:\s*false", document.fields.get("tools", ""))
     fields = {
         "name": file.stem,
         "description": document.fields.get("description", ""),

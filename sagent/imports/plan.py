@@ -163,12 +163,12 @@ def read_json(text: str) -> object:
 def without_comments(text: str) -> str:
     """JSON as people write it, without comments and the commas before what closes a list or an object."""
     kept = re.sub(
-        r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/',
+        r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)',  # one without an end is read once
         lambda found: found[0] if found[0][0] == '"' else " ",
         text,
         flags=re.DOTALL,
     )
-    return re.sub(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[}\]])', lambda found: found[1] or "", kept)
+    return re.sub(r'("(?:\\.|[^"\\\n])*"?)|,(?=\s*[}\]])', lambda found: found[1] or "", kept)
 
 
 def frame(fields: Mapping[str, str], body: str) -> str:

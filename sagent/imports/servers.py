@@ -74,7 +74,7 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
         text = text if expands else text.replace("${", "$${")
         text = text.replace("${workspaceFolder}", str(project))
         text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda found: f"${{{found[1] or found[2]}}}", text)
-        if left := re.search(r"\$\{\w+:(?!-)[^}]*\}|\{file:[^}]*\}", text):
+        if left := re.search(r"(?:\$\{\w+:(?!-)|\{file:)[^}]{0,99}\}?", text):
             raise ValueError(f"{left[0]} means nothing here: write the value, or ${{NAME}}")
         return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # one that is not set is no error then
 

@@ -41,7 +41,7 @@ _QUIET: Mapping[str, str] = {
 }
 _SHELLS_OWN = frozenset({MARK, "PWD", "SHLVL", "_"})  # variables that a shell sets by itself
 _NEEDED = frozenset({"PATH", "PWD"})  # go on, however many others there are
-_WORD = rb"""'[^']*'|\$'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.|[^\s'"\\]"""
+_WORD = rb"""'[^']*'|\$'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.|\$(?!')|[^\s'"\\$]"""
 _EXPORT = rb"^(?:declare -\w+|export) ([A-Za-z_]\w*)(?:=((?:" + _WORD + rb")*))?$"
 _ANSI_C = {
     b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f",

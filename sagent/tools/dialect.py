@@ -5,6 +5,7 @@ and back references only Python has: such a pattern carries no ripgrep form.
 """
 
 import re
+from functools import lru_cache
 
 from sagent.lib.dataclass import dataclass
 
@@ -240,6 +241,7 @@ def _in_class(character: str) -> str:
     return {"\n": r"\n", "\r": r"\r"}.get(character, character)
 
 
+@lru_cache(100)
 def _category_ranges(name: str, *, negated: bool) -> str:
     """The inside of a class of all characters of a Unicode general category; "" where there is none."""
     from itertools import groupby

@@ -211,6 +211,9 @@ def test_rules_are_ours_or_left_out(text: str, rule: str) -> None:
 def test_comments_in_json_are_no_part_of_it() -> None:
     text = '{"a": "http://x/*y*/", // b\n "b": [1, 2,], /* c */ "c": "\\"//,]",}'
     assert json.loads(without_comments(text)) == {"a": "http://x/*y*/", "b": [1, 2], "c": '"//,]'}
+    endless = '"\\' * 100_000
+    assert without_comments(endless) == endless
+    assert without_comments("/* " * 100_000).strip() == ""
 
 
 def test_nothing_of_a_project_is_written_outside_of_it(shell: Shell) -> None:
@@ -272,6 +275,7 @@ def test_settings_that_cannot_be_read_any_more_are_put_back(shell: Shell) -> Non
         ({"url": "ftp://mcp.example.org"}, "http"),
         ({"url": "https://"}, "http"),
         ({"url": "http://[::1"}, "Invalid IPv6"),
+        pytest.param({"command": "{file:" * 30_000}, "means nothing here", id="braces without an end"),
     ],
 )
 def test_a_server_is_taken_over_whole_or_left_out(shell: Shell, server: object, why: str) -> None:

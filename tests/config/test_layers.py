@@ -122,6 +122,8 @@ def test_values_come_as_text_or_as_what_they_are(place):
         assert (found.ephemeral, found.max_turns, found.stall_seconds) == (True, 7, 1.5)
         assert found.tools == ("Read", "Grep")
     assert place.load(tools="none").tools == ()
+    with pytest.raises(ConfigError, match="give a name without spaces"):
+        place.load(project='fallback = "' + "a((" * 60_000 + ' b"')
     assert place.load(continue_=True).continue_session
     assert place.load(user="max_budget_usd = 0.1").max_budget_usd == Decimal("0.1")
     assert place.load(environ={"SAGENT_MODEL": ""}, model=None).model is None

@@ -675,6 +675,12 @@ def test_every_environment_is_read_back(environment: dict[str, str], shell: str)
     assert {name: value for name, value in found.items() if name.startswith("V_")} == environment
 
 
+@pytest.mark.parametrize("value", [b"$'a'" * 60 + b" x", b"$'" * 20_001, b'"' * 20_001])
+def test_what_no_shell_lists_is_no_variable(value: bytes) -> None:
+    """A command can write where its shell does."""
+    assert parse_exports(b"export X=" + value + b"\nexport Y=1\n") == {"Y": "1"}
+
+
 @given(text=st.text(st.sampled_from("ab\n"), max_size=200), count=st.integers(1, 100))
 def test_cuts_are_ends_of_the_text_and_bounded(text: str, count: int) -> None:
     head, tail = cut_head(text, count), cut_tail(text, count)
