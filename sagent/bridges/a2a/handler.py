@@ -26,7 +26,6 @@ from a2a.types.a2a_pb2 import (
 )
 from a2a.utils.errors import (
     ExtendedAgentCardNotConfiguredError,
-    InternalError,
     InvalidParamsError,
     UnsupportedOperationError,
 )
@@ -77,9 +76,8 @@ class CallerBuilder(DefaultServerCallContextBuilder):
 def _caller(context: ServerCallContext, params: ProtoMessage) -> Caller:
     """Who asks. Raises InvalidParamsError where a required field is missing."""
     validate_proto_required_fields(params)
-    found = context.state.get(_CALLER)
-    if not isinstance(found, Caller):  # nobody comes in without a token
-        raise InternalError("The request has no caller.")
+    found = context.state[_CALLER]
+    assert isinstance(found, Caller)  # nobody comes in without a token
     return found
 
 

@@ -188,9 +188,9 @@ class Session:
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Notice) and event.level != "info":
             log(event.text)
-        if self._updates is None:
-            if isinstance(event, Notice) and event.level != "info":
+            if self._updates is None:
                 self.emit(notice(event.level, event.text, known=self._client.shows_notices))
+        if self._updates is None:
             return
         for update in self._updates.of(event):
             self.emit(update)
