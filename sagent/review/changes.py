@@ -1,6 +1,7 @@
 """What is reviewed: a diff by git, with the lines that it shows of each file's new side."""
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -112,6 +113,12 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
         raise UsageError(f"git {arguments[0]} failed: {error}") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if said and "dubious ownership" in said[0]:  # as in a container
+            root = said[0].partition("'")[2].rpartition("'")[0] or str(cwd)
+            trust = f"git config --global --add safe.directory {shlex.quote(root)}"
+            raise UsageError(
+                f"{cwd}: git does not read it, because it belongs to another user. If you trust it: {trust}"
+            )
         if arguments[0] == "merge-base":
             raise UsageError("The commits have no common ancestor here. In CI, fetch the history (fetch-depth: 0).")
         what = f"there is no commit {about!r}" if about else said[0] if said else f"git {arguments[0]} failed"

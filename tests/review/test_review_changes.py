@@ -1,6 +1,7 @@
 """What git says of changes, read; and findings, each where the changes show it."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -118,6 +119,17 @@ def test_what_names_no_commits_is_refused(repository: Path, named: str) -> None:
 def test_without_a_repository_there_is_nothing_to_review(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not in a git repository"):
         read_changes(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory away")
+def test_a_repository_of_another_user_is_named_with_what_to_do(repository: Path) -> None:
+    for path in (repository, repository / ".git"):
+        os.chown(path, 65534, 65534)
+    (repository / "below").mkdir()
+    for named in ("", "main"):
+        with pytest.raises(UsageError, match="belongs to another user") as caught:
+            read_changes(repository / "below", named)
+        assert str(caught.value).endswith(f"git config --global --add safe.directory {repository}")
 
 
 def test_no_attribute_hides_a_change(repository: Path) -> None:
