@@ -1,6 +1,7 @@
 """Exact replacements of quoted text, whatever the line ends; and why one was not found: what it nearly matches."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 
@@ -112,16 +113,15 @@ def _with_line_ends(replacement: Replacement, found: str, end: str) -> str:
 
 def _spans(text: str, old: str, end: str, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
     """Where `old` stands in the text."""
+    cut: Sequence[int] = ()  # where a CR is left out to search
+    if "\n" in old:
+        cut = [found.start() - count for count, found in enumerate(re.finditer("\r\n", text))]
+        text, old = text.replace("\r\n", "\n"), old.replace("\n", "\r" if end == "\r" else "\n")
     position = 0
-    if "\r" not in text or "\n" not in old:
-        while (start := text.find(old, position)) >= 0:
-            yield start, start + len(old)
-            position = start + (1 if overlapping else len(old))
-        return
-    pattern = re.compile(("\r" if end == "\r" else "\r?\n").join(re.escape(line) for line in old.split("\n")))
-    while match := pattern.search(text, position):
-        yield match.span()
-        position = match.start() + 1 if overlapping else match.end()
+    while (start := text.find(old, position)) >= 0:
+        stop = start + len(old)
+        yield start + bisect_left(cut, start), stop + bisect_left(cut, stop)
+        position = start + 1 if overlapping else stop
 
 
 def _ambiguous(text: str, starts: Sequence[int]) -> str:

@@ -220,6 +220,8 @@ async def test_quoted_lf_matches_crlf_and_the_new_lines_get_crlf(call, root) -> 
     await call(Read(), file_path="f")
     await call(Edit(), file_path="f", old_string="one\ntwo\n", new_string="1\n1.5\n2\n")
     assert (root / "f").read_bytes() == b"1\r\n1.5\r\n2\r\nthree\r\n"
+    await call(Edit(), file_path="f", old_string="\n1.5", new_string="")
+    assert (root / "f").read_bytes() == b"1\r\n2\r\nthree\r\n"
 
 
 CODECS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])
