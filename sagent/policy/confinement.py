@@ -44,10 +44,9 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
                     (hidden if rule.tool == "Read" else protected).add(path)
     obeyed = {path for top in tops for path in _obeyed_by_git(top)}
     protected |= {path for path in obeyed if is_below(path, [*judge.roots, *repositories])}
-    unread, unwritten = (
-        {path for rule, _ in denied if (rule.tool == "Read") is reads for path in _literal(rule, judge)}
-        for reads in (True, False)
-    )
+    literal = [(path, rule.tool) for rule, _ in denied for path in _literal(rule, judge)]
+    unread = {path for path, tool in literal if tool == "Read"}
+    unwritten = {path for path, tool in literal if tool != "Read"}
     hidden |= unread
     protected |= unwritten
     allowed = [rule for rule in rules.allow if rule.pattern]
@@ -55,10 +54,8 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     written = [path for path, tool in named if tool in EDITS and not is_below(path, unwritten | unread)]
     read = [path for path, tool in named if tool == "Read" and not is_below(path, unread)]
     hosts = (*domains, *(rule.pattern for rule in allowed if rule.tool == "Network"))
-    writable = [*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written]
-    writable = [
-        path for path in writable if not is_below(path, unwritten)
-    ]  # what is denied wins, also over deeper ones
+    places = (*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written)
+    writable = [path for path in places if not is_below(path, unwritten)]  # what is denied wins, also over deeper ones
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
     session = {path for path in judge.places.session if is_below(path, writable)}  # which would be theirs to change
     own = {path for path in (*starts, *judge.places.obeyed) if is_below(path, [*judge.roots, *written])}
