@@ -213,4 +213,4 @@ async def test_inside_a_tool_it_is_beyond_the_callers_cap_and_the_caller_says_so
     agent.listen(heard.append)
     assert (await agent.run("go")).content == "done"
     await agent.aclose()
-    assert any(isinstance(event, Notice) and "beyond the cap of $1.00" in event.text for event in heard)
+    assert any(isinstance(event, Notice) and "not counted in the budget of $1.00" in event.text for event in heard)

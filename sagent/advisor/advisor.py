@@ -45,9 +45,9 @@ def parse_advisor(text: str) -> Advisor:
     before, equals, after = head.partition("=")
     name, model = (before.strip(), after.strip()) if equals else (DEFAULT_NAME, head)
     if not model:
-        raise UsageError(f"{text!r} names no model for the advisor: give [NAME=]PROVIDER/MODEL")
+        raise UsageError(f"{text!r} does not name the advisor's model: give [NAME=]PROVIDER/MODEL")
     if not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
-        raise UsageError(f"{name!r} cannot be an advisor's name: letters, digits, - and _, at most 64")
+        raise UsageError(f"{name!r} is not a valid advisor name: use at most 64 letters, digits, - and _")
     given: dict[str, str] = {}
     last = ""
     for part in rest:
@@ -58,7 +58,9 @@ def parse_advisor(text: str) -> Advisor:
         elif last == "tools" and not equals:
             given[last] += f",{part}"
         else:
-            raise UsageError(f"{part!r} means nothing in the advisor {text!r}: it takes {', '.join(_OPTIONS)}")
+            raise UsageError(
+                f"{part!r} is not an option of the advisor {text!r}; the options are {', '.join(_OPTIONS)}"
+            )
     return replace(Advisor(name, model), **{option: _OPTIONS[option](value) for option, value in given.items()})
 
 
@@ -106,7 +108,9 @@ def _tools(text: str) -> tuple[str, ...]:
     names = text.split(",")
     known = {name.lower(): name for name in READ_ONLY}
     if strangers := [name for name in names if name and name.lower() not in known]:
-        raise UsageError(f"an advisor cannot have {strangers[0]}: it may only look, with {', '.join(READ_ONLY)}")
+        raise UsageError(
+            f"an advisor cannot have {strangers[0]}; the tools that it can have are {', '.join(READ_ONLY)}"
+        )
     return tuple(dict.fromkeys(known[name.lower()] for name in names if name))
 
 

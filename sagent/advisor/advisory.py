@@ -286,7 +286,7 @@ class Advisors:
 
     async def _stop(self, advice: Advice) -> None:
         """An advisor says that going on does harm: a person decides; where there is none, the settings do."""
-        question = Ask(f"{advice.advisor} advises to stop: {advice.text}\nGo on all the same?", agent=self.state.path)
+        question = Ask(f"{advice.advisor} advises stopping: {advice.text}\nContinue anyway?", agent=self.state.path)
         if (ask := self.state.neighbours.ask) is not None:
             refused = await ask(ToolCall("", TOOL), question) is not None
         else:

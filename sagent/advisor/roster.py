@@ -43,7 +43,7 @@ class Roster:
         if name:
             return [self._named(name)]
         if not self._by_name:
-            raise UsageError("no advisor is set: name one with --advisor, or switch one on")
+            raise UsageError("no advisor is set: give one with --advisor, or switch one on")
         there = self.active or self.every
         return there if every else there[:1]
 
@@ -65,7 +65,7 @@ class Roster:
         if name:
             self._named(name)
         elif not self._by_name:
-            raise UsageError("no advisor is set: name one, as provider/model")
+            raise UsageError("no advisor is set: give one, as provider/model")
         return lambda: self._toggle(name, word)
 
     def _toggle(self, name: str, word: str) -> tuple[str, Sequence[str]]:

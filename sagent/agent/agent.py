@@ -340,7 +340,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         """
         said = to_message(message)
         if not self.hears:
-            raise UsageError(f"{self.path} has ended: nothing can be sent to it")
+            raise UsageError(f"{self.path} has ended, so it cannot receive messages")
         if (loop := self._runs.loop_elsewhere()) is not None:
             loop.call_soon_threadsafe(self.send, said, moment)
             return
@@ -383,8 +383,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     ) -> "Agent[Never]":
         if model.ledger is not self.ledger and model.ledger.cap is not None:
             raise UsageError(
-                f"{model.path} has a cap of its own, which cannot be kept on the ledger of {self.path}: "
-                "give both the same ledger, or that agent none"
+                f"{model.path} has its own budget, which cannot be kept on the ledger of {self.path}: give both "
+                "agents the same ledger, or that agent none"
             )
         path = self.tree.reserve(self.path, name, self.neighbours.deepest)
         resources = cast("Agent[Never]", model).resources
@@ -488,8 +488,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
     def __reduce_ex__(self, _protocol: object) -> Never:
         raise TypeError(
-            f"agent {self.path} cannot be copied or pickled, for it has a log: make another with the same arguments, "
-            "and give it what was said by restore(agent.messages)"
+            f"agent {self.path} cannot be copied or pickled, because it has a log: make another with the same "
+            "arguments, and give it the conversation with restore(agent.messages)"
         )
 
     async def __aenter__(self) -> Self:
@@ -528,7 +528,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
 def _open_session(path: str | Path, given: Resources) -> "KeptSession":
     if given.log is not None:
-        raise UsageError("session and the log of resources are two places: give one of them")
+        raise UsageError("session and the log of resources are two places for the log: give only one")
     where = session_at(path)
     if given.path != "root":
         raise UsageError(f"Resources(path={given.path!r:.60}): leave it out, for with session= an agent is called root")
@@ -542,7 +542,7 @@ def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
     by_name = {tool.name: tool for tool in tools}
     for name in by_name:
         if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
-            raise UsageError(f"{name!r} cannot be a tool's name: providers take 1 to 64 letters, digits, _ and -")
+            raise UsageError(f"{name!r} is not a valid tool name: use 1 to 64 letters, digits, _ and -")
     if len(by_name) != len(tools):
         raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
     return by_name

@@ -18,7 +18,7 @@ def to_message(prompt: Prompt) -> Message:
     """What a person or program asked, as a message. Raises UsageError for a mapping without a "prompt" string."""
     if isinstance(prompt, Message):
         if prompt.role != "user":
-            raise UsageError("a prompt is a message of the user: restore() takes a conversation that there was")
+            raise UsageError("a prompt must be a message of the user; to set an earlier conversation, use restore()")
         check_message(prompt)
         return prompt
     if isinstance(prompt, str):
@@ -38,12 +38,14 @@ def check_message(message: Message) -> None:
     """Raise UsageError for what is no message, or has parts that are none: not everybody has a type checker."""
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
         raise UsageError(
-            f'{message!r:.60} is no Message: user("...") and assistant("...") of sagent.messages make them'
+            f'{message!r:.60} is not a Message: make one with user("...") or assistant("...") of sagent.messages'
         )
     given = cast("object", message.parts)
     for part in as_array(given) or (() if given in ((), []) else (given,)):
         if not isinstance(part, Text | Thinking | Image | Document | ToolCall | ToolResult | Opaque):
-            raise UsageError(f'{part!r:.60} is no part of a message: user("text", *parts) makes one of text and parts')
+            raise UsageError(
+                f'{part!r:.60} is not a part of a message: user("text", *parts) makes a message of text and parts'
+            )
         data = cast("object", part.data if isinstance(part, Image | Document) else b"")
         if not isinstance(data, bytes):
             raise UsageError(
@@ -71,7 +73,7 @@ def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None
 
     with suppress(RuntimeError):  # and not `except`, for then an error of the run would name that one too
         asyncio.get_running_loop()
-        raise UsageError("run_sync is for code without an event loop; here, await run() instead")
+        raise UsageError("run_sync cannot be used inside an event loop: await run() instead")
     return asyncio.run(once())
 
 

@@ -128,7 +128,7 @@ class ChildTask:
             agent = self._tree.get(arrived.message.sender)
             if arrived.answer and agent is not None and agent.hears:
                 said = short(arrived.message.content)
-                agent.inform(user(f"{self._own.path} has ended and did not read your message: {said}", sender="sagent"))
+                agent.inform(user(f"{self._own.path} ended before it read your message: {said}", sender="sagent"))
 
     def _wake(self) -> None:
         """Have those look again who wait for it."""

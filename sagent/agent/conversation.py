@@ -142,7 +142,7 @@ class Conversation(Caller):
         What it says is returned, and is not part of the conversation; `apply(Consult())` puts it there.
         """
         if self.advisory is None:
-            raise UsageError(f"{self.path} has no advisor: name one with --advisor, or switch to one")
+            raise UsageError(f"{self.path} has no advisor: give one with --advisor, or switch to one")
         return await self.advisory.consult(question, advisor)
 
     def check(self, action: Action) -> None:
@@ -154,7 +154,7 @@ class Conversation(Caller):
         Raises UsageError when it cannot be done; then nothing has changed.
         """
         if not isinstance(action, Action):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
-            raise UsageError(f'{action!r:.60} is no action: give one of sagent.peer, as Switch(effort="high")')
+            raise UsageError(f'{action!r:.60} is not an action: give one of sagent.peer, such as Switch(effort="high")')
         if isinstance(action, Inject):
             self.send(action.message, action.moment)
             return
@@ -200,7 +200,7 @@ class Conversation(Caller):
     def _check_idle(self) -> None:
         """Raise UsageError while a run is in progress."""
         if self.running:
-            raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
+            raise UsageError(f"agent {self.path} is running: interrupt it before you go back")
 
     async def diff(self, path: str, entry: str = "") -> "FileDiff":
         """What became of a file, by its absolute path, since an entry of the log was written ("" is its beginning).
@@ -255,8 +255,8 @@ class Conversation(Caller):
         try:
             where = job.ongoing.let_go()
         except ToolError as error:
-            raise UsageError(f"{job.name} was not let go, and goes on as it was: {error}") from error
-        text = f"{job.name} is detached and goes on by itself, also after this session: {where}"
+            raise UsageError(f"{job.name} could not be detached, and continues as before: {error}") from error
+        text = f"{job.name} is detached and continues on its own, even after this session: {where}"
         job.state, job.output, job.ended = "detached", ToolOutput.of(text, summary="detached"), time.monotonic()
         self.wake()
         self.state.neighbours.wake_above()

@@ -16,7 +16,7 @@ def model_named(session: Path) -> str:
         raise SessionNotFound(f"no session at {session}")
     name = last_model(read_contents(session / "root.jsonl"))
     if not name:
-        raise UsageError(f"The session at {session} names no model yet: say which one is to go on with it.")
+        raise UsageError(f"The session at {session} has no model yet: give the model to continue it with.")
     return name
 
 
@@ -65,7 +65,7 @@ class KeptSession:
         self._open()
         if self.log.head != head and not self._first:
             self._session.close()
-            raise UsageError(f"The session at {self._path} has gone on without this agent: make another one for it.")
+            raise UsageError(f"The session at {self._path} was continued elsewhere: make a new agent for it.")
         self.closed = False
         agent.state.journal.log, agent.state.journal.lost = self.log, False
 

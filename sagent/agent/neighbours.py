@@ -94,10 +94,10 @@ def _heard(ask: Asker) -> Asker:
     async def asked(call: ToolCall, question: Ask) -> str | None:
         given = ask(call, question)
         if not isinstance(given, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] -- as below
-            return "The function for ask= is not async, so that nobody was asked: write `async def`."
+            return "The function for ask= is not async, so it was not called: write `async def`."
         said = await given
         if said is None or isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
             return said
-        return f"The function for ask= returned {said!r:.60}: None is a yes, and a text says why not."
+        return f"The function for ask= returned {said!r:.60}: return None to allow, or a str with the reason to deny."
 
     return asked

@@ -40,8 +40,8 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
         if capped and name not in (*SAMPLING, *_SERVER_TOOLS, CACHES):
             raise UsageError(
-                f"option {name!r} might change what a call costs, so the cap on spending could not be kept: leave out "
-                "the option, or the cap"
+                f"option {name!r} might change what a call costs, so the budget could not be kept: leave out the "
+                "option or the budget"
             )
     _check_tools(given, capped=capped)
     if CACHES in given and given[CACHES] not in _LIVES:
@@ -64,13 +64,13 @@ def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
         kind = as_str(fields.get("type"))
         if not fields:
             raise UsageError(
-                "option 'tools': a list of the provider's own tools is needed, each an object as in its documentation, "
+                "option 'tools': give a list of the provider's own tools, each an object as in its documentation, "
                 'such as {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}'
             )
         if kind.startswith(_OURS_TO_RUN) or _DECLARES & {*fields}:
             raise UsageError(
-                f"option 'tools': {kind or 'a function'} is not run by the provider, and would be answered by nobody; "
-                "only its own tools, such as a web search, are asked for so"
+                f"option 'tools': {kind or 'a function'} is not run by the provider, so nothing would answer it; "
+                "only the provider's own tools, such as a web search, can be set here"
             )
     if capped:
         try:
@@ -78,7 +78,7 @@ def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
 
             most_uses(given)
         except ValueError as error:
-            raise UsageError(f"option 'tools': {error}, so the cap on spending could not be kept") from None
+            raise UsageError(f"option 'tools': {error}, so the budget could not be kept") from None
 
 
 def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> None:
@@ -86,7 +86,7 @@ def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> No
     more than list prices say and a cap holds. Of members that nobody knows the row's author knows what they cost."""
     _check_tools(body, capped=capped)
     for name in _names(body):
-        dearer = "a cap reckons with list prices; leave it out, or the cap" if capped and name in _DEARER else ""
+        dearer = "a budget is counted at list prices; leave it out, or the budget" if capped and name in _DEARER else ""
         if why := _OURS.get(name, dearer):
             raise UsageError(f"body.{name} in [providers.{provider}] cannot be set: {why}")
 

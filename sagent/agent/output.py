@@ -27,7 +27,7 @@ def output_of(form: object) -> Output:
         try:
             schema = json_freeze_object(form)  # pyright: ignore[reportUnknownArgumentType] -- checked there
         except TypeError as error:
-            raise UsageError(f"output: that is no JSON Schema: {error}") from error
+            raise UsageError(f"output: not a JSON Schema: {error}") from error
         return _in_object(schema, lambda value: _read_by_schema(schema, value))
     from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 
@@ -66,7 +66,7 @@ def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> obje
             return read(text.strip())
         except ValueError as error:
             wrong.append(str(error))
-    raise ValueError(wrong[0] if wrong else "there is no JSON in it." if text.strip() else "it is empty.")
+    raise ValueError(wrong[0] if wrong else "it has no JSON." if text.strip() else "it is empty.")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class Preparation(Generic[Deps_contra]):
         tools = {tool.name: tool for tool in (*self._base, *more)}
         if len(tools) < len(self._base) + len(more):
             twice = next(tool.name for tool in more if tools[tool.name] is not tool or tool.name in _names(self._base))
-            raise UsageError(f"there are two tools named {twice!r}: a run's own tool needs a name of its own")
+            raise UsageError(f"two tools are called {twice!r}: a run's own tool needs a different name")
         chosen = tuple(tools.values())
         if self.choose is not None:
             from sagent.tools.wrapped import WrappedTool
@@ -102,9 +102,13 @@ class Preparation(Generic[Deps_contra]):
             given = await _awaited(self.choose(run, tuple(specs.values())))
             wanted = tuple(_needed("prepare_tools", given, "a list of tools", lambda said: isinstance(said, Iterable)))
             if other := [each for each in wanted if not isinstance(each, ToolSpec)]:  # pyright: ignore[reportUnnecessaryIsInstance] -- the program's
-                raise UsageError(f"prepare_tools gave {other[0]!r:.60}: return of the ToolSpecs that it is given")
+                raise UsageError(
+                    f"prepare_tools returned {other[0]!r:.60}: return some of the ToolSpecs that it was given"
+                )
             if strangers := [spec.name for spec in wanted if spec.name not in specs]:
-                raise UsageError(f"prepare_tools gave {strangers[0]!r}, and there are {', '.join(tools) or 'no tools'}")
+                raise UsageError(
+                    f"prepare_tools returned {strangers[0]!r}, but the tools are {', '.join(tools) or 'none'}"
+                )
             by_name = {spec.name: spec for spec in wanted}
             chosen = tuple(
                 tools[name] if spec == specs[name] else WrappedTool(tools[name], spec) for name, spec in by_name.items()
@@ -141,7 +145,7 @@ async def _awaited(said: T | Awaitable[T]) -> T:
 def _needed(name: str, given: T, what: str, fits: Callable[[object], bool]) -> T:
     """What a function of the program has given. Raises UsageError where that is something else."""
     if not fits(given):
-        raise UsageError(f"{name}: the function gave {type(given).__name__}, and {what} is needed")
+        raise UsageError(f"{name}: the function returned {type(given).__name__}; it must return {what}")
     return given
 
 
@@ -163,7 +167,9 @@ def _check_policy(policy: object) -> None:
     """Raise UsageError for a policy that could not be asked."""
     kind = type(policy).__name__
     if not hasattr(policy, "after_turn"):
-        raise UsageError(f"{kind} has no after_turn: derive it from sagent.policy.Policy, whose own does nothing")
+        raise UsageError(
+            f"{kind} has no after_turn: derive it from sagent.policy.Policy, whose after_turn does nothing"
+        )
     for name, given in (("before_tool", "call, effect, workspace"), ("after_turn", "turn")):
         method = getattr(policy, name)
         if isroutine(method) and not iscoroutinefunction(unwrap(method)):
@@ -181,4 +187,4 @@ def _check_deps(state: AgentState) -> None:
         below = "the run of the agent above it, or as_tool(..., deps=...)"
         how = below if state.above else "agent.run(prompt, deps=...)"
         named = getattr(wanted, "__name__", wanted)
-        raise UsageError(f"{tool.name} takes RunContext[{named}], and {state.path} has no deps: give them by {how}")
+        raise UsageError(f"{tool.name} takes RunContext[{named}], and {state.path} has no deps: pass them with {how}")

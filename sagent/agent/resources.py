@@ -75,10 +75,10 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
     if not isinstance(given, str):
         if isinstance(given, type) or not callable(getattr(given, "stream", None)):
             name = given.__name__ if isinstance(given, type) else type(given).__name__
-            raise UsageError(f'{name} is no model: give "provider/model", or provider.model("...")')
+            raise UsageError(f'{name} is not a model: give "provider/model" or provider.model("...")')
         if lacking := [each for each in ("provider", "id", "limits", "max_input_tokens") if not hasattr(given, each)]:
             name, what = type(given).__name__, ", ".join(lacking)
-            raise UsageError(f"{name} lacks {what}: what a model has, the protocol sagent.model.Model says")
+            raise UsageError(f"{name} has no {what}: a model must implement the protocol sagent.model.Model")
         return given, None
     from sagent.providers.registry import infer, provider_named
 
@@ -90,7 +90,7 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
 
         named, _, rest = given.strip().partition(":")
         example = f', as in "{named}/{rest}"' if rest and named in built_in() else ""
-        raise UsageError(f'{given!r} does not say whose model it is: give "provider/model"{example}')
+        raise UsageError(f'{given!r} does not name a provider: give "provider/model"{example}')
     opened = provider_named(provider)
     return opened.model(model), opened
 
@@ -130,7 +130,9 @@ def check_resources(given: Resources) -> None:
         named.append(("compactor", given.compactor))
     for name, each in named:
         if not callable(getattr(each, "stream", None)):
-            raise UsageError(f'{name}: {each!r} is no model: give one, as provider_named("openai").model("gpt-5.5")')
+            raise UsageError(
+                f'{name}: {each!r} is not a model: give one, such as provider_named("openai").model("gpt-5.5")'
+            )
 
 
 def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
@@ -192,25 +194,25 @@ def _tool_of(given: object) -> Tool:
         try:
             return _tool_of(given())
         except Exception as error:
-            raise UsageError(f"{given.__name__} is a class: give a tool made of it, {given.__name__}(...)") from error
+            raise UsageError(f"{given.__name__} is a class: give an instance, {given.__name__}(...)") from error
     if hasattr(given, "parameters") and (name := getattr(given, "name", None)) is not None:
         if getattr(given, "is_method", False):
-            raise UsageError(f"{name} is a method: give it from an object, as in kit.{name}")
+            raise UsageError(f"{name} is an unbound method: take it from an object, as in kit.{name}")
         return given  # pyright: ignore[reportReturnType] -- it has what a tool has
     if isinstance(given, Node):
-        raise UsageError('an agent is no tool itself: give agent.as_tool("name", "what it is asked for")')
+        raise UsageError('an agent is not a tool: give agent.as_tool("name", "what it is for")')
     if not callable(given):
         name = f"{given!r:.60}" if isinstance(given, str) else type(given).__name__
-        raise UsageError(f"{name} is no tool: give one of sagent.tools, or a function")
+        raise UsageError(f"{name} is not a tool: give one of sagent.tools, or a function")
     if not isroutine(given):
         name = type(given).__name__
-        raise UsageError(f"no tool can be made of a {name}: write a function with a docstring, which calls it")
+        raise UsageError(f"a {name} cannot be made into a tool: write a function with a docstring that calls it")
     from sagent.tools.decorator import tool
 
     try:
         return _tool_of(tool(cast("Callable[[], object]", given)))
     except TypeError as error:
-        raise UsageError(f"no tool can be made of it: {error}") from error
+        raise UsageError(f"it cannot be made into a tool: {error}") from error
 
 
 def ledger_of(ledger: Ledger | None, cap: Amount | None) -> Ledger:
@@ -218,7 +220,7 @@ def ledger_of(ledger: Ledger | None, cap: Amount | None) -> Ledger:
     if cap is None:
         return ledger or Ledger(None, PriceBook())
     if ledger is not None:
-        raise UsageError("max_budget_usd and the ledger of resources are two caps: give one of them")
+        raise UsageError("max_budget_usd and the ledger of resources are two budgets: give only one")
     try:
         usd = Decimal(-1) if isinstance(cap, bool) else Decimal(str(cap))
     except InvalidOperation:

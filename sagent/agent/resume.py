@@ -58,7 +58,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
             else:
                 _report_lost(state, born, heads)
         except (SagentError, OSError, ValueError) as error:
-            state.journal.notify("warning", text := f"{path} is not there again: {error}")
+            state.journal.notify("warning", text := f"{path} could not be restored: {error}")
             state.receive(user(text, sender="sagent"), "next")
     return entries
 

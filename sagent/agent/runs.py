@@ -40,11 +40,11 @@ LIMIT_REASONS = {
     "max_tool_call_rounds": "the limit of {rounds} is reached; raise max_tool_call_rounds (--max-tool-call-rounds)",
     "max_tokens": "the reply ended at its output limit{limit}ask it to go on",
     "context_overflow": "the model's context window is full",
-    "max_exchanges": "its agents or jobs went on without end and without you; raise max_exchanges (--max-exchanges)",
-    "refusal": "the model refused to go on",
+    "max_exchanges": "its agents or jobs went on too long without you; raise max_exchanges (--max-exchanges)",
+    "refusal": "the model refused to continue",
     "advisor_stop": "an advisor said to stop; its advice is in the session",
     "hook_stop": "a hook ended the run; it was reported why",
-    "need_advice": "it asks for advice, and nobody gives it; name an advisor (--advisor), or say what it needs",
+    "need_advice": "it asks for advice, and there is no advisor; set one (--advisor), or answer it",
     "content_filter": "the provider's content filter stopped the answer",
     "error": "the provider declared its reply broken",
 }
@@ -71,8 +71,8 @@ def warn_of_own_ledger(own: "Ledger") -> None:
     if (cap := state.ledger.cap_of(state.path)) is not None:
         state.journal.notify(
             "warning",
-            f"A tool of {state.path} runs an agent of its own: what that spends is beyond the cap of ${cap:.2f}. "
-            "run.caller.spawn() and agent.as_tool() stay within it.",
+            f"A tool of {state.path} runs another agent, whose cost is not counted in the budget of ${cap:.2f}. "
+            "Use run.caller.spawn() or agent.as_tool() to count it.",
         )
 
 
@@ -102,7 +102,9 @@ def _output_limit(state: AgentState) -> str:
     if most is not None and limit >= most:
         return f"{size}, the most that {full_name(state.model)} writes in one: "
     if (wanted is None or limit < wanted) and state.ledger.cap_of(state.path) is not None:
-        return f"{size}, for the cap or the window left room for no more: raise max_budget_usd (--max-budget-usd), or "
+        return (
+            f"{size}, as the budget or the window left no room for more: raise max_budget_usd (--max-budget-usd), or "
+        )
     return f"{size}: raise max_response_tokens (--max-response-tokens), or "
 
 
@@ -152,7 +154,7 @@ class Runner:
     def check_here(self) -> None:
         """Raise UsageError where a run is in progress in another thread."""
         if self.loop_elsewhere():
-            raise UsageError(f"agent {self._state.path} is running in another thread: make an agent for each")
+            raise UsageError(f"agent {self._state.path} is running in another thread: make one agent per thread")
 
     def loop_elsewhere(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of the run in progress or the agent's life, where that is not the one of this thread."""

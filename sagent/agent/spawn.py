@@ -53,9 +53,7 @@ def parts_for(
         model = state.neighbours.resolve(request.model)
     effort = parse_effort(request.effort) if request.effort else state.context.effort
     if request.share == "full" and request.system is not None:
-        raise UsageError(
-            'share "full" takes over the whole prompt, so the child cannot have a system prompt of its own'
-        )
+        raise UsageError('share "full" copies the whole prompt, so the child cannot have its own system prompt')
     given = replace(
         own, advisory=_inherited(own.advisory, extension), advised=extension is not None, role=request.role or EXECUTOR
     )
@@ -178,9 +176,7 @@ def _tools(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
     if request.tools is None:
         return tuple(state.tools.values())
     if request.share == "full":
-        raise UsageError(
-            'share "full" takes over the whole prompt, so the child must have all the tools: leave tools out'
-        )
+        raise UsageError('share "full" copies the whole prompt, so the child must have all the tools: leave out tools')
     by_name = {name.lower(): tool for name, tool in state.tools.items()}
     if strangers := [name for name in request.tools if name.lower() not in by_name]:
         raise UsageError(f"{state.path} has no tool {strangers[0]!r} to pass on; it has {', '.join(state.tools)}")
@@ -191,9 +187,9 @@ def _limits(state: AgentState, request: SpawnRequest) -> RunLimits:
     """The parent's bounds, with fewer turns where that is ordered. One that lives on need not wait for its jobs.
     Raises UsageError for what is no limit."""
     if request.max_turns is not None and request.max_turns < 1:
-        raise UsageError(f"max_turns: a whole number above 0 is needed, not {request.max_turns}")
+        raise UsageError(f"max_turns: give a whole number above 0, not {request.max_turns}")
     if request.max_depth is not None and request.max_depth < 0:
-        raise UsageError(f"max_depth: 0 or more generations are needed, not {request.max_depth}")
+        raise UsageError(f"max_depth: give a whole number, 0 or more, not {request.max_depth}")
     most = [turns for turns in (request.max_turns, state.limits.max_turns) if turns is not None]
     return replace(state.limits, max_turns=min(most, default=None), wait_for_jobs=not request.persistent)
 

@@ -79,7 +79,9 @@ async def _turn(state: AgentState, output: Output, *, in_words: bool) -> tuple[s
         refused = error.kind in ("invalid_request", "permission") and _SCHEMA_REFUSED.search(str(error))
         if state.context.output_schema is None or not refused:
             raise
-        state.journal.notify("warning", f"The answer is not held to its schema, which is given in words only. {error}")
+        state.journal.notify(
+            "warning", f"The provider does not enforce the answer's schema; it is only described in the prompt. {error}"
+        )
     state.context.output_schema = None
     if not in_words:
         _ask(state, output)

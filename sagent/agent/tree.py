@@ -154,8 +154,11 @@ class Tree:
             elif agent.running:
                 agent.apply(Stop("max_exchanges"))
         if living and self._exchanges == most + 1:
-            text = f"All agents were stopped: they have read {most} messages of each other, or of jobs, without a word"
-            more = "from you. Write to go on; max_exchanges (--max-exchanges) changes the bound."
+            text = (
+                f"All agents were stopped: they have read {most} messages from each other or from jobs, without a "
+                "message"
+            )
+            more = "from you. Write to continue; max_exchanges (--max-exchanges) changes the limit."
             living[0].state.journal.notify("warning", f"{text} {more}")
 
     @property
@@ -181,7 +184,7 @@ class Tree:
             raise UsageError(f"{parent} cannot spawn: agents may be at most {most} deep. Do the work yourself.")
         if len(self._living) - 1 >= limits.max_live:
             raise UsageError(
-                f"no more than {limits.max_live} may be alive at a time. Wait for one of them to end: "
+                f"no more than {limits.max_live} agents may run at a time. Wait for one of them to end: "
                 f"{', '.join(sorted(self._living))}."
             )
         if self._spawns >= limits.max_spawns:
@@ -307,7 +310,7 @@ def check_usd(given: object) -> None:
     if not isinstance(given, Decimal):
         raise UsageError(f'budget_usd={given!r:.60}: give USD as a Decimal, as Decimal("0.50")')
     if not given.is_finite() or not 0 <= given < TOO_MUCH:
-        raise UsageError(f"budget_usd: an amount of USD is needed, not {given}")
+        raise UsageError(f"budget_usd: give an amount of USD, not {given}")
 
 
 @contextmanager
@@ -328,7 +331,7 @@ def _segment(name: str) -> str:
     """A name as it can stand in a path. Raises UsageError where nothing of it can."""
     segment = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME]
     if not segment or segment == "parent":
-        raise UsageError(f"{name!r} cannot be an agent's name: use letters, digits, - and _")
+        raise UsageError(f"{name!r} is not a valid agent name: use letters, digits, - and _")
     return segment
 
 

@@ -67,7 +67,7 @@ def apply_pending(state: AgentState) -> None:
         try:
             apply(state, action)
         except (SagentError, OSError) as error:  # it was checked when it was asked for; that may be long ago
-            state.journal.notify("warning", f"What was asked for was not done: {error}")
+            state.journal.notify("warning", f"The change was not made: {error}")
 
 
 def change(state: AgentState, model: Model | None, reason: str = "") -> None:
@@ -96,7 +96,7 @@ def change_back(state: AgentState, error: ModelError) -> bool:
         return False
     context.model, context.meter = context.proven
     context.proven = None
-    text = f"the switch was taken back: {error}"
+    text = f"the switch was undone: {error}"
     state.journal.notify("warning", text)
     change(state, None, text)
     state.add(user(text, sender="sagent"))
@@ -126,7 +126,7 @@ def _check_model(state: AgentState, model: Model) -> None:
             f"its window {window:,}. Make the context smaller first."
         )
     if state.ledger.cap_of(state.path) is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:
-        raise UsageError(f"{model.provider}/{model.id} has no known price, so the cap on spending could not be kept")
+        raise UsageError(f"{model.provider}/{model.id} has no known price, so the budget could not be kept")
 
 
 def _extend(state: AgentState, action: Action) -> None:

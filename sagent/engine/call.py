@@ -31,8 +31,8 @@ UNFIT: tuple[ModelErrorKind, ...] = ("not_found", "auth", "permission", "payment
 """Errors by which a model that was switched to shows that it cannot be used: the one before it goes on."""
 MOST_RECOVERIES = 3  # of one call from a full window
 TOO_FULL = (
-    "Nothing more can be left out of the conversation by itself: begin a new session, take a model with a larger "
-    "window, or give it less at once."
+    "Nothing more can be left out of the conversation: start a new session, use a model with a larger window, or "
+    "send less at once."
 )
 
 
@@ -133,7 +133,7 @@ def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) 
     meter.most_output = most
     partial.recoveries += 1
     partial.discard(state, error)
-    state.journal.notify("warning", f"At most {most:,} tokens a reply are asked for from now on: {error}")
+    state.journal.notify("warning", f"From now on, replies are limited to {most:,} tokens: {error}")
     return True
 
 
@@ -259,8 +259,8 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
     if not (stubbed := stub(state, before, target, "overflow")):
         return False
     text = (
-        f"The context was full, at about {before:,} tokens: {stubbed} tool results gave way to stubs, which "
-        f"leaves about {state.context.tokens():,}. The results are kept, and the model can read them again."
+        f"The context was full, at about {before:,} tokens: {stubbed} tool results were replaced by stubs, which "
+        f"leaves about {state.context.tokens():,}. The results are saved, and the model can read them again."
     )
     state.journal.notify("info", text)
     return True
@@ -277,10 +277,10 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
         if name == down:
             continue
         if state.ledger.cap is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:
-            state.journal.notify("warning", f"{name} cannot take over: it has no known price, which the cap needs.")
+            state.journal.notify("warning", f"{name} cannot take over: it has no known price, which the budget needs.")
             continue
         partial.discard(state, error)
-        state.journal.notify("warning", f"{down} cannot be reached, {name} takes over. {error}")
+        state.journal.notify("warning", f"{down} is unavailable; {name} takes over. {error}")
         change(state, model, str(error))
         return True
     return False

@@ -63,14 +63,14 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
     freed = _share(state, gain(context.history, _room(state).words))
     if cut is None or not (summarise or (before - freed > target * 1.1 and _is_worth(state, cut))):
         if stubbed := stub(state, before, 0 if summarise else target, reason):
-            _notify(state, before, f"{stubbed} stubs took the place of tool results and attachments")
+            _notify(state, before, f"{stubbed} tool results and attachments were replaced by stubs")
     else:
         spent = state.ledger.cost().by_role.get(COMPACTOR, ZERO)
-        how = f"{len(cut.gone(context.history))} messages were summed up"
+        how = f"{len(cut.gone(context.history))} messages were summarized"
         written = await _summary(state, cut, hints)
         _sum_up(state, cut, written, before, reason)
         cost = state.ledger.cost().by_role.get(COMPACTOR, ZERO) - spent
-        how += "" if written else " by code, for no model gave a usable summary"
+        how += "" if written else " by code, as no model gave a usable summary"
         _notify(state, before, f"{how}, for {cost:.6f} USD")
     if fill(state) >= 1 and (cut_short(state, reason) is False or fill(state) >= 1):
         stub(state, context.tokens(), target, reason)
@@ -83,7 +83,7 @@ def cut_short(state: AgentState, reason: str) -> bool:
     if cut is None:
         return False
     _sum_up(state, cut, None, before, reason)
-    _notify(state, before, "what was said before the last turns was summed up by code")
+    _notify(state, before, "the conversation before the last turns was summarized by code")
     return True
 
 
@@ -157,7 +157,7 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
     """
     reader = _reader(state)
     if reader is None:
-        state.journal.notify("warning", "No summary: no model that can be asked has room for the conversation.")
+        state.journal.notify("warning", "No summary: no available model has room for the conversation.")
         return None
     model, meter, most = reader
     own = state.context.request()
@@ -224,7 +224,7 @@ def _keep(state: AgentState, messages: Sequence[Message]) -> str:
     try:
         return keep_transcript(messages, state.log.blobs)
     except OSError as error:
-        state.journal.notify("warning", f"What is cut could not be kept as a file: {error}")
+        state.journal.notify("warning", f"What was cut could not be saved to a file: {error}")
         return ""
 
 

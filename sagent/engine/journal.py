@@ -54,8 +54,8 @@ class Journal:
             self.lost = True
             self.notify(
                 "warning",
-                f"The log cannot be written ({error.strerror or error}); the run goes on, but from here on nothing is "
-                "kept. Free space or fix the directory, then start again with --continue.",
+                f"The log cannot be written ({error.strerror or error}); the run continues, but nothing more is "
+                "saved. Free some space or fix the directory, then start again with --continue.",
             )
             return ""
 

@@ -44,6 +44,6 @@ def with_limits(run: RunLimits, limits: Mapping[str, int | str]) -> RunLimits:
         if name not in CHANGEABLE:
             raise UsageError(f"there is no limit {name!r}; the limits are {', '.join(CHANGEABLE)}")
         if value != "none" and not (isinstance(value, int) and value >= 0):
-            raise UsageError(f"{name}: a whole number is needed, or none, not {value!r}")
+            raise UsageError(f"{name}: give a whole number or none, not {value!r}")
         changed[name] = value or None if isinstance(value, int) else None
     return replace(run, **changed)

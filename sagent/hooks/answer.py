@@ -69,7 +69,7 @@ def read_json(event: HookEvent, text: str) -> Answer:
     own = as_object(given.get("hookSpecificOutput"))
     meant = own.get("hookEventName")
     if meant not in (None, event):
-        return Answer(fault=f"answered for {one_line(printable(str(meant)), 80)}, and {event} was asked")
+        return Answer(fault=f"answered for the event {one_line(printable(str(meant)), 80)}, but the event was {event}")
     request = as_object(own.get("decision"))  # as in PermissionRequest
     words = (own.get("permissionDecision"), request.get("behavior"), given.get("decision"))
     word = next((each for each in words if each is not None), "")

@@ -45,7 +45,7 @@ class HookRunner:
                 return await (self._post(hook, data) if hook.url else self._run(hook, data))
         except TimeoutError:
             late = f"did not answer within {hook.timeout:g} s"
-            return Answer(fault=late if limit.expired() else "could not be asked: a time limit was reached")
+            return Answer(fault=late if limit.expired() else "did not run: a time limit was reached")
         except (OSError, ValueError) as error:
             return Answer(fault=f"could not be started: {error}")
 

@@ -85,7 +85,7 @@ class SessionHooks:
         answers = await asyncio.gather(*(self._runner.ask(hook, data) for hook in limited))
         for hook, answer in zip(chosen, answers, strict=True):
             if answer.fault:
-                self._notify("warning", f"Hook {hook} {printable(answer.fault)}. The session goes on without it.")
+                self._notify("warning", f"Hook {hook} {printable(answer.fault)}. The session continues without it.")
         said = combine([_within(hook, answer) for hook, answer in zip(chosen, answers, strict=True)])
         if said.decision == "deny" and event in _TOLD_ONLY:
             self._notify("warning", f"A hook of {event} objects: {printable(said.reason)}")
@@ -128,7 +128,7 @@ class SessionHooks:
         fields = {"trigger": trigger, "custom_instructions": hints}
         said = await self.ask("PreCompact", state.path, (trigger,), fields)
         if said.decision == "deny":
-            self._notify("warning", f"A hook would not have the context made smaller, which cannot wait: {said.reason}")
+            self._notify("warning", f"A hook objects to compaction, but the context is full: {said.reason}")
         return "\n".join(filter(None, (hints, said.context)))
 
     def asker(self, ask: Asker | None) -> Asker | None:

@@ -69,7 +69,7 @@ def take_settings(plan: Plan, found: Mapping[str, object], file: Path) -> None:
             case "$schema":
                 pass
             case _:
-                plan.leave_out("setting", name, file, _WHY.get(name, "it means nothing here"))
+                plan.leave_out("setting", name, file, _WHY.get(name, "sagent does not have it"))
 
 
 def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> None:
@@ -89,7 +89,9 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
                 plan.leave_out(name, text, file, why)
             elif name == "allow" and plan.is_shared(file):
                 what = (
-                    "it was said of this project, and config.toml is for all" if local else "a project allows nothing"
+                    "it is for this project only, and config.toml is for all projects"
+                    if local
+                    else "a project allows nothing"
                 )
                 plan.leave_out(name, text, file, f"{what}: give --allow, or write it into your config.toml")
             else:
@@ -102,7 +104,7 @@ def understood(text: str) -> tuple[str, str]:
     """A rule as we write it, or why it cannot be."""
     match = re.fullmatch(r"([\w*-]+)(?:\((.*)\))?", text.strip(), re.DOTALL)
     if match is None:
-        return "", "it is no rule"
+        return "", "it is not a rule"
     tool, pattern = match[1], match[2]
     tool = _ALIKE.get(tool, tool)
     if tool not in (*_TOOLS, "List", "AgentSpawn", "WebFetch", "WebSearch") and not tool.startswith("mcp__"):

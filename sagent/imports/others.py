@@ -83,7 +83,7 @@ def take_gemini(plan: Plan) -> None:
             if name == "mcpServers":
                 take_servers(plan, value, file, milliseconds=True)
             elif name == "hooks":
-                plan.leave_out("setting", name, file, "its events and answers are others: see hooks.md")
+                plan.leave_out("setting", name, file, "its events and answers are different: see hooks.md")
             else:
                 plan.leave_out("setting", name, file, _YOURS)
         for file in plan.listed(place, "commands/**/*.toml"):
@@ -102,7 +102,7 @@ def take_vscode(plan: Plan) -> None:
         if name == "servers":
             take_servers(plan, value, file)
         else:
-            plan.leave_out("setting", name, file, "what it asks for is written as ${NAME}, a variable")
+            plan.leave_out("setting", name, file, "its inputs are written as variables, ${NAME}")
     if (plan.project / ".github" / "copilot-instructions.md").is_file():
         file = plan.project / ".github" / "copilot-instructions.md"
         plan.leave_out("instructions", file.name, file, "name it in AGENTS.md: @.github/copilot-instructions.md")

@@ -100,7 +100,7 @@ class Plan:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self.leave_out("file", file.name, file, f"it was not read: {error.strerror}")
+            self.leave_out("file", file.name, file, f"it could not be read: {error.strerror}")
             return None
 
     def json(self, file: Path) -> Mapping[str, object] | None:
@@ -182,4 +182,4 @@ def _members(table: Mapping[str, object]) -> str:
     try:
         return toml_members(table)
     except ValueError as error:
-        raise UsageError(f"{error}, so it cannot be taken over.") from error
+        raise UsageError(f"{error}, so it cannot be imported.") from error

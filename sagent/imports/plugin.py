@@ -77,7 +77,9 @@ def read_plugin(folder: Path, name: str = "") -> Plugin:
             break
     name = name or as_str(manifest.get("name")) or folder.name
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", name):
-        raise UsageError(f"{name!r} cannot be a plugin's name: use a-z, 0-9 and -, at most 40. Give --name.")
+        raise UsageError(
+            f"{name!r} is not a valid plugin name: use at most 40 of a-z, 0-9 and -. Give one with --name."
+        )
     parts = [("skill", file.parent.name) for file in sorted(folder.glob("skills/*/SKILL.md"))]
     parts += [("agent", file.stem) for file in sorted(folder.glob("agents/*.md"))]
     parts += [("command", file.stem) for file in sorted(folder.glob("commands/**/*.md"))]
@@ -99,7 +101,7 @@ def read_plugin(folder: Path, name: str = "") -> Plugin:
     if (folder / SERVERS).exists():
         left_out.append(f"{SERVERS}: servers are read from .mcp.json")
     if not parts:
-        raise UsageError(f"{folder.name} is no plugin: it has no skills, agents, commands, hooks or MCP servers.")
+        raise UsageError(f"{folder.name} is not a plugin: it has no skills, agents, commands, hooks or MCP servers.")
     servers = plan.own.tables
     return Plugin(name, as_str(manifest.get("version")), as_str(manifest.get("description")), parts, left_out, servers)
 
@@ -173,13 +175,13 @@ def _files(folder: Path) -> Generator[tuple[Path, bytes]]:
         for name in [*names, *(each for each in folders if (Path(at) / each).is_symlink())]:
             path = Path(at) / name
             if path.is_symlink():
-                raise UsageError(f"{path} is a link: a plugin has files of its own only.")
+                raise UsageError(f"{path} is a link: a plugin may contain only its own files.")
         for name in sorted(names):
             path = Path(at) / name
             try:
                 data = read_regular(path, folder, most=MOST_BYTES)
             except OSError as error:
-                raise UsageError(f"{path} was not read: {error.strerror}.") from error
+                raise UsageError(f"{path} could not be read: {error.strerror}.") from error
             size, count = size + len(data), count + 1
             if size > MOST_BYTES or count > MOST_FILES:
                 raise UsageError(f"{folder} has more than {MOST_FILES:,} files or {MOST_BYTES // 1_000_000} MB.")
@@ -190,7 +192,7 @@ def _json(file: Path, border: Path) -> Mapping[str, object]:
     try:
         return as_object(read_json(read_regular(file, border).decode("utf-8-sig")))
     except OSError as error:
-        raise UsageError(f"{file} was not read: {error.strerror}.") from error
+        raise UsageError(f"{file} could not be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not JSON: {error}") from error
 
@@ -227,7 +229,7 @@ def _git(*arguments: str, may: bool = False) -> str:
     if done.returncode:
         if may:
             return ""
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it does not say why"]
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it gives no reason"]
         said = next((line for line in lines if line.startswith("fatal: ")), lines[-1])  # after it comes advice
         raise UsageError(f"git {next(each for each in arguments if not each.startswith('-'))} failed: {said}")
     return done.stdout.decode(errors="replace").strip()

@@ -28,7 +28,7 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
         if table.get("enabled") is False or table.get("disabled") is True:
             plan.leave_out("mcp", name, file, "it is switched off there")
         elif table.get("type") == "sse":
-            plan.leave_out("mcp", name, file, "SSE is not spoken here: streamable HTTP has replaced it")
+            plan.leave_out("mcp", name, file, "sagent does not support SSE, which streamable HTTP has replaced")
         elif own in plan.taken or own in plan.own.mcp:
             plan.leave_out("mcp", name, file, f"there is an [mcp.{own}] already")
         else:
@@ -70,7 +70,7 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
 
     def value(text: object) -> str:
         if not isinstance(text, str):
-            raise ValueError(f"{text!r:.40} is no text")  # noqa: TRY004 -- as for all that means nothing here
+            raise ValueError(f"{text!r:.40} is not a string")  # noqa: TRY004 -- as for all that means nothing here
         text = text if expands else text.replace("${", "$${")
         text = text.replace("${workspaceFolder}", str(project))
         text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda found: f"${{{found[1] or found[2]}}}", text)

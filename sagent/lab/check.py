@@ -34,7 +34,7 @@ async def run_check(
     process. One that does not end within `patience` seconds, and a directory that is not there, have no exit code."""
     where = str(directory)
     if not directory.is_dir():
-        return CheckResult(command, None, f"{directory} is no longer there", where)
+        return CheckResult(command, None, f"{directory} no longer exists", where)
     shell, more = ["/bin/sh", "-c", command], {**os.environ, **(environment or {})}
     with tempfile.TemporaryFile() as output:
         async with aclosing(ProcessGroup()) as group:

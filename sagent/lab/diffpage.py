@@ -53,7 +53,7 @@ class _Page:
         main = (
             section("answers", "Answers", self.answers())
             + section("turns", "Turns", *turns)
-            + section("figures", "Figures", table(("what", "A", "B"), rows, "What they came to", kind="sides"))
+            + section("figures", "Figures", table(("what", "A", "B"), rows, "Results", kind="sides"))
         )
         title = f"{text(diff.left.session)} and {text(diff.right.session)}"
         footer = f"<p>Written by sagent from the sessions' own logs. {HOW.capitalize()}.</p>"

@@ -68,12 +68,12 @@ class Notebook(Notes):
         # a process that was killed before there was a setup has left these two
         strangers = (path for path in self._directory.glob("*") if path.name not in ("lock", "setup.partial"))
         if not self._setup.exists() and any(strangers):
-            raise UsageError(f"{flag} {directory}: it holds something else: name a new directory.")
+            raise UsageError(f"{flag} {directory}: it has other files in it: choose a new directory.")
         make_directory(self._directory)
         try:
             self._lock = Lock(self._directory)
         except SessionBusy as error:
-            raise UsageError(f"{flag} {directory}: another benchmark is at work there: {error}") from error
+            raise UsageError(f"{flag} {directory}: another benchmark is running there: {error}") from error
         try:
             self._check(setup)
             self.trials = self._read(tasks, arms)
@@ -146,8 +146,8 @@ class Notebook(Notes):
             name, *values = differing
             before, now = (f"without {name}" if each is None else f"with {name} = {json_dump(each)}" for each in values)
             raise UsageError(
-                f"{self._flag} {self._directory}: its runs were made {before}, not {now}: what is to be compared has "
-                "to be alike. Name another directory."
+                f"{self._flag} {self._directory}: its runs were made {before}, not {now}: compared runs must have "
+                "the same settings. Choose another directory."
             )
 
     def _read(self, tasks: Sequence[Task], arms: Collection[Arm]) -> list[Trial]:

@@ -81,7 +81,7 @@ def read_spec(path: Path) -> Spec:
     """
     file = read_file(path.absolute())
     if file is None:
-        raise ConfigError(f"{path}: there is no such file: give the file that describes the sweep.")
+        raise ConfigError(f"{path}: no such file: give the file that describes the sweep.")
     return _Reader(file).spec()
 
 
@@ -122,11 +122,11 @@ class _Reader:
     def _tasks(self) -> tuple[tuple[Task, ...], Path]:
         data, here = self._file.data, self._place.directory
         if "tasks" in data and "task" in data:
-            raise self._wrong(("task",), "the tasks are those of the file `tasks` already: keep one of them")
+            raise self._wrong(("task",), "the tasks are in the file `tasks` already: keep only one of the two")
         if "tasks" in data:
             name = data["tasks"]
             if not isinstance(name, str):
-                raise self._wrong(("tasks",), "tasks is to name a file; write [[task]] for each task that stands here")
+                raise self._wrong(("tasks",), "tasks must name a file; for tasks in this file, write [[task]] for each")
             source = cast("Path", self._read(("tasks",), path_of, name))
             return read_tasks(source), source.parent
         rows = [
@@ -143,16 +143,18 @@ class _Reader:
         data = self._file.data
         if "sessions" not in data:
             if "session_check" in data:
-                raise self._wrong(("session_check",), "session_check is for sessions: name them with sessions")
+                raise self._wrong(("session_check",), "session_check needs sessions: list them in sessions")
             return ()
         found = cast(
             "list[str]", self._read(("sessions",), lambda value, _: texts(value, "sessions"), data["sessions"])
         )
         check = data.get("session_check")
         if not found or len(set(found)) < len(found):
-            raise self._wrong(("sessions",), "sessions is to name sessions, each of them once")
+            raise self._wrong(("sessions",), "sessions must be a list of sessions, each of them once")
         if not isinstance(check, str) or not check.strip():
-            missing = "session_check is missing: a command that exits with 0 in the directory where the work is done"
+            missing = (
+                "session_check is missing: give a command that exits with 0 when the work in its directory is done"
+            )
             raise self._wrong(("session_check" if "session_check" in data else "sessions",), missing)
         paths = {name: cast("Path", self._read(("sessions",), path_of, name)) for name in found}
         return tuple(str(path) if is_session(path) else name for name, path in paths.items())
@@ -162,7 +164,7 @@ class _Reader:
     def _cells(self, budget: Decimal | None) -> Iterator[Cell]:
         axes = self._axes()
         if budget is not None and "max_budget_usd" in axes:
-            raise self._wrong(("max_budget_usd",), "max_budget_usd is part of [grid] too: keep one of them")
+            raise self._wrong(("max_budget_usd",), "max_budget_usd is in [grid] too: keep only one")
         shared: Point = {} if budget is None else {"max_budget_usd": budget}
         excluded = [self._excluded(number, row, axes) for number, row in enumerate(self._rows("exclude"))]
         names: dict[str, Point] = {}
@@ -175,7 +177,7 @@ class _Reader:
         for number, row in enumerate(self._rows("include")):
             name, point = self._included(number, row, axes)
             if name in names or point in names.values():
-                raise self._wrong(("include", str(number)), f"there is a cell {name!r} already")
+                raise self._wrong(("include", str(number)), f"two cells are called {name!r}")
             names[name] = point
         if not names:
             raise self._wrong(("exclude",), "every cell of the grid is excluded: nothing would run")
@@ -194,9 +196,9 @@ class _Reader:
                     raise self._wrong(keys, f"{key} names {_text(each)!r} twice")
             axes[key] = values
         if _HANDOFFS in axes and _TEAM not in axes:
-            raise self._wrong(("grid", _HANDOFFS), f"{_HANDOFFS} is for teams: name one with team")
+            raise self._wrong(("grid", _HANDOFFS), f"{_HANDOFFS} is only for teams: give one with team")
         if (count := prod(map(len, axes.values()))) > MOST:
-            raise self._wrong(("grid",), f"the grid has {count:,} cells, at most {MOST:,} are possible")
+            raise self._wrong(("grid",), f"the grid has {count:,} cells, more than the limit of {MOST:,}")
         return axes
 
     def _settings(self, at: Line, table: Mapping[str, object]) -> Iterator[tuple[Line, str, object]]:
@@ -212,7 +214,7 @@ class _Reader:
                 if known is None:
                     raise self._unknown(keys, tuple(self._fields), "setting", key)
                 if known.name in seen:
-                    raise self._wrong(keys, f"{key} and {seen[known.name]} are one setting: keep one of them")
+                    raise self._wrong(keys, f"{key} and {seen[known.name]} are the same setting: keep only one")
                 seen[known.name] = key
                 yield keys, key, each
 
@@ -239,7 +241,7 @@ class _Reader:
         table = dict(self._file.table(at, row))
         name = table.pop("name", "")
         if not isinstance(name, str) or not name.isprintable() or len(name) > 100:
-            raise self._wrong((*at, "name"), "a cell's name is a text of at most 100 characters, all of them printable")
+            raise self._wrong((*at, "name"), "give a cell a name of at most 100 printable characters")
         own: dict[str, object] = {}
         for keys, key, value in self._settings(at, table):
             self._read(keys, self._fields[key].read, value, key)
@@ -284,7 +286,7 @@ class _Reader:
             return None
         found = cast("Decimal", self._read((key,), usd, self._file.data[key]))
         if not found:
-            raise self._wrong((key,), f"{key} is to be USD above 0")
+            raise self._wrong((key,), f"{key} must be a number of USD above 0")
         return found
 
     def _read(self, keys: Line, read: Reader, value: object, key: str = "") -> object:
@@ -298,7 +300,7 @@ class _Reader:
     def _rows(self, key: str) -> list[object]:
         rows = self._file.data.get(key, [])
         if not isinstance(rows, list):
-            raise self._wrong((key,), f"{key} is to be a list: write [[{key}]] for each")
+            raise self._wrong((key,), f"{key} must be a list: write [[{key}]] for each")
         return cast("list[object]", rows)
 
     def _unknown(self, keys: Line, names: Sequence[str], what: str, key: str = "") -> ConfigError:

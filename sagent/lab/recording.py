@@ -277,7 +277,7 @@ def locate(settings: Settings, name: str | None) -> Path:
     if path.is_file():
         if is_bundle(path):
             return path.absolute()
-        raise UsageError(f"{name} is neither a session's directory nor a bundle that sagent has exported.")
+        raise UsageError(f"{name} is not a session's directory or an exported bundle.")
     return find(settings.state_dir, name, settings.cwd)
 
 
@@ -298,5 +298,5 @@ def session_at(path: Path) -> Generator[Path]:
                 for piece in place.pieces():
                     file.write(piece)
         if not is_session(home / SESSION):
-            raise UsageError(f"{path} holds no session.")
+            raise UsageError(f"{path} has no session.")
         yield home / SESSION

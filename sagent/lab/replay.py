@@ -58,8 +58,8 @@ from sagent.tool import Workspace
 __all__ = ["Conditions", "Divergence", "Replay", "Replayed", "Rerun", "replay", "replay_log", "rerun"]
 
 REDACTED = (
-    "secrets were taken out of {count} entries when it was exported: what was sent can no longer be built from it. "
-    "Replay the session it was exported from."
+    "secrets were taken out of {count} entries when it was exported: the requests can no longer be rebuilt from it. "
+    "Replay the original session instead."
 )
 
 

@@ -93,9 +93,11 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
     settings = strict(way.load(cwd))
     budget, notices = _least(settings.max_budget_usd, way.team and way.team.budget_usd), list(settings.warnings)
     if total is not None and budget is None:
-        raise UsageError("--max-total-usd can be kept only where no run is without end: give --max-budget-usd too.")
+        raise UsageError("--max-total-usd needs a limit on each run: give --max-budget-usd too.")
     if total is not None and budget is not None and budget > total:
-        raise UsageError(f"One run may cost {budget} USD, all of them {total}: none could begin.")
+        raise UsageError(
+            f"One run may cost {budget} USD, more than the {total} USD for all of them: no run could start."
+        )
     named = way.team.roles if way.team else ()
     roles = [role.model for role in named if role.model]
     roles += [parse_advisor(spec).model for role in named for spec in role.advisors]
@@ -109,7 +111,7 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
             for name in (executor, *(advisor.model for advisor in settings.advisors), *roles):
                 if "/" in name and prices.ceiling(*name.split("/", 1)) is None:
                     raise UsageError(
-                        f"{name} has no known price, so that --max-budget-usd cannot be kept: give its price in the "
+                        f"{name} has no known price, so --max-budget-usd cannot be kept: set its price in the "
                         f'settings ([prices."{name}"]: input and output, in USD per million tokens).'
                     )
     finally:

@@ -148,7 +148,7 @@ def read_tasks(file: Path) -> tuple[Task, ...]:
         raise UsageError(f"{file}: the tasks cannot be read: {why_unread(error)}.") from error
     tasks = place_tasks(file, _lines(file, text) if file.suffix in (".jsonl", ".ndjson") else _tables(file, text))
     if not tasks:
-        raise UsageError(f"{file} holds no tasks: write [[tasks]] with name, prompt and check.")
+        raise UsageError(f"{file} has no tasks: write [[tasks]] with name, prompt and check.")
     return tasks
 
 
@@ -158,7 +158,7 @@ def place_tasks(file: Path, rows: Iterable[tuple[str, object]]) -> tuple[Task, .
     for where, row in rows:
         task = _task(file, where, row)
         if task.name in tasks:
-            raise UsageError(f"{where}: there is a task {task.name!r} already: name each apart.")
+            raise UsageError(f"{where}: two tasks are called {task.name!r}: give each its own name.")
         tasks[task.name] = task
     return tuple(tasks.values())
 
@@ -169,10 +169,10 @@ def _tables(file: Path, text: str) -> Iterator[tuple[str, object]]:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{file}: not TOML: {error}.") from error
     if stranger := next((name for name in found if name != "tasks"), None):
-        raise UsageError(f"{file}: {stranger!r} means nothing here: write [[tasks]] for each task.")
+        raise UsageError(f"{file}: {stranger!r} is not a key here: write [[tasks]] for each task.")
     rows: object = found.get("tasks", [])
     if not isinstance(rows, list):
-        raise UsageError(f"{file}: tasks is to be a list: write [[tasks]] for each task.")
+        raise UsageError(f"{file}: tasks must be a list: write [[tasks]] for each task.")
     for number, row in enumerate(rows, 1):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         yield f"{file}, task {number}", row
 
@@ -188,19 +188,19 @@ def _lines(file: Path, text: str) -> Iterator[tuple[str, object]]:
 
 def _task(file: Path, where: str, row: object) -> Task:
     if not isinstance(row, Mapping):
-        raise UsageError(f"{where}: a task is a table with {', '.join(_MEMBERS)}.")
+        raise UsageError(f"{where}: a task must be a table with {', '.join(_MEMBERS)}.")
     body = as_object(row)  # pyright: ignore[reportUnknownArgumentType]
     if stranger := next((name for name in body if name not in _MEMBERS), None):
-        raise UsageError(f"{where}: {stranger!r} means nothing; a task has {', '.join(_MEMBERS)}.")
+        raise UsageError(f"{where}: {stranger!r} is not a key of a task; its keys are {', '.join(_MEMBERS)}.")
     for name in ("name", "prompt", "check"):
         if not as_str(body.get(name)).strip():
-            raise UsageError(f"{where}: {name} is missing: give it as a text.")
+            raise UsageError(f"{where}: {name} is missing: give it as a string.")
     name, timeout = as_str(body.get("name")), body.get("timeout", TIMEOUT)
     if len(name) > 100 or not name.isprintable():
-        raise UsageError(f"{where}: a name has at most 100 characters, all of them printable.")
+        raise UsageError(f"{where}: give a name of at most 100 printable characters.")
     seconds = float(timeout) if isinstance(timeout, int | float | Decimal) and not isinstance(timeout, bool) else 0.0
     if not 0 < seconds < float("inf"):
-        raise UsageError(f"{where}: timeout is to be a number of seconds above 0.")
+        raise UsageError(f"{where}: timeout must be a number of seconds above 0.")
     directory = _directory(file, where, body["directory"]) if "directory" in body else None
     return Task(name, as_str(body.get("prompt")), as_str(body.get("check")), directory, seconds)
 
@@ -211,7 +211,7 @@ def _directory(file: Path, where: str, given: object) -> Path:
         raise UsageError(f"{where}: there is no directory {path}.")
     if path.joinpath(".git").is_file():
         raise UsageError(
-            f"{where}: {path} is a linked worktree, or a submodule: a copy of it would share the original's "
-            "repository. Name a clone."
+            f"{where}: {path} is a linked worktree or a submodule: a copy of it would share the original's "
+            "repository. Give a clone."
         )
     return path

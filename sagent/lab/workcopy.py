@@ -35,9 +35,11 @@ async def scratch_of(origin: Path, commit: str = "", keep: Path | None = None) -
     Raises UsageError for a directory that is not there, or that is too large to be copied, and OSError.
     """
     if not origin.is_dir():
-        raise UsageError(f"{origin}, where the session was recorded, is not there: nothing to copy for --live-tools.")
+        raise UsageError(
+            f"{origin}, where the session was recorded, does not exist: there is nothing to copy for --live-tools."
+        )
     if keep is not None and keep.exists():
-        raise UsageError(f"--keep {keep}: it is there already; name a new directory.")
+        raise UsageError(f"--keep {keep} exists already: choose a new directory.")
     with nullcontext(keep) if keep is not None else temporary() as home:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield await _fill(home.absolute() / origin.name, origin, commit)

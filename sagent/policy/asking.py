@@ -20,7 +20,7 @@ def call_text(call: ToolCall) -> str:
 
 def wants_text(wants: Sequence[str]) -> str:
     """What it asks for in addition, in a sentence; "" for nothing."""
-    return f"It also wants: {', '.join(map(spelled, wants))}." if wants else ""
+    return f"It also asks for: {', '.join(map(spelled, wants))}." if wants else ""
 
 
 def question_text(call: ToolCall, ask: Ask) -> str:

@@ -140,7 +140,7 @@ class PathJudge:
         if found is None or (writes and self.mode == "plan") or not self.places.is_note(path, writes=False):
             return found
         if writes and not self.places.is_note(path, writes=True):
-            return found._replace(reason=f"{quote_path(path)} is no file NAME.md directly in a folder of the memory.")
+            return found._replace(reason=f"{quote_path(path)} is not a file NAME.md directly in a memory folder.")
         asks = writes and self.mode == "ask"
         return found._replace(reason=f"Writing {quote_path(path)} needs permission.") if asks else None
 

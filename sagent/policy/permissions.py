@@ -113,7 +113,7 @@ class PermissionPolicy(Policy):
             if obstacle := next(filter(None, below), None):
                 return self._verdict(effect, obstacle)
         if writes and any(self._places.is_note(path, writes=True) for path in places) and _has_secret(call):
-            return Deny("What would be written looks like it holds a secret. Leave it out: notes are read for long.")
+            return Deny("What would be written looks like it holds a secret. Leave it out: later sessions read notes.")
         if self.mode == "full":
             return Allow()
         found = (judge.file_obstacle(path, call.name, writes=writes) for path in places)
@@ -148,7 +148,7 @@ class PermissionPolicy(Policy):
         if obstacle is None:
             return Allow()
         if self.mode == "plan" and effect.kind != "read":
-            return Deny(f"{obstacle.reason} In plan mode nothing is written, and only commands that look are run.")
+            return Deny(f"{obstacle.reason} In plan mode nothing is written, and only read-only commands run.")
         return Ask(obstacle.reason, obstacle.remedy, wants=obstacle.wants)
 
 

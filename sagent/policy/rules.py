@@ -64,7 +64,7 @@ class Rule:
                 return cls(tool, Need.parse(f"network:{pattern}").target)
             except ValueError as error:
                 raise ConfigError(
-                    f"{text!r} names no host: write Network(example.org), Network(*.example.org)."
+                    f"{text!r} does not name a host: write Network(example.org) or Network(*.example.org)."
                 ) from error
         raise ConfigError(f"{text!r}: {_no_pattern(tool)}")
 
@@ -255,7 +255,7 @@ def _no_pattern(tool: str) -> str:
     names = (*COMMAND_RULES, "Network", *PATH_TOOLS)
     near = difflib.get_close_matches(tool, names, 1, 0.5)
     hint = f" Did you mean {near[0]}?" if near else f" Write {tool} for every call."
-    return f"patterns are for {', '.join(names)}.{hint}"
+    return f"only {', '.join(names)} take patterns.{hint}"
 
 
 def _absolute(pattern: str, roots: Sequence[str], home: str) -> Iterator[str]:

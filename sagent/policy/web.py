@@ -31,5 +31,5 @@ def judge_hosts(tool: str, effect: Effect, judge: PathJudge, domains: Sequence[s
     remedy = " ".join(f"--allow {quoted(f'Network({host})')}" for host in lacking)
     reason = f"{tool} would reach {', '.join(lacking)}: {effect.reason}."
     if judge.mode == "full":
-        return Deny(f"{reason} This machine, private addresses and unusual ports have to be named: {remedy}.")
+        return Deny(f"{reason} This machine, private addresses and unusual ports must be allowed by name: {remedy}.")
     return Ask(reason, f"Allowed with {remedy}.")

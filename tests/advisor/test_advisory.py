@@ -375,7 +375,7 @@ async def test_stop_pauses_and_asks_the_person(answer: str | None, reason: str) 
     result = await rig.run()
     assert result.stop_reason == reason
     assert len(asked) == 1
-    assert "advisor advises to stop" in asked[0]
+    assert "advisor advises stopping" in asked[0]
     assert "deletes the customer's data" in asked[0]
     assert (result.error is None) is (answer is None)
 

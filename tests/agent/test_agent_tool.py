@@ -127,7 +127,7 @@ async def test_the_callers_ledger_pays_and_its_cap_holds() -> None:
 async def test_a_cap_of_its_own_on_another_ledger_is_refused_and_on_the_same_is_the_same() -> None:
     ledger = Ledger(Decimal(1), PRICES)
     expert = Agent(ScriptedModel("yes", "yes"), resources=Resources(ledger=ledger))
-    assert "has a cap of its own" in (await lead(expert).run("go")).content
+    assert "has its own budget" in (await lead(expert).run("go")).content
     assert (await lead(expert, resources={"ledger": ledger}).run("go")).content == "yes"
 
 

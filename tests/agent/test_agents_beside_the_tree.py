@@ -107,7 +107,7 @@ async def warnings(given: object, cap: Decimal | None) -> list[str]:
 )
 async def test_below_a_cap_it_is_told(given: Callable[[], Awaitable[str]]) -> None:
     (said,) = await warnings(given, Decimal(1))
-    assert said.startswith("A tool of root runs an agent of its own: what that spends is beyond the cap of $1.00.")
+    assert said.startswith("A tool of root runs another agent, whose cost is not counted in the budget of $1.00.")
     assert "run.caller.spawn()" in said
     assert "as_tool()" in said
     assert await warnings(given, None) == []

@@ -89,7 +89,7 @@ async def test_a_long_run_stays_below_the_window_and_keeps_what_was_asked(tmp_pa
     assert model.asked >= 1
     assert all(request.messages[0].content == "the one thing I want" for request in model.requests)
     assert max(map(tokens, model.requests)) < 8_000
-    assert any("messages were summed up, for" in text for text in told)
+    assert any("messages were summarized, for" in text for text in told)
     assert result.saving.compactions == len(told)
     assert result.saving.tokens > 0
     assert result.cost.by_role["compactor"] > 0

@@ -152,7 +152,7 @@ async def test_another_agent_as_a_tool_has_only_what_it_is_handed() -> None:
     bare = Agent(ScriptedModel((call("1", "expert", prompt="?"),), "done"), tools=[expert.as_tool("expert", "Knows.")])
     await bare.run("go", deps=shop)
     (said,) = [result.text for message in bare.messages for result in message.results]
-    assert "stock takes RunContext[Shop], and root/expert has no deps: give them by the run of the agent above" in said
+    assert "stock takes RunContext[Shop], and root/expert has no deps: pass them with the run of the agent above" in said
     assert shop.asked == ["root/expert x"]
 
 
@@ -192,7 +192,7 @@ def test_a_context_does_not_show_them(tmp_path: Path) -> None:
 async def test_a_run_without_them_is_refused_before_anything_is_asked() -> None:
     model = ScriptedModel("never")
     async with Agent(model, deps_type=Shop, tools=[stock]) as agent:
-        said = r"stock takes RunContext\[Shop\], and root has no deps: give them by agent.run\(prompt, deps=...\)"
+        said = r"stock takes RunContext\[Shop\], and root has no deps: pass them with agent.run\(prompt, deps=...\)"
         with pytest.raises(UsageError, match=said):
             await agent.run("go")
         assert not model.requests and not agent.messages
@@ -328,7 +328,7 @@ async def test_a_run_has_tools_of_its_own_and_the_next_has_not() -> None:
         await agent.run("go", tools=[Kit()])
         await agent.run("go")
         assert answers(agent)[0] == "used" and answers(agent)[1].startswith("There is no tool named 'kit'")
-        with pytest.raises(UsageError, match="there are two tools named 'sell'"):
+        with pytest.raises(UsageError, match="two tools are called 'sell'"):
             await agent.run("go", tools=[sell])
     assert [len(request.tools) for request in model.requests] == [2, 2, 1, 1]
     assert not closed  # who gave it closes it
@@ -339,16 +339,16 @@ async def test_what_is_chosen_must_be_there() -> None:
         return [ToolSpec("other", "", tools[0].parameters)]
 
     async with Agent(ScriptedModel("never"), prepare_tools=invent, tools=[sell]) as agent:
-        with pytest.raises(UsageError, match="prepare_tools gave 'other', and there are sell"):
+        with pytest.raises(UsageError, match="prepare_tools returned 'other', but the tools are sell"):
             await agent.run("go")
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"system": lambda run: None}, "system: the function gave NoneType, and a text is needed"),
-        ({"policy": lambda run: None}, "policy: the function gave NoneType, and a policy is needed"),
-        ({"prepare_tools": lambda run, tools: None}, "prepare_tools: the function gave NoneType, and a list of tools"),
+        ({"system": lambda run: None}, "system: the function returned NoneType; it must return a text"),
+        ({"policy": lambda run: None}, "policy: the function returned NoneType; it must return a policy"),
+        ({"prepare_tools": lambda run, tools: None}, "prepare_tools: the function returned NoneType; it must return a list of tools"),
     ],
 )
 async def test_a_function_that_gives_something_else_is_named(given: dict, said: str) -> None:

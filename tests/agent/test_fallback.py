@@ -48,7 +48,7 @@ async def test_the_next_model_takes_over_after_the_retries(kind: ModelErrorKind)
     assert (end.result.content, end.result.error, end.result.model) == ("Here.", None, "second/m")
     assert len(first.requests) == 2, "one retry"
     notices = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
-    assert len(notices) == 1 and "first/m cannot be reached, second/m takes over" in notices[0]
+    assert len(notices) == 1 and "first/m is unavailable; second/m takes over" in notices[0]
     assert [event.what for event in events if isinstance(event, Switched)] == ["model second/m, effort high"]
     switched = [read_body(entry) for entry in log.entries() if entry.kind == "switched"]
     assert [(body["model"], body["effort"]) for body in switched] == [("second/m", "high")]

@@ -130,7 +130,7 @@ def test_an_agent_that_was_closed_keeps_what_it_is_asked_then(tmp_path: Path) ->
     with pytest.raises(SessionBusy, match="That is this process: close the agent that has it"):
         agent.run_sync("while another has it")
     assert other.run_sync("z").content == "three"
-    with pytest.raises(UsageError, match="has gone on without this agent: make another one"):
+    with pytest.raises(UsageError, match="was continued elsewhere: make a new agent"):
         agent.run_sync("after another")
     assert not verify(tmp_path / "a").problems
 

@@ -351,7 +351,7 @@ async def test_names_that_differ_in_capitals_only_are_not_the_same_file() -> Non
     agent = root_of(Cast(root__Review=in_turn("1"), **{"root__review-2": in_turn("2")}))
     first, second = [await agent.spawn(SpawnRequest("x", name=name)) for name in ("Review", "review")]
     assert (first.path, second.path) == ("root/Review", "root/review-2")
-    with pytest.raises(UsageError, match="cannot be an agent's name"):
+    with pytest.raises(UsageError, match="is not a valid agent name"):
         await agent.spawn(SpawnRequest("x", name="parent"))
     await first.wait()
     await second.wait()
@@ -475,7 +475,7 @@ async def test_numbers_that_no_float_holds_end_no_run() -> None:
     through, sent, *others = (await agent.run("go")).content.split("\n")
     assert (through, sent) == ("through", "Sent to root.")
     assert "job:1" in others[0]
-    assert "max_turns: a whole number above 0 is needed" in others[1]
+    assert "max_turns: give a whole number above 0" in others[1]
     await agent.aclose()
 
 
@@ -496,7 +496,7 @@ async def test_what_cannot_be_done_any_more_when_its_time_comes_is_told_and_chan
     notices: list[str] = []
     agent.listen(lambda event: notices.append(event.text) if isinstance(event, Notice) else None)
     assert (await agent.run("go")).content == "still me"
-    assert notices == ["What was asked for was not done: scripted/other has gone"]
+    assert notices == ["The change was not made: scripted/other has gone"]
 
 
 async def test_an_agent_that_a_job_is_about_to_spawn_does_not_outlive_the_session() -> None:
@@ -576,7 +576,7 @@ async def test_agents_that_write_to_each_other_without_end_are_stopped_and_that_
     result = await asyncio.wait_for(agent.run("go"), 20)
     await until(lambda: not any(peer.busy for peer in agent.tree.below("root")))
     assert result.stop_reason == "max_exchanges"
-    assert [text.startswith("All agents were stopped: they have read 40 messages of each other") for text in told] == [
+    assert [text.startswith("All agents were stopped: they have read 40 messages from each other") for text in told] == [
         True
     ]
     assert sum(map(len, cast.requests.values())) < 200

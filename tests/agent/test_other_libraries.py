@@ -94,9 +94,9 @@ def test_what_it_says_is_there() -> None:
     ("prompt", "words"),
     [
         (["What is it?", Image("image/png", b"x")], 'not list: of text and images user("What is it?", Image('),
-        (Message("user", "hi"), "'hi' is no part of a message: user("),
-        (Message("user", ({"type": "text", "text": "hi"},)), "is no part of a message"),
-        (user("x", "y"), "'y' is no part of a message"),
+        (Message("user", "hi"), "'hi' is not a part of a message: user("),
+        (Message("user", ({"type": "text", "text": "hi"},)), "is not a part of a message"),
+        (user("x", "y"), "'y' is not a part of a message"),
         (user("x", Image("image/png", "eA==")), "Image: its data is str; give bytes"),
     ],
 )
@@ -109,7 +109,7 @@ def test_prompts(prompt: object, words: str) -> None:
 
 @pytest.mark.parametrize("history", ["x", [{"role": "user", "content": "hi"}], [Message("user", "hi")]])
 def test_histories(history: object) -> None:
-    with pytest.raises(UsageError, match=r"is no Message: user|is no part of a message"):
+    with pytest.raises(UsageError, match=r"is not a Message: make|is not a part of a message"):
         agent().restore(history)
 
 
@@ -172,10 +172,10 @@ def test_a_model_of_ones_own_that_lacks_something() -> None:
 
         async def stream(self, request: object) -> object: ...
 
-    with pytest.raises(UsageError, match="Own lacks limits, max_input_tokens: what a model has, the protocol"):
+    with pytest.raises(UsageError, match="Own has no limits, max_input_tokens: a model must implement the protocol"):
         Agent(Own())
 
 
 def test_the_name_of_a_tool_is_no_tool() -> None:
-    with pytest.raises(UsageError, match=re.escape("'Read' is no tool: give one of sagent.tools")):
+    with pytest.raises(UsageError, match=re.escape("'Read' is not a tool: give one of sagent.tools")):
         Agent(ScriptedModel("ok"), tools=["Read"])

@@ -243,7 +243,7 @@ async def test_one_that_cannot_be_there_again_is_told(tmp_path: Path) -> None:
     async with at_work(copy, cast, Decimal("0.1")) as agent:
         result = await agent.run("go")
         assert "No living agent is called 'a'" in result.content
-        assert any("root/a is not there again: an allowance" in m.content for m in agent.messages)
+        assert any("root/a could not be restored: an allowance" in m.content for m in agent.messages)
         with pytest.raises(UsageError):
             agent.tree.reserve("root", "///")
         assert agent.tree.reserve("root", "a") == "root/a-2"
@@ -259,7 +259,7 @@ async def test_a_log_put_in_the_place_of_a_childs_is_not_taken_for_its_memory(tm
     async with at_work(copy, Cast(root=in_turn("so be it"))) as agent:
         assert [each.path for each in agent.tree.living] == ["root", "root/b"]
         await agent.run("go on")
-        assert any("root/a is not there again: its log" in m.content for m in agent.messages)
+        assert any("root/a could not be restored: its log" in m.content for m in agent.messages)
 
 
 async def test_a_child_is_there_again_after_the_repair_of_its_log(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def test_old_results_give_way_and_the_turn_goes_on(tells: str) -> None:
     kept = Path(said[0].split("kept in ")[1].split(";")[0])
     assert kept.read_text() == "<c0-0>".ljust(30_000, "x"), "the whole is where the stub says"
     notices = [event for event in events if isinstance(event, Notice)]
-    assert len(notices) == 1 and notices[0].level == "info" and "gave way to stubs" in notices[0].text
+    assert len(notices) == 1 and notices[0].level == "info" and "were replaced by stubs" in notices[0].text
     check_pairing(agent.messages)
     assert model.refused, "the provider, not our own estimate, said that it was too much"
     await agent.aclose()

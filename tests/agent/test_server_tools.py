@@ -123,8 +123,8 @@ async def test_a_cap_set_later_is_kept_too() -> None:
 
 
 REFUSED: list[tuple[dict[str, object], bool, str]] = [
-    ({"tools": "web_search"}, False, "a list of the provider's own tools is needed"),
-    ({"tools": ["web_search"]}, False, "a list of the provider's own tools is needed"),
+    ({"tools": "web_search"}, False, "give a list of the provider's own tools"),
+    ({"tools": ["web_search"]}, False, "give a list of the provider's own tools"),
     ({"tools": [{"type": "function", "name": "f"}]}, False, "function is not run by the provider"),
     ({"tools": [{"functionDeclarations": []}]}, False, "a function is not run by the provider"),
     ({"tools": [{"name": "f", "input_schema": {}}]}, False, "a function is not run by the provider"),

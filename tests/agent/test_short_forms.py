@@ -157,18 +157,18 @@ async def test_a_decorated_function_is_called_as_before() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"model": ScriptedModel}, "ScriptedModel is no model: give .provider/model."),
-        ({"model": "gibberish"}, "'gibberish' does not say whose model it is: give .provider/model."),
+        ({"model": ScriptedModel}, "ScriptedModel is not a model: give .provider/model."),
+        ({"model": "gibberish"}, "'gibberish' does not name a provider: give .provider/model."),
         ({"model": "nobody/x"}, "nobody"),
-        ({"model": "anthropic/"}, "does not say whose model it is"),
-        ({"tools": [3]}, "int is no tool: give one of sagent.tools, or a function"),
-        ({"tools": [lambda x: x]}, "no tool can be made of it: .*docstring"),
-        ({"tools": [Kit.above]}, "above is a method: give it from an object, as in kit.above"),
-        ({"tools": [Kit.plain]}, "plain is a method: give it from an object, as in kit.plain"),
-        ({"tools": [partial(add, b=2)]}, "made of a partial: write a function with a docstring, which calls it"),
-        ({"tools": [Kit]}, "Kit is a class: give a tool made of it"),
-        ({"tools": [Dish]}, "Dish is a class: give a tool made of it"),
-        ({"tools": [Agent(ScriptedModel())]}, "an agent is no tool itself: give agent.as_tool"),
+        ({"model": "anthropic/"}, "does not name a provider"),
+        ({"tools": [3]}, "int is not a tool: give one of sagent.tools, or a function"),
+        ({"tools": [lambda x: x]}, "it cannot be made into a tool: .*docstring"),
+        ({"tools": [Kit.above]}, "above is an unbound method: take it from an object, as in kit.above"),
+        ({"tools": [Kit.plain]}, "plain is an unbound method: take it from an object, as in kit.plain"),
+        ({"tools": [partial(add, b=2)]}, "a partial cannot be made into a tool: write a function with a docstring that calls it"),
+        ({"tools": [Kit]}, "Kit is a class: give an instance"),
+        ({"tools": [Dish]}, "Dish is a class: give an instance"),
+        ({"tools": [Agent(ScriptedModel())]}, "an agent is not a tool: give agent.as_tool"),
         ({"tools": "Read"}, "tools is str: give a list of tools"),
         ({"session": 3}, "session=3: give the path of its directory"),
         ({"session": "~nobody-at-all/x"}, "session='~nobody-at-all/x': give the path of its directory"),
@@ -198,7 +198,7 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"max_budget_usd": -1}, "give USD as a number"),
         ({"max_budget_usd": True}, "give USD as a number"),
         ({"max_budget_usd": float("nan")}, "give USD as a number"),
-        ({"max_budget_usd": 1, "resources": Resources(ledger=Ledger(None, PriceBook()))}, "two caps"),
+        ({"max_budget_usd": 1, "resources": Resources(ledger=Ledger(None, PriceBook()))}, "two budgets"),
     ],
 )
 def test_what_is_not_understood_is_said_in_a_sentence(given: dict, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,14 +217,14 @@ async def later(event: object) -> None:
         (lambda agent: agent.listen(None), "a listener is NoneType: give a plain function"),
         (lambda agent: agent.listen(later), "a listener is an async function: give a plain function"),
         (lambda agent: agent.send(3), "not int"),
-        (lambda agent: agent.run_sync(assistant("Hi.")), "a prompt is a message of the user"),
+        (lambda agent: agent.run_sync(assistant("Hi.")), "a prompt must be a message of the user"),
         (
             lambda _: Agent(ScriptedModel(), prepare_tools=lambda run, specs: ["Read"]).run_sync("x"),
             "gave 'Read': return",
         ),
         (lambda _: Anthropic(api_key="k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]
         (lambda _: Anthropic("k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]
-        (lambda agent: agent.apply(3), "3 is no action: give one of sagent.peer"),
+        (lambda agent: agent.apply(3), "3 is not an action: give one of sagent.peer"),
         (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a text or SpawnRequest"),
         (lambda agent: asyncio.run(agent.spawn(SpawnRequest("x", budget_usd=0.5))), "budget_usd=0.5: .* Decimal"),
         (lambda _: Agent(ScriptedModel(), policy=lambda run: Plain()).run_sync("x"), "Plain.before_tool is not async"),
@@ -287,7 +287,7 @@ async def test_what_is_neither_yes_nor_a_reason_for_no_is_a_no_that_says_so(answ
     model = ScriptedModel((call("1", "add", a=1),), "done")
     async with Agent(model, tools=[add], policy=judge, resources=resources) as agent:
         (denial,) = (await agent.run("x")).denials
-        assert denial.reason.endswith(f"ask= returned {answer!r}: None is a yes, and a text says why not.")
+        assert denial.reason.endswith(f"ask= returned {answer!r}: return None to allow, or a str with the reason to deny.")
 
 
 async def test_a_function_that_is_to_ask_and_is_not_async_asks_nobody() -> None:
@@ -705,9 +705,9 @@ async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
         ({"effort": "hard"}, "effort='hard': give one of none, "),
         (
             {"resources": Resources(fallbacks=["openai/gpt-5.5"])},
-            "fallbacks: 'openai/gpt-5.5' is no model: give one, as",
+            "fallbacks: 'openai/gpt-5.5' is not a model: give one, such as",
         ),
-        ({"resources": Resources(compactor="openai/gpt-5.5")}, "compactor: 'openai/gpt-5.5' is no model: give one, as"),
+        ({"resources": Resources(compactor="openai/gpt-5.5")}, "compactor: 'openai/gpt-5.5' is not a model: give one, such as"),
         ({"system": 3}, "system is int: give a text, or a function"),
         ({"system": None}, "system is NoneType: give a text, or a function"),
         ({"policy": "yolo"}, "policy is str: give a policy, such as PermissionPolicy("),
@@ -779,7 +779,7 @@ def test_an_agent_has_one_run_at_a_time_also_in_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert sorted(asked) == ["agent root is running in another thread: make an agent for each"] * 3 + ["done"]
+    assert sorted(asked) == ["agent root is running in another thread: make one agent per thread"] * 3 + ["done"]
 
 
 def test_a_run_is_interrupted_from_another_thread() -> None:

@@ -20,8 +20,8 @@ async def test_a_model_that_cannot_be_used_gives_the_word_back(kind: ModelErrorK
     await agent.run("go")
     agent.apply(Switch(model="scripted/nonsense"))
     result = await agent.run("and now?")
-    assert result.content == "the switch was taken back: scripted/nonsense: no such model"
-    assert heard == ["the switch was taken back: scripted/nonsense: no such model"]
+    assert result.content == "the switch was undone: scripted/nonsense: no such model"
+    assert heard == ["the switch was undone: scripted/nonsense: no such model"]
     assert agent.model is before
 
 

@@ -154,7 +154,7 @@ async def test_cousins_write_to_each_other_by_name_or_pattern() -> None:
     [
         (TreeLimits(max_depth=0), 1, "at most 0 deep"),
         (TreeLimits(max_spawns=1), 2, "this session has had 1, which is the most"),
-        (TreeLimits(max_live=1), 2, "no more than 1 may be alive at a time"),
+        (TreeLimits(max_live=1), 2, "no more than 1 agents may run at a time"),
     ],
 )
 async def test_limits_hold_in_code(limits: TreeLimits, spawns: int, words: str) -> None:
@@ -198,7 +198,7 @@ async def test_a_child_may_be_forbidden_children() -> None:
         ({"budget_usd": 9}, "more than what is left"),
         ({"budget_usd": -1}, "more than 0"),
         ({"share": "full", "system": "other"}, 'share "full"'),
-        ({"name": "///"}, "cannot be an agent's name"),
+        ({"name": "///"}, "is not a valid agent name"),
     ],
 )
 async def test_an_order_that_cannot_be_met_is_an_error_result(wish: dict[str, object], words: str) -> None:

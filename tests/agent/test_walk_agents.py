@@ -108,9 +108,9 @@ async def test_an_interrupted_agent_knows_what_its_tool_that_is_an_agent_had(man
 @pytest.mark.parametrize(
     ("wish", "words"),
     [
-        ({"max_turns": -1}, "max_turns: a whole number above 0 is needed, not -1"),
-        ({"max_turns": 0}, "max_turns: a whole number above 0 is needed, not 0"),
-        ({"max_depth": -1}, "max_depth: 0 or more generations are needed, not -1"),
+        ({"max_turns": -1}, "max_turns: give a whole number above 0, not -1"),
+        ({"max_turns": 0}, "max_turns: give a whole number above 0, not 0"),
+        ({"max_depth": -1}, "max_depth: give a whole number, 0 or more, not -1"),
     ],
 )
 async def test_a_child_has_no_way_past_its_parents_limits(wish: dict[str, object], words: str) -> None:
@@ -140,10 +140,10 @@ async def test_an_allowance_is_an_amount(usd: str) -> None:
     ("wish", "words"),
     [
         ({"limits": {"budget_usd": 0.5}}, "limits has no 'budget_usd', it takes max_turns, "),
-        ({"limits": {"max_turns": "many"}}, "max_turns: a whole number above 0 is needed, not 'many'"),
-        ({"limits": {"max_turns": 2.5}}, "max_turns: a whole number above 0 is needed, not 2.5"),
-        ({"limits": {"max_turns": True}}, "max_turns: a whole number above 0 is needed, not True"),
-        ({"limits": {"max_turns": 0}}, "max_turns: a whole number above 0 is needed, not 0"),
+        ({"limits": {"max_turns": "many"}}, "max_turns: give a whole number above 0, not 'many'"),
+        ({"limits": {"max_turns": 2.5}}, "max_turns: give a whole number above 0, not 2.5"),
+        ({"limits": {"max_turns": True}}, "max_turns: give a whole number above 0, not True"),
+        ({"limits": {"max_turns": 0}}, "max_turns: give a whole number above 0, not 0"),
         ({"switch": {"effort": 5}}, "effort: a name is needed, not 5"),
         ({"switch": {"model": ""}}, "model: a name is needed, not ''"),
         ({"switch": {"speed": "high"}}, "switch has no 'speed'"),
@@ -202,7 +202,7 @@ async def test_jobs_that_outlive_the_session_are_known_at_its_end_also_of_agents
     agent = Agent(cast, tools=[*tree_tools(), Letting()])
     assert (await agent.run("go")).content == "done"
     await agent.aclose()
-    text = "job:1 is detached and goes on by itself, also after this session: its output goes to /there"
+    text = "job:1 is detached and continues on its own, even after this session: its output goes to /there"
     assert agent.tree.detached == (f"root/a: {text}", f"root: {text}")
 
 

@@ -233,18 +233,18 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     (bench.cwd / "nothing.toml").write_text("")
     for argv, says in (
         (("bench-advisor", "gone.toml"), "the tasks cannot be read"),
-        (("bench-advisor", "nothing.toml"), "holds no tasks"),
+        (("bench-advisor", "nothing.toml"), "has no tasks"),
         (BENCH[:4], "No advisor to measure: give --advisor"),
         ((*BENCH[:2], *BENCH[4:]), "No model to do the work"),
         ((*BENCH, "--model", "a/b"), "--executor and --model name the same"),
         ((*BENCH, "--repeats", "0"), "--repeats 0: give a whole number"),
         ((*BENCH, "--max-total-usd", "1"), "give --max-budget-usd too"),
         ((*BENCH, "--max-total-usd", "x"), "give USD as a number above 0"),
-        ((*BENCH, "--max-total-usd", "1", "--max-budget-usd", "2"), "none could begin"),
+        ((*BENCH, "--max-total-usd", "1", "--max-budget-usd", "2"), "no run could start"),
         ((*BENCH[:4], "--advisor", "openai/gpt-5.5"), "--advisor advisor=openai/gpt-5.5"),
         ((*BENCH[:4], "--advisor", "anthropic/unheard-of", "--max-budget-usd", "1"), "has no known price"),
         ((*BENCH, "--out", "project/out"), "lies inside the directory of task 'write'"),
-        ((*BENCH, "--out", "."), "it holds something else"),
+        ((*BENCH, "--out", "."), "it has other files in it"),
         ((*BENCH, "--cwd", "x"), "unrecognized arguments: --cwd"),
         (("bench-advisor",), "TASKFILE"),
     ):

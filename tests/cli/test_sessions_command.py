@@ -27,7 +27,7 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     done = shell.run("sessions", "compact", session, "keep", "the", "needle", model="")
     assert done.code == 0, done.err
     assert "The context has" in done.out
-    assert "were summed up" in done.err
+    assert "were summarized" in done.err
     assert len(server.requests) == before + 1
     assert b"keep the needle" in server.requests[-1].body
     assert shell.run("sessions", "list", "--costs", model="").out.count(" saved ") == 1

@@ -382,15 +382,15 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     for name, text in files.items():
         Path(f"{name}.toml").write_text(text)
     for argv, says in (
-        (("gone.toml",), "gone.toml: there is no such file"),
+        (("gone.toml",), "gone.toml: no such file"),
         (("free.toml",), "max_total_usd is missing"),
         (("unbounded.toml",), "set max_budget_usd too"),
-        (("small.toml",), "none could begin"),
+        (("small.toml",), "no run could start"),
         (("stranger.toml",), "cell model=anthropic/claude-haiku-4-5 effort=low: --advisor advisor=openai/gpt-5.5"),
         (("nobody.toml",), "cell settings: no model is named"),
         (("typo.toml",), "grid.efort: there is no setting 'efort'. Did you mean effort?"),
         (("spec.toml", "--output", "project/out"), "--output project/out lies inside the directory of task 'write'"),
-        (("spec.toml", "--output", "."), "it holds something else"),
+        (("spec.toml", "--output", "."), "it has other files in it"),
         (("spec.toml", "--output-format", "xml"), "invalid choice: 'xml'"),
         ((), "SPEC"),
     ):

@@ -75,7 +75,7 @@ def test_stubs_are_told_to_whoever_watches(shell: Shell) -> None:
     lines = shell.run("--output-format", "stream-json", "read big.txt").lines
     told = [str(line["text"]) for line in lines if line["type"] == "notice"]
     assert all(re.search(r"about [\d,]+ tokens", text) for text in told)
-    assert any(re.search(r": \d+ tool results gave way to stubs", text) for text in told)
+    assert any(re.search(r": \d+ tool results were replaced by stubs", text) for text in told)
 
 
 def test_what_cannot_be_made_to_fit_says_what_to_do(shell: Shell) -> None:
@@ -100,7 +100,7 @@ def test_a_fallback_takes_over_and_log_and_ledger_say_so(shell: Shell) -> None:
     done = shell.run("--output-format", "json", "hi")
     assert (done.code, done.json["result"], done.json["model"]) == (0, "Here I am.", "openai/gpt-5.5"), done.err
     assert (len(first.requests), len(second.requests)) == (1, 1)
-    assert "anthropic/claude-sonnet-4-6 cannot be reached, openai/gpt-5.5 takes over" in done.err
+    assert "anthropic/claude-sonnet-4-6 is unavailable; openai/gpt-5.5 takes over" in done.err
     cost = done.json["cost_usd"]
     assert isinstance(cost, dict) and list(cost["by_model"]) == ["openai/gpt-5.5"]
     session = Path(str(done.json["session_path"]))

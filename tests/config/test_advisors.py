@@ -100,7 +100,7 @@ def test_a_role_starts_where_it_was_named_and_must_be_there(home, user, settings
         (["a/b,efort=high"], "efort=high"),
         (["a/b,tools=Bash"], "cannot have Bash"),
         (["a/b,max_calls=-1"], "whole number"),
-        (["x="], "names no model"),
+        (["x="], "does not name the advisor's model"),
     ],
 )
 def test_bad_advisors_are_told(given, says, settings):

@@ -53,9 +53,9 @@ def test_tasks_of_both_forms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "holds no tasks"),
-        ("[[task]]\n", "'task' means nothing here: write [[tasks]]"),
-        ("tasks = 3\n", "tasks is to be a list"),
+        ("", "has no tasks"),
+        ("[[task]]\n", "'task' is not a key here: write [[tasks]]"),
+        ("tasks = 3\n", "tasks must be a list"),
         ("[[tasks]\n", "not TOML"),
         ("[[tasks]]\nname='a'\nprompt='p'\n", "task 1: check is missing"),
         ("[[tasks]]\nname=' '\nprompt='p'\ncheck='x'\n", "task 1: name is missing"),
@@ -64,8 +64,8 @@ def test_tasks_of_both_forms(tmp_path: Path) -> None:
         ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ntimeout=inf\n", "seconds above 0"),
         ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ntimeout=true\n", "seconds above 0"),
         ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ndirectory='gone'\n", "there is no directory"),
-        ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ndirectory='tree'\n", "Name a clone"),
-        ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\n" * 2, "task 2: there is a task 'a' already"),
+        ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ndirectory='tree'\n", "Give a clone"),
+        ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\n" * 2, "task 2: two tasks are called 'a'"),
         ('[[tasks]]\nname="a\\u001b"\nprompt="p"\ncheck="x"\n', "printable"),
     ],
 )
@@ -86,7 +86,7 @@ def test_tasks_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"line 2: not JSON"):
         read_tasks(file)
     file.write_text("[1]\n")
-    with pytest.raises(UsageError, match=r"line 1: a task is a table"):
+    with pytest.raises(UsageError, match=r"line 1: a task must be a table"):
         read_tasks(file)
     file.write_bytes(b"\x9b\0")
     with pytest.raises(UsageError, match=r"the tasks cannot be read: it is not UTF-8 text\."):
@@ -147,7 +147,7 @@ def test_a_notebook_goes_on_and_drops_a_torn_end(tmp_path: Path) -> None:
 def test_a_notebook_is_of_one_setup_one_process_and_one_thing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     book = Notebook(out, SETUP, TASKS)
-    with pytest.raises(UsageError, match="another benchmark is at work there"):
+    with pytest.raises(UsageError, match="another benchmark is running there"):
         Notebook(out, SETUP, TASKS)
     book.keep(trial("with"))
     book.close()
@@ -157,7 +157,7 @@ def test_a_notebook_is_of_one_setup_one_process_and_one_thing(tmp_path: Path) ->
         Notebook(out, SETUP, [Task("add", "Add more.", "true")])
     Notebook(out, SETUP, [*TASKS, Task("more", "?", "true")]).close()
     (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(UsageError, match="it holds something else"):
+    with pytest.raises(UsageError, match="it has other files in it"):
         Notebook(tmp_path, SETUP, TASKS)
     (out / "runs.jsonl").write_bytes(b"?\n" + (out / "runs.jsonl").read_bytes())
     with pytest.raises(UsageError, match=r"runs\.jsonl, line 1"):

@@ -592,10 +592,10 @@ async def test_a_copy_is_not_made_of_what_is_too_large_or_not_there(
     with pytest.raises(UsageError, match="too large"):
         async with workcopy.scratch_of(tmp_path / "a"):
             pass
-    with pytest.raises(UsageError, match="is not there"):
+    with pytest.raises(UsageError, match="does not exist"):
         async with workcopy.scratch_of(tmp_path / "b"):
             pass
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="exists already"):
         async with workcopy.scratch_of(tmp_path / "a", keep=tmp_path / "a"):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -190,15 +190,15 @@ def test_what_the_check_said_is_shown_with_where_it_ran(tmp_path: Path) -> None:
     one = session(tmp_path / "a", *TWO)
     diff = diff_sessions(one, one).checked(
         CheckResult("make test", 0, "ok", "/a"),
-        CheckResult("make test", None, "/b is no longer there", "/b"),
+        CheckResult("make test", None, "/b no longer exists", "/b"),
         "Take care.",
     )
     lines = "\n".join(drawn(show(diff)))
     assert "exit 0" in lines
-    assert "not known: /b is no longer there" in lines
+    assert "not known: /b no longer exists" in lines
     assert "note: Take care." in lines
     assert as_json(diff)["b"]["outcome"] == {  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
-        "command": "make test", "exit_code": None, "said": "/b is no longer there", "directory": "/b"
+        "command": "make test", "exit_code": None, "said": "/b no longer exists", "directory": "/b"
     }  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def test_a_disk_that_fills_up_is_told_once_and_keeps_what_was_told(place: Place)
     assert (done.returncode, lines[-1]["result"], lines[-1]["is_error"]) == (0, "all done", False), done.stderr
     (notice,) = [place for place, line in enumerate(lines) if line["type"] == "notice"]
     assert "No space left on device" in lines[notice]["text"]
-    assert "from here on nothing is kept" in lines[notice]["text"]
+    assert "nothing more is saved" in lines[notice]["text"]
     told = {line["call_id"] for line in lines[:notice] if line["type"] == "tool_finished"}
     assert 0 < len(told) < 30
     (session,) = place.kept_sessions()
@@ -315,7 +315,7 @@ def test_a_child_of_which_no_log_tells_is_not_kept_and_makes_no_call_under_a_cap
     server = place.serve([spawn_after("x" * 400_000), Turn(text="child's answer"), Turn(text="all done")])
     done = place.run_on_disk("256k", *cap, "go")
     assert (done.returncode, len(server.requests)) == ((3, 1) if cap else (0, 3))
-    assert done.stderr.count("from here on nothing is kept") == 1
+    assert done.stderr.count("nothing more is saved") == 1
     (session,) = place.kept_sessions()
     assert verify(session).problems == ()
 

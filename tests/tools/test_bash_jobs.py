@@ -317,7 +317,7 @@ async def test_what_cannot_be_let_go_goes_on_as_a_job(
     first = (call(1, "Bash", command=command, background=True),)
     agent = an_agent(work, bash, first, lose, go, last)
     result = await agent.run("go")
-    assert answers(agent)["c2"] == "job:1 was not let go, and goes on as it was: no more processes"
+    assert answers(agent)["c2"] == "job:1 could not be detached, and continues as before: no more processes"
     assert "before\nafter\n" in result.content
     await agent.aclose()
     assert living(markers[0]) == []
@@ -335,7 +335,7 @@ async def test_no_place_for_the_file_is_told(work: Path, bash: Bash, monkeypatch
         "end",
     )
     await agent.run("go")
-    assert "job:1 was not let go, and goes on as it was: [Errno 2]" in answers(agent)["c2"]
+    assert "job:1 could not be detached, and continues as before: [Errno 2]" in answers(agent)["c2"]
     assert [status.state for status in agent.jobs()] == ["cancelled"]
 
 
