@@ -82,7 +82,7 @@ class Api:
                 if left and method == "GET":
                     await asyncio.sleep(TRIES - left)
                     continue
-                raise ForgeError(f"{self._name} was not reached: {type(error).__name__}: {error}") from error
+                raise ForgeError(f"{self._name} could not be reached: {type(error).__name__}: {error}") from error
             if response.status_code < 300:
                 return self._read(response)
             wait = _wait(response, TRIES - left)
@@ -96,7 +96,7 @@ class Api:
         try:
             return response.json() if response.content else None
         except ValueError as error:
-            raise ForgeError(f"{self._name} answered {response.url} with what is no JSON.") from error
+            raise ForgeError(f"{self._name} answered {response.url} with something other than JSON.") from error
 
 
 @asynccontextmanager
@@ -110,7 +110,9 @@ async def open_api(name: str, base: str, headers: Mapping[str, str]) -> AsyncGen
     try:
         http = httpx2.AsyncClient(base_url=f"{base.rstrip('/')}/", headers=given, timeout=_SECONDS)
     except (ValueError, httpx2.InvalidURL) as error:
-        raise ForgeError(f"{name} has no address like that, or no token: {type(error).__name__}: {error}") from error
+        raise ForgeError(
+            f"The address or the token for {name} is not valid: {type(error).__name__}: {error}"
+        ) from error
     async with http:
         yield Api(http, name)
 

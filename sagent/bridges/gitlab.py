@@ -80,7 +80,7 @@ async def open_gitlab(api: str, token: str, project: str, number: int, head: str
         version = as_object(next(iter(await calls.all(f"{root}/versions")), None))  # the newest comes first
         if (stands := as_str(version.get("head_commit_sha"))) != head:
             raise ForgeError(
-                f"The merge request stands at {stands[:12] or 'no commit'} and this pipeline is about {head[:12]}: "
-                "run its newest pipeline."
+                f"The merge request is at {stands[:12] or 'no commit'}, and this pipeline is for {head[:12]}: run "
+                "its newest pipeline."
             )
         yield GitLab(calls, root, user, version)

@@ -27,7 +27,7 @@ class RpcError(Exception):
 def text_in(params: Params, name: str, where: str = "") -> str:
     """What is needed, and no empty text. Raises RpcError."""
     if not (found := as_str(params.get(name))):
-        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing, or is no string.")
+        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing or not a string.")
     return found
 
 
@@ -35,7 +35,7 @@ def list_in(params: Params, name: str, where: str = "", *, required: bool = Fals
     """A list, empty where there may be none. Raises RpcError."""
     found = params.get(name)
     if (found is not None or required) and not isinstance(found, list):
-        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing, or is no list.")
+        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing or not a list.")
     return as_array(params.get(name))
 
 

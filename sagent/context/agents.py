@@ -68,12 +68,14 @@ def _agents_in(place: Place, notices: list[str]) -> Sequence[AgentKind]:
         try:
             text = read_regular(file, place.border, most=_MOST_BYTES).decode(errors="replace")
         except OSError as error:
-            notices.append(f"{file} was not read: {error.strerror}.")
+            notices.append(f"{file} could not be read: {error.strerror}.")
             continue
         document = read_document(text)
         fields, name = document.fields, document.fields.get("name") or file.stem
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", name) or not fields.get("description"):
-            notices.append(f"{file} describes no agent: it needs a name of letters and digits, and a description.")
+            notices.append(
+                f"{file} does not describe an agent: it needs a name of letters and digits, and a description."
+            )
             continue
         tools, turns = document.words("tools"), fields.get("maxTurns", fields.get("max_turns", ""))
         model = fields.get("model", "")

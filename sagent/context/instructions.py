@@ -92,7 +92,7 @@ class _Reader:
                 raise PermissionError(errno.EACCES, "it may hold keys")
             data = read_regular(path, border, most=FILE_LIMIT + 1, cut=True)
         except (OSError, ValueError) as error:
-            self.notices.append(f"{path}{source} was not read: {why_unread(error)}.")
+            self.notices.append(f"{path}{source} is not used: {why_unread(error)}.")
             return
         self._seen.add(real)
         text = self._text(path, data)
@@ -103,7 +103,7 @@ class _Reader:
             if (target := _target(name, path.parent)) is None:
                 continue
             if depth == DEPTH and Path(os.path.realpath(target)) not in self._seen:
-                self.notices.append(f"{target} (included by {path}) was not read: includes nest at most {DEPTH} deep.")
+                self.notices.append(f"{target} (included by {path}) is not used: includes nest at most {DEPTH} deep.")
                 continue
             yield from self._read(target, border, depth + 1, f" (included by {path})")
 
@@ -113,7 +113,7 @@ class _Reader:
         data = data[:FILE_LIMIT]
         text = _decode(data)
         if text is None:
-            self.notices.append(f"{path} was not read: it is not text.")
+            self.notices.append(f"{path} is not used: it is not text.")
             return ""
         if cut:
             text = text[: text.rfind("\n") + 1] or text

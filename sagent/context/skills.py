@@ -54,7 +54,7 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
                 found[skill.name] = skill, place.source
             elif place.source == "project" and found[skill.name][1] == "person":
                 notices.append(
-                    f"The project's skill {skill.name} ({skill.path}) is not used: you have one of that name."
+                    f"The project's skill {skill.name} ({skill.path}) is not used: you have one with the same name."
                 )
     return tuple(sorted((skill for skill, _ in found.values()), key=lambda skill: skill.name))[:MOST]
 
@@ -79,7 +79,7 @@ def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
         try:
             head = read_regular(file, place.border, most=_HEAD, cut=True).decode(errors="replace")
         except OSError as error:
-            notices.append(f"{file} was not read: {error.strerror}.")
+            notices.append(f"{file} could not be read: {error.strerror}.")
             continue
         from sagent.context.frontmatter import read_document  # few have a skill
 

@@ -27,7 +27,7 @@ def find_style(name: str, cwd: Path, user_dir: Path) -> Style:
                 document = read_document(read_regular(file, place.border, most=_MOST_BYTES).decode(errors="replace"))
             except OSError as error:
                 if file.stem == name:
-                    raise UsageError(f"The output style {file} was not read: {error.strerror}.") from error
+                    raise UsageError(f"The output style {file} could not be read: {error.strerror}.") from error
                 continue
             own = document.fields.get("name", file.stem)
             if name.lower() in (own.lower(), file.stem.lower()):

@@ -144,7 +144,7 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
     how = "" if budget.path else " (--max-budget-usd, /cost)"
     ways = [f"raise it to {more}{how}", *([f"shorten the input to {fits} tokens (/compact)"] if fits else [])]
-    cheaper = f"take a model at {share} % of the price" if share else "take a cheaper model"
+    cheaper = f"use a model at {share} % of the price" if share else "use a cheaper model"
     return BudgetExceeded(
         f"a call to {name} was not made, as {ask.role} of {ask.agent}: with up to {ask.input_bound} tokens of input "
         f"and {ask.least} of output it could cost {show(worst)}{extra}; {whose} is {show(cap)}, and {show(left)} of it "

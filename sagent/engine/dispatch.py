@@ -199,7 +199,7 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
         case Ask() if (ask := state.neighbours.ask) is not None:
             refusal = await ask(call, replace(verdict, agent=state.path))
         case Ask(reason, remedy):
-            refusal = f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
+            refusal = f"{reason} There is nobody to ask in this run. {remedy}".rstrip()
         case _:
             from sagent.policy.verdict import no_verdict
 

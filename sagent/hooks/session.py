@@ -147,7 +147,7 @@ class SessionHooks:
                 case _ if ask is not None:
                     return await ask(call, question)
                 case _:
-                    return f"{question.reason} Nobody can be asked in this run. {question.remedy}".rstrip()
+                    return f"{question.reason} There is nobody to ask in this run. {question.remedy}".rstrip()
 
         return decide
 

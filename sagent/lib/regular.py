@@ -15,7 +15,7 @@ from pathlib import Path
 
 MOST = 1 << 20  # bytes of a file that is read unasked
 _PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)  # which needs no right to list
-_LINK = "it leads elsewhere than a moment ago, or in a circle"
+_LINK = "it leads to another place than a moment ago, or in a circle"
 
 
 def identity(path: str | bytes) -> tuple[int, int] | None:
@@ -38,7 +38,7 @@ def read_regular(
     try:
         real = os.path.realpath(path, strict=True)
     except ValueError:
-        raise OSError(errno.EINVAL, "its name holds a zero byte", os.fspath(path)) from None
+        raise OSError(errno.EINVAL, "its name has a zero byte", os.fspath(path)) from None
     if within is not None and not Path(real).is_relative_to(within.resolve()):
         raise OSError(errno.EXDEV, f"it leads out of the project {within}", os.fspath(path))
     with open_regular(real) as file:

@@ -115,6 +115,6 @@ class TriageOnBus:
         """Choose and ask. Raises UsageError where nobody is there, or none was chosen, and MeshError."""
         (cards,) = await find(self._bus, self._query)
         if not cards:
-            raise UsageError(f"Nobody is there to be chosen in {self._query.namespace or 'any namespace'}.")
+            raise UsageError(f"There are no agents to choose from in {self._query.namespace or 'any namespace'}.")
         agents = {card.address: AgentAt(self._bus, card.address, timeout=self._timeout) for card in cards}
         return await triage(self._chooser, agents).run(prompt)

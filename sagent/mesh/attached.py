@@ -55,7 +55,7 @@ _LOOK = 1.0  # seconds between two looks at who holds the session
 _SILENT = 3  # looks after which somebody who does not hold it has stopped, or nobody has room for it
 _PAUSE = 0.5  # seconds between two times that the log is read
 _PATIENCE = 5.0  # seconds for an answer to somebody in another thread
-_RESTS = "No node works on this session now. Send a message first, or say it with one."
+_RESTS = "No node is running this session now. Send a message first, or include this in one."
 
 
 class RemoteAgent:
@@ -153,7 +153,7 @@ class RemoteAgent:
 
     @property
     def advisory(self) -> object:
-        raise UsageError("Advice is rated where the session runs.")
+        raise UsageError("Advice can only be rated where the session runs.")
 
     @property
     def tree(self) -> "RemoteTree":
@@ -263,7 +263,7 @@ class RemoteAgent:
         return await self.peer.ask(op="cancel_job", agent="root", job=name)
 
     async def detach_job(self, name: str) -> str:
-        raise UsageError(f"{name} runs on {self.where or 'a node'}: it can be stopped, and not be let go of.")
+        raise UsageError(f"{name} runs on {self.where or 'a node'}: it can be stopped, but not detached.")
 
     def request(self, **asked: object) -> None:
         """Ask its node for something; what is wrong is an event."""
@@ -339,7 +339,7 @@ class RemoteAgent:
             self._live = False
             self._stale.set()
         elif before.node and now.node != before.node and now.state == "working" and before.state != "idle":
-            text = f"Node {now.node} goes on with this session, which {before.node} had before."
+            text = f"Node {now.node} continues this session, which ran on {before.node} before."
             self._emit(Notice("root", "info", text))
             self._on_moved()
         self._changed()
@@ -365,7 +365,7 @@ class RemoteAgent:
             await asyncio.sleep(_LOOK)
             if self._bus.is_up == away:
                 away = not away
-                text = "The bus cannot be reached." if away else "The bus is back. What was said meanwhile: /earlier"
+                text = "The bus cannot be reached." if away else "The bus is back. To see messages since then: /earlier"
                 self._emit(Notice("root", "warning" if away else "info", text))
                 self._stale.set()
             if away or not self.running:
@@ -383,8 +383,11 @@ class RemoteAgent:
     def _silence(self) -> str:
         record = self.peer.record
         if record.state == "queued" or not record.node:
-            return f"This session waits for a node with room{f' and the label {record.label}' * bool(record.label)}."
-        return f"Node {record.node} does not answer any more. The next node with room goes on with this session."
+            return (
+                f"This session is waiting for a node with a free "
+                f"slot{f' and the label {record.label}' * bool(record.label)}."
+            )
+        return f"Node {record.node} no longer answers. The next node with a free slot continues this session."
 
 
 _STARTED = Received("root", Message("user", ()))
@@ -493,7 +496,7 @@ class RemotePolicy:
     @mode.setter
     def mode(self, mode: Mode) -> None:
         if not self.modes:
-            raise UsageError("No node works on this session now; its mode is that of the node that takes it.")
+            raise UsageError("No node is running this session now; the node that takes it sets the mode.")
         if mode not in self.modes:
             raise UsageError(f"Node {self._agent.where} allows the modes {', '.join(self.modes)}, not {mode}.")
         self._agent.request(op="mode", mode=mode)
@@ -510,4 +513,4 @@ class RemotePolicy:
         self._agent.request(op="allow", rules=list(map(str, added)))
 
     def profile(self, workspace: Workspace) -> Profile:
-        raise UsageError("What commands may touch is its node's affair.")
+        raise UsageError("The sandbox of commands is set by the node.")

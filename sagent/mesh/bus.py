@@ -272,7 +272,7 @@ def _time(members: Mapping[str, object], name: str) -> float | None:
         case int() | float() as value if not isinstance(value, bool) and abs(value) < 1e11:
             return float(value)
         case _:
-            raise ValueError(f"{name} is no time: seconds since 1970")
+            raise ValueError(f"{name} is not a time in seconds since 1970")
 
 
 def frame_kind(text: str) -> FrameKind | None:
@@ -301,7 +301,7 @@ def decode_frame(data: bytes) -> tuple[Frame, str]:
 
 def nobody(envelope: Envelope) -> NobodyThere:
     """The error of a message that nobody has taken."""
-    return NobodyThere(f"Nobody receives at {envelope.to}: the message was given up. Who is there: sagent agents")
+    return NobodyThere(f"No agent receives at {envelope.to}, so the message was dropped. To list agents: sagent agents")
 
 
 def late(envelope: Envelope) -> DeadlineExceeded:

@@ -90,7 +90,9 @@ def select(queries: Sequence[Query], cards: Iterable[Card]) -> list[list[Card]]:
 def check_name(name: str) -> str:
     """The name of an agent or node, as it was. Raises UsageError."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is not an address: letters, digits, _ and -, with dots between at most ten parts.")
+        raise UsageError(
+            f"{name!r} is not an address: use letters, digits, _ and -, in at most ten parts with dots between."
+        )
     return name
 
 

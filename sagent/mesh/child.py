@@ -55,7 +55,7 @@ class NodeAgent(Harmless):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError for an allowance that cannot be had, and where the bus cannot be reached."""
         if self._session.count("-") >= _DEEPEST:
-            raise ToolError("Agents on other nodes are as deep as they may be. Do the work yourself.")
+            raise ToolError("Agents on other nodes are nested as deep as allowed. Do the work yourself.")
         said = f"{run.agent} {run.call_id} {self._reply(run)}"
         name = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         session, path = f"{self._session}-{name}", f"{run.agent}/node-{name}"
@@ -73,7 +73,7 @@ class NodeAgent(Harmless):
             raise ToolError(f"No answer came from another node: {error}") from error
         why = f"\n(It ended early: {result.error.message})" if result.error is not None else ""
         return ToolOutput(
-            (Text(f"{result.content}{why}" or "It said nothing."),), result.is_error, f"session {session}"
+            (Text(f"{result.content}{why}" or "It gave no answer."),), result.is_error, f"session {session}"
         )
 
     def _reply(self, run: RunContext) -> str:

@@ -33,8 +33,8 @@ _STARTING = 0.9  # seconds in which a server may begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
 _NO_PEERS = 10005
 _FULL_DISK = (
-    "The bus has no room: its disk is full, and nothing is stored. Make room where it keeps its store (the `--dir` of "
-    "`sagent bus`); it goes on by itself then."
+    "The bus's disk is full, and nothing is stored. Free some space in its directory (the `--dir` of `sagent bus`); "
+    "it then continues by itself."
 )
 
 
@@ -63,12 +63,15 @@ def options_of(url: str) -> tuple[list[str], dict[str, object]]:
     known = dict(parse_qsl(parts.query))
     each = [parts._replace(netloc=netloc, query="") for netloc in parts.netloc.split(",")]
     if parts.scheme not in ("nats", "tls", "ws", "wss") or not all(_is_place(address) for address in each):
-        raise UsageError(f"{url.partition('?')[0]} is not the URL of a bus: nats://HOST:PORT or tls://HOST:PORT.")
+        raise UsageError(f"{url.partition('?')[0]} is not the URL of a bus: give nats://HOST:PORT or tls://HOST:PORT.")
     if unknown := set(known) - {"key", "credentials", "ca", "cert", "cert_key"}:
-        raise UsageError(f"{min(unknown)} in the URL of a bus: there are key, credentials, ca, cert and cert_key.")
+        raise UsageError(
+            f"{min(unknown)} is not an option in the URL of a bus: the options are key, credentials, "
+            "ca, cert and cert_key."
+        )
     for name, path in known.items():
         if not Path(path).is_file():
-            raise UsageError(f"{name}={path} in the URL of a bus: there is no such file.")
+            raise UsageError(f"{name}={path} in the URL of a bus: no such file.")
     options: dict[str, object] = {}
     if "key" in known:
         options["nkeys_seed"] = known["key"]
@@ -96,7 +99,7 @@ def user_of(options: Mapping[str, object]) -> str:
     try:
         return public_key(Path(path).read_text().strip()) if isinstance(path, str) else names.ANYBODY
     except ValueError as error:
-        raise UsageError(f"{path} does not hold the key of a user: {error}") from None
+        raise UsageError(f"{path} is not the key of a user: {error}") from None
 
 
 class Connection:
@@ -361,7 +364,7 @@ def _is_an_answer(error: Exception) -> bool:
 
 
 def refusal(error: Exception) -> Refused:
-    return Refused(f"The bus has refused: {getattr(error, 'description', '') or error}.")
+    return Refused(f"The bus refused this: {getattr(error, 'description', '') or error}.")
 
 
 def new_client() -> "Client":
@@ -383,7 +386,7 @@ def new_client() -> "Client":
         ) -> None:
             wanted = self.options.get("tls") and self._current_server and self._current_server.uri.scheme != "wss"
             if initial_connection and wanted and not info.get("tls_required"):
-                raise Refused("The server of the bus does not use TLS, and its URL wants it: nothing was sent.")
+                raise Refused("The bus does not use TLS, which its URL asks for: nothing was sent.")
             await super()._process_info(info, initial_connection)
 
     return Abrupt()

@@ -92,7 +92,7 @@ class Asking:
         }
         answer = await self._put(names.asking_subject(self._session), "approval", question)
         if answer is None:
-            return f"{ask.reason} Nobody is attached to this session who could be asked. {ask.remedy}".rstrip()
+            return f"{ask.reason} Nobody is attached to this session to ask. {ask.remedy}".rstrip()
         return None if answer.get("allow") is True else _words(answer, "reason") or "The person said no."
 
     def _texts(self, call: ToolCall) -> Mapping[str, str]:

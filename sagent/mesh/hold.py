@@ -246,7 +246,9 @@ class Hold:
             except Unavailable:
                 await asyncio.sleep(_SOON)
             except UsageError as error:
-                self._broadcast.hear(Notice("root", "warning", f"The files as they are now do not travel: {error}"))
+                self._broadcast.hear(
+                    Notice("root", "warning", f"The files in their present state cannot be sent: {error}")
+                )
                 return
             else:
                 return
@@ -311,7 +313,7 @@ class Hold:
         except (WrongVersion, Failed) as error:
             self._taken.add(number)
             self._replies.refuse(number, _failure_of(error))
-            self._broadcast.hear(Notice(agent.path, "warning", f"A message was not read. {error}"))
+            self._broadcast.hear(Notice(agent.path, "warning", f"A message could not be read. {error}"))
             return
         self._taken.add(number)
         message, mirror.taking = _as_said(said.message), number

@@ -97,7 +97,7 @@ class Node:
                 async with asyncio.timeout(_GONE):
                     await self._cards.get(self._key)
                 await asyncio.sleep(_SIGN)
-        self._warn("the bus cannot be reached: what this node worked on is left to others")
+        self._warn("the bus cannot be reached: the sessions of this node are left to other nodes")
 
     def drain(self) -> None:
         """Take no more, and let go of each session between two model calls."""
@@ -136,9 +136,9 @@ class Node:
         except NoRoom as error:
             await self._say_full(session, error)
         except MeshError as error:
-            self._warn(f"session {session} is left to others: {error}")
+            self._warn(f"session {session} is left to other nodes: {error}")
         except OSError as error:
-            self._warn(f"session {session} cannot be kept here: {error.strerror or error} ({error.filename or ''})")
+            self._warn(f"session {session} cannot be saved here: {error.strerror or error} ({error.filename or ''})")
         except Exception as error:  # a defect that one session meets is not the end of the others
             self._warn(f"session {session}: {type(error).__name__}: {error}")
             done = True
@@ -152,7 +152,7 @@ class Node:
         """Say why a session stands still, once, to whoever follows it and here: nobody else can store that."""
         if session not in self._stopped:
             self._stopped.add(session)
-            text = f"session {session} stands still. {error}"
+            text = f"session {session} is stopped. {error}"
             self._warn(text)
             broadcast = Broadcast(self._bus, session)
             broadcast.hear(Notice("root", "error", f"{text[:1].upper()}{text[1:]}"))

@@ -26,7 +26,7 @@ class Parcels:
     async def get(self, name: str) -> bytes:
         """A body. Raises Failed where it is gone."""
         if (body := await self._store.get(name)) is None:
-            raise Failed("The body of a message is not there any more: the bus keeps it for a week. Send it again.")
+            raise Failed("The body of a message is gone: the bus keeps it for a week. Send it again.")
         return body
 
     async def drop(self, name: str) -> None:

@@ -37,13 +37,13 @@ FLAGS = (
 def check_flags(flags: Mapping[str, object]) -> None:
     """Raises UsageError for one that is not for who asks to choose."""
     if unknown := sorted(set(flags) - set(FLAGS)):
-        raise UsageError(f"{unknown[0]} is the node's to say; you can give {', '.join(FLAGS)}.")
+        raise UsageError(f"{unknown[0]} is set by the node; you can give {', '.join(FLAGS)}.")
 
 
 def check_label(label: str) -> None:
     """Raises UsageError for what no node or label can be called."""
     if not names.NAME.fullmatch(label):
-        raise UsageError(f"{label!r} cannot be the name of a node or a label: letters, digits, _ and -.")
+        raise UsageError(f"{label!r} is not a valid name of a node or a label: use letters, digits, _ and -.")
 
 
 @dataclass(frozen=True, slots=True)

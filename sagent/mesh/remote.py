@@ -157,7 +157,7 @@ class RemotePeer:
         try:
             self.figures = read_figures(json_thaw(answer.get("figures")))
         except ValueError as error:
-            raise Failed(f"Node {answer.get('node')} does not say how things stand: update it.") from error
+            raise Failed(f"Node {answer.get('node')} does not report its status: update it.") from error
         return self.figures
 
     async def wait(self) -> Result:
@@ -238,9 +238,9 @@ class RemotePeer:
         return True
 
     def check(self, action: Action) -> None:
-        """Raise UsageError for what cannot be asked for over a bus. Whether it can be done the other side says."""
+        """Raise UsageError for what is not possible over a bus. Whether it can be done the other side says."""
         if not isinstance(action, Inject) and type(action).__name__ not in ACTIONS:
-            raise UsageError(f"{type(action).__name__} cannot be asked for over a bus.")
+            raise UsageError(f"{type(action).__name__} is not possible over a bus.")
 
     def apply(self, action: Action) -> None:
         self.check(action)
@@ -406,8 +406,8 @@ class Mesh:
             await asyncio.sleep(_NOBODY)
             with suppress(Unavailable):
                 if label not in (known := await self._labels()):
-                    there = f"The labels that there are: {', '.join(sorted(known))}." if known else "None has a label."
-                    text = f"No node takes work for the label {label!r}, and none did for {_NOBODY:g} s. {there}"
+                    there = f"The labels are: {', '.join(sorted(known))}." if known else "No node has a label."
+                    text = f"No node takes sessions for the label {label!r}, and none did for {_NOBODY:g} s. {there}"
                     await peer.withdraw(Failure(NobodyThere.kind, text))
 
     async def _labels(self) -> set[str]:
@@ -438,7 +438,7 @@ class Mesh:
         record = await Records(self.bus).find(session)
         stream = SessionStream(self.bus, record.id)
         if (last := await stream.last()) is None:
-            raise SessionNotFound(f"Session {record.id} has no log on this bus: no node has begun with it.")
+            raise SessionNotFound(f"Session {record.id} has no log on this bus: no node has started it.")
         await rebuild(stream, directory / record.id, last.sequence)
         return directory / record.id
 

@@ -66,7 +66,7 @@ class Requests:
             case "allow":
                 self._allow(tuple(Rule.parse(as_str(text)) for text in as_array(asked.get("rules"))))
             case other:
-                raise UsageError(f"There is no request {other!r} here; there are status, interrupt, apply and others.")
+                raise UsageError(f"Unknown request {other!r}; requests are status, interrupt, apply and others.")
         return {}
 
     def _named(self, asked: Mapping[str, object]) -> Node:
@@ -77,7 +77,7 @@ class Requests:
 
     def _judged(self) -> Judgement:
         if self._judgement is None:
-            raise UsageError(f"Node {self._node} does not say by what its calls are judged.")
+            raise UsageError(f"Node {self._node} does not report its permission policy.")
         return self._judgement
 
     def _choose(self, mode: str) -> None:

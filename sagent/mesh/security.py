@@ -184,13 +184,13 @@ class Users:
         known = {user.name for user in users if user.tenant == tenant}
         if unknown := [name for name in removed if name not in known]:
             raise UsageError(
-                f"There is no user {unknown[0]} of {tenant}. There are: {', '.join(sorted(known)) or '-'}."
+                f"There is no user {unknown[0]} in {tenant}. The users are: {', '.join(sorted(known)) or '-'}."
             )
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         users = [user for user in users if user.tenant != tenant or user.name not in removed]
         for role, name, addresses in added:
             if any((user.tenant, user.name) == (tenant, name) for user in users):
-                raise UsageError(f"There is a user {name} of {tenant}. To give it a new key, remove it first.")
+                raise UsageError(f"There is a user {name} in {tenant} already. To give it a new key, remove it first.")
             seed = new_seed()
             user = User(tenant, check_name(name), role, public_key(seed), addresses)
             put(self.key_file(user), seed.encode() + b"\n")

@@ -33,10 +33,8 @@ _ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
 """Variables that the configuration refers to."""
 _SHORTEST = 32  # characters of the key of a cluster
 _NOTHING = 1  # bytes that a store may have at most which is to take nothing; with 0 it takes what it wants
-_STOPS = (
-    "the bus stores nothing, and sessions stop, until there is room. Make room there; nothing need be started again"
-)
-_GOES_ON = "the bus goes on"
+_STOPS = "the bus stores nothing, and sessions stop, until space is freed there; nothing needs to be restarted"
+_GOES_ON = "the bus continues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +222,7 @@ def _cluster(cluster: Cluster, tls: str) -> str:
 def _quoted(text: str) -> str:
     """A text as the server reads it. Raises UsageError for a path that it cannot be given."""
     if not text.isprintable():
-        raise UsageError(f"{text!r}: a bus cannot be given a path with line breaks or control characters.")
+        raise UsageError(f"{text!r}: the path of a bus may not have line breaks or control characters.")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -244,7 +242,7 @@ def _own_name(folder: Path) -> str:
 def _secret(path: Path) -> str:
     """What the servers of a cluster know each other by. Raises UsageError."""
     if len(secret := _kept(path, lambda: os.urandom(32).hex())) < _SHORTEST or not secret.isalnum():
-        raise UsageError(f"{path} does not hold the key of a cluster: letters and digits, {_SHORTEST} of them or more.")
+        raise UsageError(f"{path} is not the key of a cluster: it must have at least {_SHORTEST} letters and digits.")
     return secret
 
 
@@ -298,7 +296,7 @@ async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None
                     raise UsageError(f"The bus did not start: {_reason(folder / _LOG)}")
                 await asyncio.sleep(_LOOK)
     except TimeoutError:
-        raise Unavailable(f"The bus does not listen after {PATIENCE:g} s; {folder / _LOG} says what it does.") from None
+        raise Unavailable(f"The bus does not listen after {PATIENCE:g} s; see {folder / _LOG}.") from None
 
 
 def _reason(log: Path) -> str:

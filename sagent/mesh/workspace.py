@@ -56,7 +56,7 @@ class Files:
         if self._kind == "shared":
             wanted = Path(name).resolve()
             if not wanted.is_dir() or not any(wanted.is_relative_to(place.resolve()) for place in self._shared):
-                raise UsageError(f"{name} is no directory that this node shares (sagent node --shared DIR).")
+                raise UsageError(f"{name} is not a directory that this node shares (sagent node --shared DIR).")
             return wanted
         if self._kind == "git":
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
@@ -129,7 +129,7 @@ async def _fetch(store: Store, name: str) -> list[Snapshot]:
     found: list[Snapshot] = []
     while name:
         if len(found) > _LINKS + _LOOKED_AT or (data := await store.get(name)) is None:
-            raise UsageError(f"The session's files are not on the bus any more: {name}.")
+            raise UsageError(f"The session's files are no longer on the bus: {name}.")
         line, _, bundle = data.partition(b"\n")
         try:
             said = as_object(json_load(line))
@@ -145,11 +145,11 @@ def _history(directory: Path) -> list[str]:
     """The last commits, the latest first."""
     root = _git(directory, "rev-parse", "--show-toplevel")
     if Path(root).resolve() != directory.resolve():
-        raise UsageError(f"{directory} is inside the repository {root}: go there, so that all of it travels.")
+        raise UsageError(f"{directory} is inside the repository {root}: start in {root}, so that all of it is sent.")
     try:
         return _git(directory, "rev-list", "--first-parent", f"-n{_LOOKED_AT}", "HEAD").split()
     except UsageError:
-        raise UsageError(f"{directory} has no commit yet. Make one, or leave the files here: --files none.") from None
+        raise UsageError(f"{directory} has no commit yet. Make one, or send no files: --files none.") from None
 
 
 def _branch(directory: Path) -> str:
@@ -221,13 +221,13 @@ def _git(directory: Path, *arguments: str, more: Mapping[str, str] | None = None
     """What git says. Raises UsageError where it fails: by an exit code beyond the `worst` one that may be."""
     if (call := git_call(directory, *arguments)) is None:
         raise UsageError(
-            f"The repository {directory} names filters or other files in its configuration: its files cannot travel by "
-            "git. Take --files shared or none."
+            f"The repository {directory} names filters or other files in its configuration, so its files cannot be "
+            "sent by git. Use --files shared or none."
         )
     done = subprocess.run(
         call.argv, env={**call.environment, **(more or {})}, capture_output=True, check=False, stdin=subprocess.DEVNULL
     )
     if done.returncode > worst:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it does not say why"]
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gives no reason"]
         raise UsageError(f"git {arguments[0]} has failed in {directory}: {said[-1]}")
     return done.stdout.decode("utf-8", "replace").strip()

@@ -102,8 +102,8 @@ class Sandbox:
         self._reported: set[str] = set()  # directories that are known in part
         if wanted == "required" and not self.stands:
             raise UsageError(
-                f"--sandbox required: there is none here, for {self.means.why}. With --sandbox auto commands are asked "
-                "about instead."
+                f"--sandbox required: there is no sandbox here, because {self.means.why}. With --sandbox auto, you "
+                "are asked about commands instead."
             )
 
     def switch(self, wanted: SandboxMode) -> None:
@@ -263,8 +263,8 @@ class Sandbox:
             found += await asyncio.to_thread(sweep, changed, self._cache / _REGISTER)
         if found:
             self.warn(
-                f"{', '.join(dict.fromkeys(found))} was changed while a command of a session ran that was then killed:"
-                " look at what it says, for such files run by themselves"
+                f"{', '.join(dict.fromkeys(found))} was changed while a command ran whose session was then killed: "
+                "check its content, because such files are run automatically"
             )
 
     async def _reach(
@@ -341,7 +341,8 @@ class Sandbox:
         if self._network is not None and token and (refused := self._network.proxy.refused(token)):
             named = ", ".join(f'"network:{host}"' for host in refused)
             said.append(
-                f"it was kept from hosts that are not allowed: call again with `needs` {named} and a `reason`, and"
+                f"it was denied access to hosts that are not allowed: call again with `needs` {named} and a "
+                "`reason`, and"
                 " the person will be asked"
             )
         if self._network is not None and token not in self._passes.values():

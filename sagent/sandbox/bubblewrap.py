@@ -210,7 +210,7 @@ def _explained(said: str) -> str:
     """What bubblewrap says, and what to do where it is known."""
     if any(text in said for text in ("RTM_NEWADDR", "uid map", "uid_map")):
         return f"{said} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
-    return said or "bubblewrap failed without a word"
+    return said or "bubblewrap failed without a message"
 
 
 class Boxes:

@@ -68,9 +68,9 @@ class BlobDirectory:
         try:
             data = path.read_bytes()
         except FileNotFoundError as error:
-            raise SessionCorrupt(f"{path} is missing. Put it back to have what it holds.") from error
+            raise SessionCorrupt(f"{path} is missing. Restore it to read its content.") from error
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise SessionCorrupt(f"{path} was changed: its content does not match its name. Put the original back.")
+            raise SessionCorrupt(f"{path} was changed: its content does not match its name. Restore the original.")
         return data
 
     def find(self, sha256: str) -> bytes | None:

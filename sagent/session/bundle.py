@@ -58,7 +58,7 @@ def read_manifest(data: bytes) -> Manifest:
     if canonical_bytes(members) != b"{" + rest[:-1]:
         raise ValueError("it is not canonical JSON")
     if members.get("format") != FORMAT:
-        raise ValueError("it is no manifest of a bundle")
+        raise ValueError("it is not the manifest of a bundle")
     if as_int(members.get("version")) > VERSION:
         raise ValueError(f"it was written by a newer sagent (version {members.get('version')}): update sagent")
     redacted = as_object(members.get("redacted"))
@@ -110,16 +110,16 @@ def open_bundle(path: Path) -> tuple[Mapping[str, Place], list[str]]:
         with tarfile.open(path, "r:") as archive:
             for member in archive:
                 if not member.isreg() or member.name in places:
-                    problems.append(f"{path}: {member.name!r} is no plain file, or is there twice")
+                    problems.append(f"{path}: {member.name!r} is not a plain file, or is there twice")
                     continue
                 places[member.name] = Place(path, member.offset_data, min(member.size, size - member.offset_data))
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         if not places:
-            raise UsageError(f"{path} is no bundle that sagent has exported: {error}") from error
+            raise UsageError(f"{path} is not an exported bundle: {error}") from error
         problems.append(f"{path}: the archive is damaged: {error}")
     in_order = list(places) == [NAME, *sorted(places.keys() - {NAME})]
     if not problems and not (in_order and _same(path, _archive(places))):
-        problems.append(f"{path}: the archive is not byte for byte what its files make: it was cut or changed")
+        problems.append(f"{path}: the archive was truncated or changed: its bytes differ from those its files produce")
     return places, problems
 
 

@@ -41,9 +41,9 @@ class Lock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = _holder(self._fd)
-            what = "End that process or wait for it, or start a session of your own (without --continue and --session)."
+            what = "End that process or wait for it, or start a new session (without --continue and --session)."
             if f" {os.getpid()} (" in holder:
-                what = "That is this process: close the agent that has it, by `async with` or `await agent.aclose()`."
+                what = "That is this process: close the agent that has it, with `async with` or `await agent.aclose()`."
             raise SessionBusy(f"session {session.name} is in use by {holder}. {what} [{session}]") from error
         if not _same_file(self._fd, self._path):  # deleted between our opening it and our taking it
             raise SessionNotFound(f"session {session.name} was just deleted")

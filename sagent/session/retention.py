@@ -83,7 +83,7 @@ def prune(found: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry
         if place < keep or session.used >= cutoff:
             continue
         if session.path.is_symlink() or session.path.resolve().parent.parent != home:
-            yield Pruned(session, "it does not lie in the state directory")
+            yield Pruned(session, "it is not in the state directory")
         elif dry:
             yield Pruned(session, "it is in use" if in_use(session.path) else "")
         else:
@@ -109,7 +109,7 @@ def age(text: str) -> timedelta:
     """A time like 90d, 12h or 2w. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,6})([hdw])", text)
     if match is None:
-        raise UsageError(f"{text!r} is no age: give hours, days or weeks, like 12h, 90d or 2w.")
+        raise UsageError(f"{text!r} is not an age: give hours, days or weeks, such as 12h, 90d or 2w.")
     return timedelta(hours=int(match[1]) * _UNITS[match[2]])
 
 

@@ -44,7 +44,7 @@ def read_statement(data: bytes) -> Statement:
     heads = {agent: as_str(head) for agent, head in as_object(members.get("heads")).items()}
     found = Statement(as_str(members.get("session")), heads, tuple(map(as_str, as_array(members.get("blobs")))))
     if state(found) != data:
-        raise ValueError("it is not what sagent signs")
+        raise ValueError("it is not a signed statement of sagent")
     return found
 
 
@@ -56,7 +56,10 @@ def sign(data: bytes | Path, key: Path) -> bytes:
     """
     done = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data)
     if done.returncode or not done.stdout.startswith(_BEGIN):
-        raise UsageError(f"{key} cannot sign: {_said(done)}. Name an SSH private key, or a public one in your agent.")
+        raise UsageError(
+            f"{key} cannot sign: {_said(done)}. Give an SSH private key, or a public one whose private "
+            "key is in your SSH agent."
+        )
     return done.stdout
 
 
@@ -67,12 +70,12 @@ def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
     ssh-keygen.
     """
     if not _is_as_written(signature.read_bytes()):
-        raise SagentError(f"{signature}: not as ssh-keygen writes a signature")
+        raise SagentError(f"{signature}: not a signature made by ssh-keygen")
     asked = ["-Y", "find-principals", "-s", str(signature), "-f", str(allowed)]
     found = _run(asked, b"")
     names = [name for name in found.stdout.decode("utf-8", "replace").split("\n") if name]
     if found.returncode or not names:
-        raise SagentError(f"{signature}: signed by no key of {allowed} ({_said(found)})")
+        raise SagentError(f"{signature}: not signed by a key in {allowed} ({_said(found)})")
     asked = ["-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(signature)]
     done = _run(asked, data)
     if done.returncode:

@@ -68,7 +68,7 @@ class Session:
         """A new session at a path of the caller's choice: a directory that is empty or not there yet."""
         path = path.absolute()
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} is not empty and is no session; name a new directory for the session")
+            raise UsageError(f"{path} is not empty and is not a session; choose a new directory for the session")
         make_directory(path)
         return cls(path)
 
@@ -128,7 +128,7 @@ class Session:
 def _check_repaired(path: Path) -> None:
     """Raises SessionCorrupt for a session of which some logs are still the damaged ones."""
     if any(path.glob(f"{REPAIRED}2*")):
-        raise SessionCorrupt(f"{path}: a repair of it was cut short. `sagent sessions repair {path}` finishes it.")
+        raise SessionCorrupt(f"{path}: its repair was interrupted. `sagent sessions repair {path}` finishes it.")
 
 
 def is_session(path: Path) -> bool:
@@ -150,7 +150,7 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
     found = exact or near or fitting
     if not found:
         raise SessionNotFound(
-            f"no session {name!r}: neither a path nor the beginning of an id. See `sagent sessions list`"
+            f"no session {name!r}: give a path, or the beginning of an id, as listed by `sagent sessions list`"
         )
     if len(found) > 1:
         newest = ", ".join(sorted((path.name for path in found), reverse=True)[:8])

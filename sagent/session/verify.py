@@ -87,7 +87,7 @@ def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Eac
     if signers is not None and not signers.is_file():
         raise UsageError(
             f"{signers} is missing: the file of allowed signers, each line like `me@example.org ssh-ed25519 AAAA...`. "
-            "Name it with --signers."
+            "Give it with --signers."
         )
     asked = _Asked(head, signers, each)
     if path.is_file() and path.name != "root.jsonl" and is_bundle(path):
@@ -223,7 +223,7 @@ class _Record:
         for segment in self.asked.each(partial(check, redacted=redacted), split(place)):
             self._join(found, segment, forks, self.path(name))
         if lost := found.lacks(forks):
-            found.problems.append(f"{self.path(name)}: {', '.join(sorted(lost))} is taken up again and is not there")
+            found.problems.append(f"{self.path(name)}: {', '.join(sorted(lost))} is continued from, but missing")
         if found.last == UNKNOWN:
             found.last = ""
         changed = f", {found.redacted} of them redacted" if found.redacted else ""
@@ -245,8 +245,8 @@ class _Record:
             log.problems.append(f"{name}: {segment.damaged - len(segment.problems)} more lines are damaged")
         if segment.torn:
             log.problems.append(
-                f"{name}: {segment.torn} bytes of an unfinished entry at the end: its writer was killed, or is still "
-                "at work; opening the session cuts it off"
+                f"{name}: {segment.torn} bytes of an unfinished entry at the end: its writer was killed, or is "
+                "still running; opening the session removes it"
             )
         for line, at, repaired in segment.repairs:
             log.marks.add(repaired.aside.rpartition(_ASIDE)[2])
@@ -299,12 +299,11 @@ class _Record:
                 continue
             if agent not in self.reached and not log.is_opening:  # which is written before the entry that names it
                 problems.append(
-                    f"{self.path(agent)}.jsonl: no other log names this one, so nothing of it is shown: somebody put "
-                    "it there, or the end of the log that named it is lost. "
-                    "Move it out of the session once you know which"
+                    f"{self.path(agent)}.jsonl: no other log names this one, so it is not shown: someone put it "
+                    "there, or the end of the log that named it is lost. Move it out of the session once you know which"
                 )
             elif vouched.get(agent) != log.last:
-                self.notes.append(f"The end of the log of {agent} is not vouched for by its parent's.")
+                self.notes.append(f"The end of the log of {agent} is not covered by its parent's log.")
         if named or len(self.logs) > 1:
             checked = f"{count(named, 'entry', 'entries')} of {count(len(wanted), 'child', 'children')}: each is there"
             self.parts.append(Part("children", checked, tuple(problems)))
@@ -387,7 +386,7 @@ class _Record:
         ]
         if since:
             ends = ", ".join(since)
-            self.notes.append(f"Written since it was signed, so that no signature vouches for it: the end of {ends}.")
+            self.notes.append(f"Written after it was signed, so not covered by the signature: the end of {ends}.")
 
     def _check_signature(self, statement: bytes, signers: Path) -> str:
         from sagent.sandbox.scratch import temporary
@@ -416,7 +415,7 @@ class _Record:
             since = sorted(set(named.values()) - before)
             if root.last != head:
                 began = f", and that of the logs of {', '.join(since)} and of agents below them" if since else ""
-                self.notes.append(f"What the root's log says after {head} is not vouched for by it{began}.")
+                self.notes.append(f"What the root's log has after {head} is not covered by it{began}.")
         self.parts.append(part)
 
     def _others(self) -> None:
@@ -429,7 +428,7 @@ class _Record:
             if of in known and mark in marks:
                 self.notes.append(f"{self.path(name)} was set aside when the log was repaired; it is not checked.")
             elif not name.startswith("blobs/"):
-                problems.append(f"{self.path(name)}: no part of a session; not checked")
+                problems.append(f"{self.path(name)}: not part of a session; not checked")
         if problems:
             self.parts.append(Part("other files", count(len(problems), "file"), tuple(problems)))
 
@@ -500,7 +499,7 @@ def _places(directory: Path) -> tuple[dict[str, Place], list[str]]:
             if stat.S_ISREG(status.st_mode):
                 found[path.relative_to(directory).as_posix()] = Place(path, 0, status.st_size)
             elif not stat.S_ISDIR(status.st_mode):
-                problems.append(f"{path}: no plain file; not checked")
+                problems.append(f"{path}: not a plain file; not checked")
     return dict(sorted(found.items())), problems
 
 

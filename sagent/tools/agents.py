@@ -173,9 +173,9 @@ def _order(arguments: JsonObject) -> SpawnRequest:
     try:
         usd = None if budget is None else Decimal(str(budget))
     except InvalidOperation as error:
-        raise ToolError(f"budget_usd: a number of USD is needed, not {budget!r}") from error
+        raise ToolError(f"budget_usd: give a number of USD, not {budget!r}") from error
     if usd is not None and not (usd.is_finite() and usd > 0):
-        raise ToolError(f"budget_usd: more than 0 is needed, not {budget!r}")
+        raise ToolError(f"budget_usd: give more than 0, not {budget!r}")
     share = as_str(arguments.get("share")) or "none"
     return SpawnRequest(
         prompt=as_str(arguments.get("prompt")),
@@ -244,7 +244,7 @@ def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
     limits = _limits(_members(arguments, "limits", LIMITS), caller.status(), target.status())
     provider, model, effort, advisor = (_word(switch, name) for name in ("provider", "model", "effort", "advisor"))
     if provider and not model:
-        raise UsageError(f"name a model of {provider} too. catalog lists them.")
+        raise UsageError(f"give a model of {provider} too. catalog lists them.")
     if provider and model and not model.startswith(f"{provider}/"):
         model = f"{provider}/{model}"
     if model or effort or limits or advisor:
@@ -280,7 +280,7 @@ def _word(switch: Mapping[str, object], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{name}: a name is needed, not {value!r}.")
+        raise UsageError(f"{name}: give a name, not {value!r}.")
     return value.strip()
 
 
@@ -294,10 +294,10 @@ def _limits(wanted: Mapping[str, object], own: Status, other: Status) -> Mapping
     for name, value in wanted.items():
         text = str(value).strip()
         if isinstance(value, bool) or not re.fullmatch(r"0*[1-9][0-9]{0,17}", text):
-            raise UsageError(f"{name}: a whole number above 0 is needed, not {value!r:.40}.")
+            raise UsageError(f"{name}: give a whole number above 0, not {value!r:.40}.")
         limits[name] = int(text)
         if (most := ceiling.get(name)) is not None and limits[name] > most:
-            raise UsageError(f"{name} can be {most} at most here: who set it may raise it.")
+            raise UsageError(f"{name} can be at most {most} here: only whoever set it may raise it.")
     return limits
 
 

@@ -62,10 +62,10 @@ class AskUser(Harmless):
         if not text:
             raise ToolError("The question is empty.")
         if self._answer is None:
-            raise ToolError("Nobody can be asked here: decide by yourself, and say in your answer what you assumed.")
+            raise ToolError("There is nobody to ask: decide yourself, and say in your answer what you assumed.")
         options = tuple(dict.fromkeys(as_str(one) for one in as_array(arguments.get("options")) if one))
         said = await self._answer(Question(run.agent, text, options, arguments.get("multiple") is True))
         if said is None:
-            said = "The person left the question unanswered: decide by yourself, or end your turn."
+            said = "The person left the question unanswered: decide yourself, or end your turn."
             return ToolOutput.of(said, summary="left unanswered")
         return ToolOutput.of(said, summary=said)

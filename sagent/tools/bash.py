@@ -187,7 +187,7 @@ class Bash:
             notices += _lacked(shown, confined.profile, run.workspace.roots, own, failed=process.code != 0)
             said = command + shown
             if process.code and (names := ", ".join(name for name in os.environ if name in said and name not in start)):
-                notices.append(f"kept from commands: {names}. The person lets a variable through with env.pass")
+                notices.append(f"hidden from commands: {names}. The person can pass a variable on with env.pass")
             content = shown + "".join(f"[{notice}]\n" for notice in notices)
             return ToolOutput(
                 (Text(content.removesuffix("\n") or "(no output)"),),
@@ -241,7 +241,7 @@ class Bash:
         changed = holds != self._held.get(agent, self._described)
         self._held[agent] = holds
         if not holds and (changed or arguments.get("needs")):
-            yield "no sandbox holds commands now: this ran without one, and `needs` asks for nothing"
+            yield "commands run without a sandbox now, this one too, and `needs` has no effect"
         elif changed:
             ask = f"give the list `needs` ({_NEEDS}) and a `reason`"
             yield f"commands run in a sandbox now: {_SANDBOXED}. For more {ask}"

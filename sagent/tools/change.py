@@ -125,7 +125,7 @@ def unified_diff(before: str, after: str, name: str, *, most: int | None = _MOST
         return ""
     lines = diff.split("\n")
     if most is not None and len(lines) > most:
-        lines = [*lines[:most], "... the rest of the diff is left out"]
+        lines = [*lines[:most], "... the rest of the diff was left out"]
     return valid_text("\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n")
 
 

@@ -204,7 +204,7 @@ def tool(
 
     if more or isinstance(function, str):
         raise TypeError(
-            "tool takes the function alone: write @tool above it, or @tool(name=..., description=...). What the model "
+            "tool takes only the function: write @tool above it, or @tool(name=..., description=...). What the model "
             "reads comes from its name, docstring and annotations."
         )
     return make if function is None else make(function)

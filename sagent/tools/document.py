@@ -48,7 +48,7 @@ async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> 
     except TimeoutError:
         done, why = None, f"takes longer than {_PATIENCE} s"
     if done is None or done.code or len(done.output) > _MOST:
-        raise ToolError(f"{name} {_failure(done) if done else why}; it was not shown.{instead}")
+        raise ToolError(f"{name} {_failure(done) if done else why}; it could not be shown.{instead}")
     return done.output
 
 

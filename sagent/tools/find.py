@@ -63,7 +63,7 @@ class FindTools(Harmless):
             raise ToolError(f"No tool fits that. The tools are: {', '.join(self._index.names)}")
         latest = [(tool, getattr(tool, "now", None) or tool) for tool in found]  # a server may have changed it
         shown = (f"{tool.name}: {now.description}\nArguments: {json_dump(now.parameters)}" for tool, now in latest)
-        text = "Call one by call_tool, with its name and its arguments.\n\n" + "\n\n".join(shown)
+        text = "Call one with call_tool, with its name and its arguments.\n\n" + "\n\n".join(shown)
         return ToolOutput.of(text, summary=", ".join(tool.name for tool in found))
 
 
@@ -86,8 +86,8 @@ class CallTool:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         name = as_str(arguments.get("name"))
         raise ToolError(
-            f"No tool named {name!r} is called by call_tool{nearest(name, self._names) or '.'} Find it by find_tools;"
-            " a tool that you were shown at the beginning is called by its own name."
+            f"No tool named {name!r} can be called with call_tool{nearest(name, self._names) or '.'} Find it with "
+            "find_tools; call a tool that you were shown at the beginning by its own name."
         )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

@@ -60,4 +60,4 @@ def _line(entry: "os.DirEntry[str]", directory: int) -> str:
             return f"{name}  {entry.stat(follow_symlinks=False).st_size}"
     except OSError:  # gone meanwhile
         return name
-    return f"{name}  (no regular file)"
+    return f"{name}  (not a regular file)"

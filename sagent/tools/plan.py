@@ -19,7 +19,7 @@ _BY_TOOL = "call ExitPlan with the plan: the person accepts, changes or refuses 
 _BY_HEADING = (
     'answer with the plan, under a heading "## Plan": the person accepts or edits it before anything is changed.'
 )
-_OPEN = "The person has not decided on the plan, and plan mode goes on. End your turn: they will write."
+_OPEN = "The person has not decided on the plan, and plan mode is still on. End your turn: they will write."
 PLANNED = "Plan mode is off: you may change what the permissions allow."
 _HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 
@@ -61,9 +61,7 @@ class Settled:
         """The same as the answer to a call."""
         if self.mode is None:
             why = f": {self.reason}" if self.reason else "."
-            return (
-                f"The person does not accept the plan{why}\nPlan mode goes on; propose another plan when you have one."
-            )
+            return f"The person rejected the plan{why}\nPlan mode is still on; propose another plan when you have one."
         how = "asked before every change" if self.mode == "ask" else "free to edit in the project"
         if self.changed:
             return f"The person has changed the plan. Plan mode is off: {how}. Carry out this plan:\n\n{self.changed}"
@@ -92,12 +90,12 @@ class ExitPlan(Harmless):
         if "/" in run.agent:
             raise ToolError("Only the first agent proposes plans: end your turn with the plan as your answer.")
         if not plan:
-            raise ToolError("The plan is empty: say what is to be done, and where.")
+            raise ToolError("The plan is empty: say what to do, and where.")
         if self._answer is None:
             if run.caller is not None:
                 run.caller.apply(Stop(PROPOSED))
             return ToolOutput.of("The plan was given to the person.", summary="proposed")
         said = await self._answer(Question(run.agent, "Carry out this plan?", plan=plan))
         if said is None:
-            return ToolOutput.of(_OPEN, summary="left open, plan mode goes on")
+            return ToolOutput.of(_OPEN, summary="left open, plan mode is still on")
         return ToolOutput.of(said, summary=said.partition(". ")[0].partition("\n")[0])

@@ -73,9 +73,10 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
     torn = [problem for problem in proof.problems if "unfinished entry" in problem]
     if len(torn) < len(proof.problems):
         logs = any(part.problems for part in proof.parts if part.name.startswith("log of "))
-        advice = "`sagent sessions repair` keeps what is intact; " if logs else ""
+        advice = "`sagent sessions repair` keeps the intact part; " if logs else ""
         raise SessionCorrupt(
-            f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` shows all; "
+            f"{session} does not verify, so it was not exported as a bundle: {proof.problems[0]} (`sagent verify` "
+            "shows all; "
             f"{advice}--format html shows what can be read)"
         )
     with temporary() as scratch:

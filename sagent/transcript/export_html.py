@@ -123,11 +123,11 @@ class _Page:
     def _warnings(self, checked: Checked) -> str:
         notes: list[str] = []
         if self._redaction.keep:
-            notes.append("Secrets were not looked for.")
+            notes.append("It was not searched for secrets.")
         elif self._redaction.count:
             notes.append(
-                f"{count(self._redaction.count, 'secret')} taken out of what is shown here, recognized by form: "
-                "there may be others."
+                f"{count(self._redaction.count, 'secret')} taken out of what is shown here, recognized by their "
+                "form: there may be others."
             )
         if self._cards.images and not self._redaction.keep:
             notes.append(f"Pictures were not searched for secrets: {count(self._cards.images, 'image')}.")

@@ -43,7 +43,7 @@ class _Document:
             if value:
                 yield f"- {name}: {self._word(value)}"
         if self._redaction.count:
-            yield f"- Secrets taken out, by their shape: {self._redaction.count}"
+            yield f"- Secrets taken out, recognized by their form: {self._redaction.count}"
         for problem in (*checked.problems, *timeline.damaged):
             yield f"- Problem: {self._word(problem)}"
         yield ""

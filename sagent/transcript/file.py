@@ -75,7 +75,7 @@ class TraceFile:
             return
         if not _BEGINNING.startswith(os.pread(self._fd, len(_BEGINNING), 0)):
             raise UsageError(
-                f"{self._path} is not a trace, so nothing is added to it: name another file for the trace."
+                f"{self._path} is not a trace, so nothing was appended to it: choose another file for the trace."
             )
         if os.pread(self._fd, 1, status.st_size - 1) != b"\n":
             self._cut = True
@@ -97,7 +97,7 @@ class TraceFile:
         except OSError as error:
             fd, self._fd = self._fd, -1
             os.close(fd)
-            self._warn(f"The trace {self._path} ends here, it cannot be written: {error.strerror or error}.")
+            self._warn(f"The trace {self._path} ends here, because it cannot be written: {error.strerror or error}.")
 
 
 def _time_of(body: _Body) -> str:

@@ -32,10 +32,10 @@ class SharedFolder:
         where another session has its name there or the folder has a page of somebody else's, and OSError."""
         below, index = self.path / name, self.path / "index.html"
         if index.exists() and MARK.encode() not in index.read_bytes():
-            raise UsageError(f"{index} is not a list of shared sessions and would be replaced: name another folder.")
+            raise UsageError(f"{index} is not a list of shared sessions and would be replaced: choose another folder.")
         below.mkdir(parents=True, exist_ok=True)
         if as_str(_about(below).get("at"), timeline.first) != timeline.first:
-            raise UsageError(f"{below} holds another session of that name: share this one in another folder.")
+            raise UsageError(f"{below} has another session with that name: share this one in another folder.")
         for file, pieces in files:
             _write(below / file, pieces)
         spent = timeline.spent.whole

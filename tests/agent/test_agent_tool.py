@@ -148,7 +148,7 @@ async def test_an_expert_that_fails_says_why_and_what_it_had() -> None:
         (None, Deny("not below me"), "Permission denied: not below me"),
         (Deny("not me"), None, "Permission denied: not me"),
         (Ask("may I?"), Deny("no"), "Permission denied: no"),
-        (Ask("may I?"), None, "Nobody can be asked"),
+        (Ask("may I?"), None, "There is nobody to ask"),
         (None, None, "touched"),
     ],
 )

@@ -152,7 +152,9 @@ async def test_another_agent_as_a_tool_has_only_what_it_is_handed() -> None:
     bare = Agent(ScriptedModel((call("1", "expert", prompt="?"),), "done"), tools=[expert.as_tool("expert", "Knows.")])
     await bare.run("go", deps=shop)
     (said,) = [result.text for message in bare.messages for result in message.results]
-    assert "stock takes RunContext[Shop], and root/expert has no deps: pass them with the run of the agent above" in said
+    assert (
+        "stock takes RunContext[Shop], and root/expert has no deps: pass them with the run of the agent above" in said
+    )
     assert shop.asked == ["root/expert x"]
 
 
@@ -348,7 +350,10 @@ async def test_what_is_chosen_must_be_there() -> None:
     [
         ({"system": lambda run: None}, "system: the function returned NoneType; it must return a text"),
         ({"policy": lambda run: None}, "policy: the function returned NoneType; it must return a policy"),
-        ({"prepare_tools": lambda run, tools: None}, "prepare_tools: the function returned NoneType; it must return a list of tools"),
+        (
+            {"prepare_tools": lambda run, tools: None},
+            "prepare_tools: the function returned NoneType; it must return a list of tools",
+        ),
     ],
 )
 async def test_a_function_that_gives_something_else_is_named(given: dict, said: str) -> None:

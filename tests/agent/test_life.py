@@ -576,9 +576,9 @@ async def test_agents_that_write_to_each_other_without_end_are_stopped_and_that_
     result = await asyncio.wait_for(agent.run("go"), 20)
     await until(lambda: not any(peer.busy for peer in agent.tree.below("root")))
     assert result.stop_reason == "max_exchanges"
-    assert [text.startswith("All agents were stopped: they have read 40 messages from each other") for text in told] == [
-        True
-    ]
+    assert [
+        text.startswith("All agents were stopped: they have read 40 messages from each other") for text in told
+    ] == [True]
     assert sum(map(len, cast.requests.values())) < 200
     cast.players["root"] = in_turn("I am here.")
     assert (await asyncio.wait_for(agent.run("and now?"), 5)).content == "I am here.", (

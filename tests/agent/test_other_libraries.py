@@ -36,8 +36,8 @@ def agent() -> Agent:
         (lambda: sagent.run_sync(agent().run("x", usage_limits=1)), "Here: limits=RunLimits("),
         (lambda: agent().stream("x", deps_type=int), "Agent.stream() has no argument 'deps_type'"),
         (lambda: agent().as_tool(tool_name="a", tool_description="b"), 'Here: as_tool("name", "what it is asked for")'),
-        (lambda: tool("add", "Add.", {"a": int}), "tool takes the function alone: write @tool above it"),
-        (lambda: tool("add"), "tool takes the function alone"),
+        (lambda: tool("add", "Add.", {"a": int}), "tool takes only the function: write @tool above it"),
+        (lambda: tool("add"), "tool takes only the function"),
     ],
 )
 def test_arguments(call: Callable[[], object], words: str) -> None:

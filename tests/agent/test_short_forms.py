@@ -165,7 +165,10 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"tools": [lambda x: x]}, "it cannot be made into a tool: .*docstring"),
         ({"tools": [Kit.above]}, "above is an unbound method: take it from an object, as in kit.above"),
         ({"tools": [Kit.plain]}, "plain is an unbound method: take it from an object, as in kit.plain"),
-        ({"tools": [partial(add, b=2)]}, "a partial cannot be made into a tool: write a function with a docstring that calls it"),
+        (
+            {"tools": [partial(add, b=2)]},
+            "a partial cannot be made into a tool: write a function with a docstring that calls it",
+        ),
         ({"tools": [Kit]}, "Kit is a class: give an instance"),
         ({"tools": [Dish]}, "Dish is a class: give an instance"),
         ({"tools": [Agent(ScriptedModel())]}, "an agent is not a tool: give agent.as_tool"),
@@ -287,7 +290,9 @@ async def test_what_is_neither_yes_nor_a_reason_for_no_is_a_no_that_says_so(answ
     model = ScriptedModel((call("1", "add", a=1),), "done")
     async with Agent(model, tools=[add], policy=judge, resources=resources) as agent:
         (denial,) = (await agent.run("x")).denials
-        assert denial.reason.endswith(f"ask= returned {answer!r}: return None to allow, or a str with the reason to deny.")
+        assert denial.reason.endswith(
+            f"ask= returned {answer!r}: return None to allow, or a str with the reason to deny."
+        )
 
 
 async def test_a_function_that_is_to_ask_and_is_not_async_asks_nobody() -> None:
@@ -707,7 +712,10 @@ async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
             {"resources": Resources(fallbacks=["openai/gpt-5.5"])},
             "fallbacks: 'openai/gpt-5.5' is not a model: give one, such as",
         ),
-        ({"resources": Resources(compactor="openai/gpt-5.5")}, "compactor: 'openai/gpt-5.5' is not a model: give one, such as"),
+        (
+            {"resources": Resources(compactor="openai/gpt-5.5")},
+            "compactor: 'openai/gpt-5.5' is not a model: give one, such as",
+        ),
         ({"system": 3}, "system is int: give a text, or a function"),
         ({"system": None}, "system is NoneType: give a text, or a function"),
         ({"policy": "yolo"}, "policy is str: give a policy, such as PermissionPolicy("),

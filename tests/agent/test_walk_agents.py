@@ -144,10 +144,10 @@ async def test_an_allowance_is_an_amount(usd: str) -> None:
         ({"limits": {"max_turns": 2.5}}, "max_turns: give a whole number above 0, not 2.5"),
         ({"limits": {"max_turns": True}}, "max_turns: give a whole number above 0, not True"),
         ({"limits": {"max_turns": 0}}, "max_turns: give a whole number above 0, not 0"),
-        ({"switch": {"effort": 5}}, "effort: a name is needed, not 5"),
-        ({"switch": {"model": ""}}, "model: a name is needed, not ''"),
+        ({"switch": {"effort": 5}}, "effort: give a name, not 5"),
+        ({"switch": {"model": ""}}, "model: give a name, not ''"),
         ({"switch": {"speed": "high"}}, "switch has no 'speed'"),
-        ({"switch": {"provider": "other"}}, "name a model of other too"),
+        ({"switch": {"provider": "other"}}, "give a model of other too"),
     ],
 )
 async def test_a_change_that_makes_no_sense_is_an_error_and_changes_nothing(

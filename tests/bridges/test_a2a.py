@@ -380,7 +380,7 @@ async def test_no_more_sessions_are_open_than_may_be_however_many_come_at_once(
         idle = await peer.send(said("hello"))
         sent = await asyncio.gather(*(peer.send(said("go"), at_once=True) for _ in range(4)), return_exceptions=True)
         refused = [each for each in sent if isinstance(each, UnsupportedOperationError)]
-        assert [str(each).partition(":")[0] for each in refused] == ["2 tasks are at work, which is the most"] * 2
+        assert [str(each).partition(":")[0] for each in refused] == ["2 tasks are running, which is the limit"] * 2
         working = [each for each in sent if isinstance(each, Task)]
         assert len(working) == 2
         client = await peer.client()

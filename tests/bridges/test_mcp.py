@@ -104,7 +104,7 @@ async def test_what_is_not_there_is_said_and_the_rest_is(script: Path, tmp_path:
     notices: list[str] = []
     async with open_servers(servers, notices) as tools:
         assert {tool.server for tool in tools} == {"things"}
-        assert [notice.split(" is not there")[0] for notice in sorted(notices)] == [
+        assert [notice.split(" is not available")[0] for notice in sorted(notices)] == [
             "The MCP server gone",
             "The MCP server mute",
             "The MCP server nobody",
@@ -175,7 +175,7 @@ async def test_a_server_that_does_not_list_its_tools_is_gone_without_after_a_sho
             assert {tool.server for tool in tools} == {"things"}
             late, died = sorted(notices, reverse=True)
             assert "mute has not listed its tools within 1 s" in late
-            assert "dies is not there" in died
+            assert "dies is not available" in died
     assert not _running(mute.file)
 
 

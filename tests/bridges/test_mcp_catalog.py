@@ -66,7 +66,7 @@ async def test_resources_are_listed_when_they_are_first_wanted_and_read_by_menti
         assert text.text.startswith('\n<resource uri="odd://a">\nlong long')
         assert "[100000 more characters]" in text.text
         assert await servers.read("odd:odd://png") == [Image("image/png", PIXEL)]
-        with pytest.raises(UsageError, match="@odd:odd://none was not read"):
+        with pytest.raises(UsageError, match="@odd:odd://none could not be read"):
             await servers.read("odd:odd://none")
         assert servers.is_mention("odd:odd://x")
         assert not servers.is_mention("odd:")

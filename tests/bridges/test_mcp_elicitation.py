@@ -49,7 +49,7 @@ async def test_a_form_is_asked_field_by_field_until_each_answer_is_accepted(tmp_
     first, _, again = odd.asked[:3]
     assert "Who are you?" in first.text
     assert first.options == ("Answer", "Decline")  # what is suggested would leave required fields empty
-    assert again.text.startswith("That is not accepted: the value must have at least 2 characters")
+    assert again.text.startswith("That is not valid: the value must have at least 2 characters")
     assert [question.multiple for question in odd.asked].count(True) == 1
     assert ("Small", "Medium", LEAVE_OUT) in [question.options for question in odd.asked]
 
@@ -214,7 +214,7 @@ async def test_a_question_ends_with_the_call_that_it_came_from(tmp_path: Path) -
         await waiting.wait()
         await do(servers, "import os; os._exit(1)")
         await until(ended.is_set, "the end of the question")
-        assert "It is not known whether" in await task
+        assert "Whether" in await task
 
 
 def test_a_choice_of_several_can_be_left_out_where_it_is_not_required() -> None:

@@ -200,7 +200,7 @@ async def test_what_a_server_lacked_to_start_and_which_setting_gives_it_is_said(
     async with boxed.opened(boxed.server(START=start), McpServer(str(boxed.root / "none"))) as tools:
         assert tools == ()
     first, second = sorted(boxed.notices)
-    assert "server0 is not there: it ended with exit code 1: OSError: [Errno 30] Read-only file system" in first
+    assert "server0 is not available: it ended with exit code 1: OSError: [Errno 30] Read-only file system" in first
     assert "It ran in a sandbox: there is no network, and only" in first
     assert "`[mcp.server0] needs = [...]`" in first
     assert "No such file or directory" in second

@@ -200,11 +200,11 @@ async def test_strangers_are_refused(tmp_path: Path, given: dict, more: dict) ->
     async with served(tmp_path, **given) as rig:
         await rig.slack.say("<@UBOT> go", "1.0", **more)
         await rig.slack.until(lambda: rig.slack.texts())
-        assert "not among those" in rig.slack.texts()[0]
+        assert "not allowed" in rig.slack.texts()[0]
         await rig.slack.say("<@UBOT> go", "3.0", channel="C2")
         await rig.slack.send("slash_commands", {"team_id": "T1", "user_id": "U9", "channel_id": "C2", "text": "cost"})
         await rig.slack.until(lambda: rig.slack.ephemeral)
-        assert "not among those" in rig.slack.ephemeral[0]
+        assert "not allowed" in rig.slack.ephemeral[0]
         assert rig.opened == []
 
 
@@ -285,7 +285,7 @@ async def test_files_go_both_ways(tmp_path: Path) -> None:
         assert any(isinstance(part, Image) for part in parts)
         assert any("é" in getattr(part, "text", "") for part in parts)
         said = "".join(rig.slack.texts())
-        assert "c.bin was not read" in said
+        assert "c.bin could not be read" in said
         assert "evil is not at Slack" in said
         assert rig.slack.uploads["report.txt"].startswith(b"all well [redacted")
         assert KEY not in said
@@ -415,7 +415,7 @@ def test_messages_are_forgotten_in_the_end(tmp_path: Path) -> None:
     ("text", "wrong"),
     [
         ("", "at least one channel"),
-        ("[channels.C1]", "users is needed"),
+        ("[channels.C1]", "users is missing"),
         ('[channels.C1]\nusers = "members"\nmode = "full"', "one of plan, ask, edit"),
         ('[channels.C1]\nusers = ["U1"]\nmod = "ask"', "Did you mean"),
         ('[channels.C1]\nusers = ["U1"]\ncwd = "nowhere"', "no directory"),

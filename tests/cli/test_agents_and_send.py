@@ -77,7 +77,7 @@ async def test_a_message_that_is_not_waited_for_is_kept(bus: NatsBus, bus_shell:
         await delivery.ack()
     done = await _run(bus_shell, "send", "team.nobody", "--no-reply", "--keep", "0.5", "lost")
     assert (done.code, done.out) == (1, "")
-    assert "Nobody receives at team.nobody" in done.err
+    assert "No agent receives at team.nobody" in done.err
 
 
 async def test_who_is_there_is_listed(bus: NatsBus, bus_shell: Shell) -> None:
@@ -138,7 +138,7 @@ async def test_a_session_is_an_agent_too(tmp_path: Path, shell: Shell) -> None:
         (["send", "a", "x", "--timeout", "0"], 2, "above 0"),
         (["send", "a", "x", "--keep", "5"], 2, "--no-reply"),
         (["send", "session.none", "x"], 2, "No session"),
-        (["send", "team.void", "x", "--timeout", "0.3"], 1, "Nobody receives at team.void"),
+        (["send", "team.void", "x", "--timeout", "0.3"], 1, "No agent receives at team.void"),
         (
             ["send", "team.void", "x", "--timeout", "3"],
             1,

@@ -135,7 +135,7 @@ def test_a_pipe_that_nobody_writes_to_does_not_hang(shell: Shell) -> None:
         os.close(reading)
         os.close(writing)
     assert (done.returncode, done.stdout) == (0, b"ok\n")
-    assert b"no input came on stdin" in done.stderr
+    assert b"no input on stdin" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,10 @@ def test_limits_exit_4(shell: Shell) -> None:
     ("flags", "told"),
     [
         (("--max-response-tokens", "40"), "its output limit of 40 tokens: raise max_response_tokens"),
-        (("--max-budget-usd", "0.05"), "tokens, as the budget or the window left no room for more: raise max_budget_usd"),
+        (
+            ("--max-budget-usd", "0.05"),
+            "tokens, as the budget or the window left no room for more: raise max_budget_usd",
+        ),
         ((), "its output limit of 32,000 tokens: raise max_response_tokens"),
         (("--model", "anthropic/claude-3-haiku-20240307"), "the most that anthropic/claude-3-haiku-20240307 writes"),
     ],
@@ -395,7 +398,7 @@ def test_a_conversation_with_ones_own_server_goes_nowhere_else_unasked(shell: Sh
         config.write_text('model = "anthropic/claude-sonnet-4-6"\n')  # which nobody has said now
         assert shell.run("--continue", "go on", model="").code == 2 and not public.requests
         config.unlink()
-        assert f"was last with openai at {mine.url.removeprefix('http://')}/v1" in refused.err
+        assert f"last used openai at {mine.url.removeprefix('http://')}/v1" in refused.err
         assert "--base-url" in refused.err and "--model" in refused.err
         assert shell.run("--continue", *at, "go on", model="").out == "again\n"
         shell.environment["OPENAI_BASE_URL"] = f"{mine.url}/v1"
@@ -415,7 +418,7 @@ def test_a_first_run_that_is_killed_has_said_where_it_went(shell: Shell) -> None
         child.kill()
         child.wait()
     refused = shell.run("--continue", "go on", model="")
-    assert refused.code == 2 and "was last with openai at " in refused.err and not public.requests
+    assert refused.code == 2 and "last used openai at " in refused.err and not public.requests
 
 
 def test_a_session_has_one_writer(shell: Shell) -> None:

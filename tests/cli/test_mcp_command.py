@@ -125,8 +125,8 @@ def test_a_prompt_of_a_server_is_a_command_and_a_changed_tool_is_refused_without
     offer("Does something else.")
     shell.run("go", "--allow", "mcp__odd__*")
     said = json.dumps(server.requests[-1].json)
-    assert "has changed what it says of do since that was approved. It now says: Does something else." in said
-    assert "Nobody can be asked in this run. To approve it: sagent mcp approve odd" in said
+    assert "has changed its definition of do since it was approved. It is now: Does something else." in said
+    assert "There is nobody to ask in this run. To approve it: sagent mcp approve odd" in said
 
 
 @pytest.mark.parametrize(

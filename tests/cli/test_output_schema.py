@@ -79,7 +79,7 @@ def test_an_answer_need_not_be_an_object(schema: object, shell: Shell) -> None:
         ("{", "that is not JSON"),
         ([], "a JSON Schema is needed"),
         ({"type": "objct"}, "unknown type 'objct'"),
-        ({"not": {}}, "'not' is not checked here"),
+        ({"not": {}}, "'not' is not supported"),
         ({"properties": {"a": {"uniqueItems": True}}}, "'uniqueItems' (at properties.a)"),
         ({"anyOf": [{"$ref": "https://x.example/s.json"}]}, "refers to another document"),
         ({"items": [{"type": "string"}]}, "items is not a schema"),

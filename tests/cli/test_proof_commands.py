@@ -94,7 +94,7 @@ def test_verify_reports_a_torn_last_line_as_such(place: Place):
     with (path / "root.jsonl").open("ab") as file:
         file.write(b'{"id":"ab')
     out, _ = place.run("verify", code=1)
-    assert "9 bytes of an unfinished entry at the end: its writer was killed, or is still at work" in out
+    assert "9 bytes of an unfinished entry at the end: its writer was killed, or is still running" in out
     assert "sessions repair" not in out  # which would find nothing to repair
 
 
@@ -126,7 +126,7 @@ def test_a_session_is_signed_and_its_signature_checked(place: Place):
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     (place.home / ".ssh").mkdir()
     signers = place.home / ".ssh" / "allowed_signers"
-    assert "Name it with --signers" in place.run("verify", "--check-signature", code=2)[1]
+    assert "Give it with --signers" in place.run("verify", "--check-signature", code=2)[1]
     signers.write_text(f"me {key.with_suffix('.pub').read_text()}")
     assert "is not signed" in place.run("verify", "--check-signature", code=1)[0]
     assert f"signed: {path / 'signed.json.sig'}" in place.run("verify", "--sign", str(key))[0]
@@ -226,7 +226,7 @@ def test_pruning_needs_a_rule_and_tells_what_went(place: Place):
     old = [place.session(f"old {number}", 100 + number) for number in range(3)]
     new = place.session("new")
     assert "--older-than 90d, --keep 50" in place.run("sessions", "prune", code=2)[1]
-    assert "no age" in place.run("sessions", "prune", "--older-than", "soon", code=2)[1]
+    assert "not an age" in place.run("sessions", "prune", "--older-than", "soon", code=2)[1]
     assert "0 or more" in place.run("sessions", "prune", "--keep", "-1", code=2)[1]
     out, _ = place.run("sessions", "prune", "--older-than", "90d", "--keep", "2", "--dry-run")
     assert "2 of 4 sessions would be deleted" in out

@@ -68,7 +68,7 @@ def test_where_there_is_none_it_is_said_once_and_commands_are_asked_about(
     nothing()
     shell.serve([MAKES, Turn(text="one"), Turn(text="two"), Turn(text="alone")])
     told = (
-        "No sandbox holds commands, for bwrap is not installed: what they do is asked about instead. "
+        "Commands run without a sandbox, because bwrap is not installed: you are asked about them instead. "
         "Install bubblewrap (apt install bubblewrap, or as this system has it)."
     )
     prompts = "\n".join(json.dumps(text) for text in ("go", "on"))
@@ -88,7 +88,7 @@ def test_where_it_is_required_and_there_is_none_nothing_is_begun(shell: Shell, n
     done = shell.run("--sandbox", "required", "go")
     assert (done.code, done.out, server.requests) == (2, "", [])
     (line,) = done.err.splitlines()
-    assert "--sandbox required: there is none here, for bwrap is not installed" in line
+    assert "--sandbox required: there is no sandbox here, because bwrap is not installed" in line
     assert "--sandbox" in shell.run("--help").out
 
 

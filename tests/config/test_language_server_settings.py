@@ -45,7 +45,7 @@ def test_ones_own_come_first_and_change_what_they_name(config: Path, settings: C
     [
         ('[language_servers.x]\ncommand = ["x"]', "x: give a command, and languages"),
         ('[language_servers.x]\ncommand = "x"', "x.command"),
-        ("[language_servers.pyright]\ncommand = [1]", "pyright.command: texts are needed"),
+        ("[language_servers.pyright]\ncommand = [1]", "pyright.command: give strings"),
         ('[language_servers.pyright]\ncomand = ["x"]', "pyright.comand"),
         ('[language_servers.pyright]\npulls = "no"', "pyright.pulls"),
         ('[language_servers.pyright]\nenv = { A = "\\u0000" }', "pyright.env"),

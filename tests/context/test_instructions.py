@@ -109,7 +109,7 @@ def test_a_project_cannot_draw_in_what_lies_outside_or_holds_keys(tree, user):
     assert "secret" not in found.text
     assert found.files == (tree / "AGENTS.md", tree / "good.md")
     assert len(found.notices) == 7
-    assert all("was not read" in notice for notice in found.notices)
+    assert all("is not used" in notice for notice in found.notices)
 
 
 def test_the_persons_own_file_may_include_from_anywhere(tree, user, monkeypatch):
@@ -118,7 +118,7 @@ def test_the_persons_own_file_may_include_from_anywhere(tree, user, monkeypatch)
     (user / "AGENTS.md").write_text("@~/anywhere.md @./gone.md")
     found = gather(tree, user)
     assert "anything" in found.text
-    assert found.notices == (f"{user}/gone.md (included by {user}/AGENTS.md) was not read: No such file or directory.",)
+    assert found.notices == (f"{user}/gone.md (included by {user}/AGENTS.md) is not used: No such file or directory.",)
 
 
 def test_includes_nest_at_most_five_deep_and_circles_end(tree, user):
@@ -183,4 +183,4 @@ def test_a_projects_instructions_are_no_file_of_keys(tree, user):
     (tree / ".env").write_text("KEY=secret")
     (tree / "AGENTS.md").symlink_to(".env")
     found = gather(tree, user)
-    assert (found.text, found.notices) == ("", (f"{tree / 'AGENTS.md'} was not read: it may hold keys.",))
+    assert (found.text, found.notices) == ("", (f"{tree / 'AGENTS.md'} is not used: it may hold keys.",))

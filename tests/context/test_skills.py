@@ -29,7 +29,7 @@ def test_the_persons_wins_and_what_says_nothing_is_left_out(tmp_path: Path) -> N
         ("review", "mine"),
     ]
     unread, said = sorted(notices, key=lambda notice: "is not used" in notice)
-    assert unread.startswith(f"{project}/.sagent/skills/pipe/SKILL.md was not read:")
+    assert unread.startswith(f"{project}/.sagent/skills/pipe/SKILL.md could not be read:")
     assert f"skill review ({project}/.sagent/skills/review/SKILL.md) is not used" in said
     text = skills_text(found)
     assert f"- deploy: How it is put on the machines. ({own}/skills/deploy/SKILL.md)" in text

@@ -207,7 +207,7 @@ async def test_a_question_may_be_answered_by_a_hook(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     refused = Session(tmp_path / "other", hook("PermissionRequest", "exit 0"), policy=Judge(Ask("why?", "--allow it")))
     await refused.run(call("echo ran"), "ok")
-    assert "why? Nobody can be asked in this run. --allow it" in refused.results()[0].text
+    assert "why? There is nobody to ask in this run. --allow it" in refused.results()[0].text
 
 
 async def test_a_prompt_may_be_refused_and_added_to(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, kind):
     child = [sys.executable, "-c", READ, str(root)]
     done = subprocess.run(child, capture_output=True, text=True, timeout=20, check=True)
     why = f"it leads out of the project {root}" if kind == "/dev/zero" else f"it is {kind}, not a file"
-    assert f"{root}/AGENTS.md was not read: {why}." in done.stdout
-    assert f"{root}/.claude/skills/x/SKILL.md was not read: {why}." in done.stdout
+    assert f"{root}/AGENTS.md is not used: {why}." in done.stdout
+    assert f"{root}/.claude/skills/x/SKILL.md could not be read: {why}." in done.stdout
     assert f"{root}/.sagent/config.toml: cannot be read: {why}." in done.stdout
 
 

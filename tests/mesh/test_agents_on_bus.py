@@ -108,7 +108,7 @@ async def test_an_agent_elsewhere_is_a_step_of_a_pattern(bus: Bus) -> None:
 async def test_a_triage_sees_who_is_there_when_it_is_asked(bus: Bus) -> None:
     async with Agent(ScriptedModel("desk.a", "desk.b", "desk.a", "desk.a")) as chooser:
         desk = TriageOnBus(chooser, bus, Query("desk"))
-        with pytest.raises(UsageError, match="Nobody is there to be chosen in desk"):
+        with pytest.raises(UsageError, match="There are no agents to choose from in desk"):
             await desk.run("help")
         async with answering(bus, Card("desk.a"), _named):
             assert (await desk.run("help")).content == "desk.a"

@@ -386,7 +386,7 @@ async def test_a_line_answers_what_is_shown(tmp_path: Path) -> None:
         assert (code, await attached.process.wait()) == (0, 0)
         os.close(main)
         assert "black" in here.server.requests[1].body.decode()
-        assert "does not accept the plan: shorter" in said_last(here)
+        assert "rejected the plan: shorter" in said_last(here)
 
 
 def said_last(here: Place) -> str:

@@ -133,9 +133,9 @@ async def test_a_node_is_killed_before_the_eyes_of_who_is_attached_and_the_sessi
         await one.attach(here, session[:-2], ready="I run.")  # what was said before is shown, and what runs
         await one.until("› please work", "◌ Bash echo", "◌ Running", "on n1")
         node.kill()
-        await one.until("Node n1 does not answer any more. The next node with room goes on with this session.")
+        await one.until("Node n1 no longer answers. The next node with a free slot continues this session.")
         await here.node("n2", *TOOLS)
-        await one.until("Node n2 goes on with this session, which n1 had before.", "outcome is unknown", "on n2")
+        await one.until("Node n2 continues this session, which ran on n1 before.", "outcome is unknown", "on n2")
         await one.until("? The model asks", "Which flag?", "white")
         await one.until("Enter answers", "answer ›")
         one.console.leave()  # the terminal is closed: that is no answer, and who comes next is asked
@@ -164,7 +164,7 @@ async def test_a_call_that_is_asked_about_when_its_node_is_killed_is_asked_about
         await one.until("2 + two ☂", "home-n1", "y Yes, once")
         await here.node("n2", "--permission-mode", "ask")
         node.kill()
-        await one.until("Node n2 goes on with this session", "home-n2", "y Yes, once", gone="home-n1")
+        await one.until("Node n2 continues this session", "home-n2", "y Yes, once", gone="home-n1")
         await one.keys("s")
         await one.until("Write a.txt · +2 -0", "Done.", gone="outcome is unknown")
 

@@ -53,7 +53,7 @@ async def test_the_files_of_a_detached_session_come_to_whoever_follows_it_in_its
         code, session, err = await here.ask("--detach", "work", cwd=mine)
         assert (code, err) == (0, "")
         code, _, err = await here.ask_plain("verify", session.strip(), "--bus", here.url)
-        assert (code, "no node has begun with it" in err, "/tmp" in err) == (2, True, False), err
+        assert (code, "no node has started it" in err, "/tmp" in err) == (2, True, False), err
         attach = ("attach", session := session.strip(), "--bus", here.url)
         await here.node("n1")
         code, _, err = await here.ask_plain(*attach, cwd=mine)

@@ -60,15 +60,15 @@ async def test_a_full_bus_says_so_stores_nothing_and_goes_on(tmp_path: Path, mon
             lambda: here.bus.bucket(names.LEASES).create("s", b"x"),
             lambda: here.bus.store(names.BLOBS).put("x", b"x"),
         ):
-            with pytest.raises(NoRoom, match="its disk is full, and nothing is stored"):
+            with pytest.raises(NoRoom, match="disk is full, and nothing is stored"):
                 await write()
         code, out, err = await here.ask("hello")
-        assert (code, out, "The bus has no room: its disk is full" in err) == (1, "", True)
+        assert (code, out, "The bus's disk is full" in err) == (1, "", True)
         disk.free = 11 << 20  # more than where it stops, and not yet enough
         await asyncio.sleep(0.3)
         assert reports.empty()
         disk.free = 20 << 20
-        assert (await reports.get()).endswith("the bus goes on")
+        assert (await reports.get()).endswith("the bus continues")
         await here.node("n1")
         assert (await here.ask("hello"))[:2] == (0, "Done.\n")
         found = [message.data async for message in here.bus.read(names.LOG, f"sagent.log.{names.token('s')}.>")]
@@ -102,7 +102,7 @@ async def test_others_fill_the_disk_of_a_bus_to_the_last_byte(tmp_path: Path) ->
             await reports.get()
             await stands_still(here, asked)
             ballast.unlink()
-            assert (await reports.get()).endswith("the bus goes on")
+            assert (await reports.get()).endswith("the bus continues")
             await goes_on(here, asked)
     finally:
         subprocess.run(["umount", "--lazy", str(store)], check=True)
@@ -125,7 +125,7 @@ async def at_work(directory: Path) -> AsyncGenerator[tuple[Place, Process]]:
 async def stands_still(here: Place, asked: Process) -> None:
     """Who has asked learns why, and nothing happens any more."""
     assert asked.process.stderr is not None
-    while b"stands still. The bus has no room: its disk is full" not in await asked.process.stderr.readline():
+    while b"stands still. The bus's disk is full" not in await asked.process.stderr.readline():
         assert asked.process.returncode is None
     ticks = here.directory / "ticks"
     size = ticks.stat().st_size

@@ -52,6 +52,6 @@ async def test_one_whose_body_is_gone_is_answered_by_that(tmp_path: Path) -> Non
             await here.node("n1")
             result = await peer.wait()
             assert result.error is not None
-            assert "not there any more" in result.error.message
+            assert "is gone" in result.error.message
             peer.expect(await records.send(peer.record, Said(user("b"))))
             assert (await peer.wait()).content == "One."

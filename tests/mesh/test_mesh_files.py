@@ -109,5 +109,5 @@ async def test_what_cannot_travel_says_why(tmp_path: Path, repository: Path) -> 
     (repository / "below").mkdir()
     with pytest.raises(UsageError, match="is inside the repository"):
         await offer(Shelf(), repository / "below")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UsageError, match="not on the bus any more"):
+    with pytest.raises(UsageError, match="no longer on the bus"):
         await Files(Shelf(), "git", tmp_path / "there").restore("git.gone")  # pyright: ignore[reportArgumentType]

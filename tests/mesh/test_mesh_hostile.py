@@ -66,7 +66,7 @@ async def test_a_node_says_no_and_goes_on(tmp_path: Path) -> None:
 
 async def test_what_is_the_nodes_to_say_cannot_be_asked_for(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
-        with pytest.raises(UsageError, match="permission_mode is the node's to say"):
+        with pytest.raises(UsageError, match="permission_mode is set by the node"):
             await Mesh(here.bus).submit("x", flags={"permission_mode": "full"})
         code, _, err = await here.ask("--permission-mode", "full", "x")
         assert code == 2
@@ -110,7 +110,7 @@ async def test_a_label_that_no_node_can_have_is_refused_and_not_waited_for(tmp_p
         for label in ("a b", "*", ">", "a.b", "ä"):
             code, out, err = await here.ask("--label", label, "--detach", "x")
             assert (code, out) == (2, "")
-            assert f"{label!r} cannot be the name of a node or a label" in err
+            assert f"{label!r} is not a valid name of a node or a label" in err
         assert await Records(here.bus).all() == []
 
 

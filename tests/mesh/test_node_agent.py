@@ -68,8 +68,8 @@ async def test_a_label_that_nobody_has_is_said_and_its_allowance_comes_back(
         await end(working)
         assert (result.content, result.error) == ("All done.", None)
         said = json.dumps(here.server.requests[-1].json)
-        assert "No node takes work for the label 'gqu'" in said
-        assert "The labels that there are: gpu, parent." in said
+        assert "No node takes sessions for the label 'gqu'" in said
+        assert "The labels are: gpu, parent." in said
         assert result.cost.total + result.cost.unbilled < Decimal("0.2")
         child = next(record for record in await Mesh(here.bus).sessions() if record.label == "gqu")
         assert (child.state, child.result is not None) == ("idle", True)

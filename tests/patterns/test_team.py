@@ -275,7 +275,7 @@ async def test_hand_offs_are_in_the_log_with_the_hashes_of_what_was_sent(tmp_pat
     assert result.cost.total == sum((each.usd or Decimal(0) for each in result.roles), Decimal(0)) > 0
     proof = verify(tmp_path / "s", result.head)
     assert (proof.problems, sorted(proof.heads)) == ((), ["root", "root/a", "root/b"])
-    assert not any("not vouched for" in note for note in proof.notes)
+    assert not any("not covered by" in note for note in proof.notes)
 
 
 async def test_a_changed_hand_off_is_found(tmp_path: Path) -> None:

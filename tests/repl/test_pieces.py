@@ -583,7 +583,7 @@ def test_a_diff_of_several_files_names_them_and_counts_lines_anew_in_each() -> N
 
 
 def test_how_a_command_of_an_earlier_run_ended_is_shown_as_while_it_ran() -> None:
-    said = "one\ntwo\n[exit code 3]\n[kept from commands: KEY. The person lets a variable through with env.pass]"
+    said = "one\ntwo\n[exit code 3]\n[hidden from commands: KEY. The person can pass a variable on with env.pass]"
     call = ToolCall("c1", "Bash", json_freeze_object({"command": "false"}))
     result = ToolResult("c1", (Text(said),), is_error=True)
     blocks = past_blocks([Message("assistant", (call,)), Message("user", (result,))], "root")

@@ -365,7 +365,7 @@ async def test_where_nothing_can_hold_commands_required_is_refused_and_all_stays
     context: RecordingContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "bwrap is not installed"))
-    with pytest.raises(UsageError, match="there is none here, for bwrap is not installed"):
+    with pytest.raises(UsageError, match="there is no sandbox here, because bwrap is not installed"):
         await context.do("/sandbox required")
     assert "it is switched off" in await context.do("/sandbox")
 

@@ -76,7 +76,7 @@ def test_a_plan_by_the_tool_is_refused_changed_in_the_input_and_accepted(console
     console.type("thanks")
     console.until("Ready.")
     requests = [str(request.json["messages"]) for request in server.requests]
-    assert "does not accept the plan: one file is enough" in requests[1]
+    assert "rejected the plan: one file is enough" in requests[1]
     assert "Write one file. Then read it." in requests[2]
     assert "Plan mode is off: you may change" not in requests[-1]  # it was told with the answer
     assert len({str(request.json["tools"]) for request in server.requests}) == 1
@@ -126,7 +126,7 @@ def test_a_plan_that_is_left_open_is_no_failure(console: Console) -> None:
     console.type("a file, please")
     console.until("Carry out this plan?", "Esc leaves it")
     console.keys("Escape")
-    screen = console.until("● ExitPlan · left open, plan mode goes on", "I wait.", "plan · no sandbox")
+    screen = console.until("● ExitPlan · left open, plan mode is still on", "I wait.", "plan · no sandbox")
     assert "✗" not in screen
     assert "has not decided on the plan" in last_text(server.requests[1])
     console.type("/exit")

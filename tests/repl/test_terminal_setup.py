@@ -168,7 +168,7 @@ def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, t
     console.type("the-right-key")
     console.until("Where should it be saved?", "❯ in the keyring")
     console.keys("Enter")
-    console.until("it is kept in the keyring", "│ $0")
+    console.until("it was saved in the keyring", "│ $0")
     assert (tmp_path / "kept").read_text() == "the-right-key"
     config = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
     assert "the-right-key" not in config.read_text()

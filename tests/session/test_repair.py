@@ -445,7 +445,7 @@ def test_a_repair_that_is_killed_leaves_the_logs_or_is_finished(whole: Path, tmp
             beside = [each for path, each in files.items() if path.startswith(f"{name}.damaged-")]
             assert text in (files[name], *beside)
         if any(path.name.startswith("repaired-2") for path in session.iterdir()):
-            with pytest.raises(SessionCorrupt, match="cut short"):
+            with pytest.raises(SessionCorrupt, match="was interrupted"):
                 Session.open(session)
         repair(session)
         for file, had in done.items():

@@ -220,7 +220,7 @@ def test_a_fork_from_nowhere_shows(session: Path):
         file.write(seal("0" * 64, Unknown("forked", {"left": head})).line)
     (problem,) = verify(session).problems
     assert "0" * 64 in problem
-    assert "taken up again" in problem
+    assert "continued from" in problem
 
 
 def test_a_log_that_nobody_has_spawned_shows(session: Path):
@@ -239,7 +239,7 @@ def test_the_end_of_a_child_that_its_parent_does_not_vouch_for_is_told(session: 
         made.log("root/review").append(Unknown("notice", {}))
     proof = verify(session)
     assert proof.problems == ()
-    assert "The end of the log of root/review is not vouched for by its parent's." in proof.notes
+    assert "The end of the log of root/review is not covered by its parent's log." in proof.notes
 
 
 def test_a_spilled_output_that_is_gone_shows(tmp_path: Path):
@@ -286,7 +286,7 @@ def test_links_are_not_followed(session: Path, tmp_path: Path):
     (tmp_path / "elsewhere").write_bytes(b"x")
     (session / "blobs" / "link").symlink_to(tmp_path / "elsewhere")
     (problem,) = verify(session).problems
-    assert "no plain file" in problem
+    assert "not a plain file" in problem
 
 
 def test_a_blob_that_is_gone_shows_at_the_entry_that_names_it(session: Path):
@@ -487,11 +487,11 @@ def test_what_was_signed_of_a_child_must_be_there_to_be_read(session: Path):
 
 def test_verify_says_what_a_head_does_not_vouch_for(session: Path):
     head = verify(session).heads["root"]
-    assert not any("not vouched for by it" in note for note in verify(session, head).notes)
+    assert not any("not covered by it" in note for note in verify(session, head).notes)
     with Session.open(session) as made:
         first = made.log("root/late").append(Opened(made.id, "root/late", "/work", {}))
         made.log().append(Spawned("root/late", first.id))
-    (note,) = [note for note in verify(session, head).notes if "not vouched for by it" in note]
+    (note,) = [note for note in verify(session, head).notes if "not covered by it" in note]
     assert "root/late" in note
     assert "root/review" not in note
 

@@ -125,7 +125,7 @@ def test_nothing_outside_the_state_directory_goes(state: Path, tmp_path: Path):
     (home / "20000101-000000-aaaaaa").symlink_to(elsewhere.path)
     (state / "sessions" / "linked").symlink_to(elsewhere.path.parent)
     kept = pruned(state, None, 90)
-    assert set(kept.values()) == {"it does not lie in the state directory"}
+    assert set(kept.values()) == {"it is not in the state directory"}
     assert len(kept) == 2
     assert (elsewhere.path / "root.jsonl").exists()
 
@@ -164,5 +164,5 @@ def test_one_that_cannot_be_deleted_is_told_of_and_the_next_goes(state: Path, tm
 def test_ages_are_hours_days_and_weeks():
     assert [age(text) for text in ("12h", "90d", "2w")] == [timedelta(hours=12), timedelta(days=90), timedelta(weeks=2)]
     for text in ("", "90", "d", "-1d", "1.5d", "3m", "9999999d"):
-        with pytest.raises(UsageError, match="like 12h, 90d or 2w"):
+        with pytest.raises(UsageError, match="such as 12h, 90d or 2w"):
             age(text)

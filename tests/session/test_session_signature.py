@@ -127,7 +127,7 @@ def test_every_byte_of_what_is_signed_and_of_the_signature_counts(session: Path,
 def test_a_strangers_key_does_not_do(session: Path, signers: Path, tmp_path: Path):
     sign_record(session, verify(session), make_key(tmp_path, "theirs"))
     (problem,) = verify(session, signers=signers).problems
-    assert f"signed by no key of {signers}" in problem
+    assert f"not signed by a key in {signers}" in problem
 
 
 def test_no_signature_is_a_finding_only_where_one_is_asked_for(session: Path, signers: Path, key: Path):
@@ -213,7 +213,7 @@ def test_deleting_a_session_deletes_what_was_signed(session: Path, key: Path):
 def test_a_statement_is_read_only_as_it_is_written():
     written = state(Statement("s", {"root": "a"}, ("b",)))
     assert read_statement(written) == Statement("s", {"root": "a"}, ("b",))
-    with pytest.raises(ValueError, match="not what sagent signs"):
+    with pytest.raises(ValueError, match="not a signed statement of sagent"):
         read_statement(written.replace(b":", b": "))
 
 

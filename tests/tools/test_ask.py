@@ -48,7 +48,7 @@ async def test_the_person_sees_who_asks_and_the_model_reads_what_they_say(tmp_pa
 
 
 async def test_where_nobody_sits_the_model_is_told_to_decide(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="Nobody can be asked"):
+    with pytest.raises(ToolError, match="There is nobody to ask"):
         await AskUser()(json_freeze_object({"question": "Which?"}), context(tmp_path))
 
 

@@ -139,12 +139,12 @@ async def test_the_result_says_when_something_else_holds_commands_than_the_descr
         assert "network:HOST" in said
         assert await rig.text("echo a") == "a"
         rig.sandbox.switch("off")
-        assert "[no sandbox holds commands now: this ran without one" in await rig.text("echo a")
+        assert "[commands run without a sandbox now, this one too" in await rig.text("echo a")
         assert await rig.text("echo a") == "a"
         arguments = {"command": "echo a", "needs": ["network:example.org"], "reason": "x"}
         run = RunContext("root", "call", rig.workspace, rig.shelf, rig.seen.append)
         output = await rig.tool(json_freeze_object(arguments), run)
-        assert "[no sandbox holds commands now" in "".join(getattr(part, "text", "") for part in output.content)
+        assert "[commands run without a sandbox now" in "".join(getattr(part, "text", "") for part in output.content)
         rig.sandbox.switch("auto")
         assert "[commands run in a sandbox now" in await rig.text("false")
         assert (rig.tool.description, rig.tool.parameters) == sent
@@ -159,7 +159,7 @@ async def test_where_nothing_can_hold_commands_the_result_says_so(
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("none", "nothing works"))
     rig = Rig(tmp_path, Sandbox())
     assert "Sandboxed" in rig.tool.description
-    assert "[no sandbox holds commands now" in await rig.text("echo a")
+    assert "[commands run without a sandbox now" in await rig.text("echo a")
     assert await rig.text("echo a") == "a"
     await rig.tool.aclose()
 
@@ -439,7 +439,7 @@ def test_the_keys_of_every_provider_look_like_keys() -> None:
 async def test_a_command_that_lacks_a_key_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GH_TOKEN", "secret")
     monkeypatch.setenv("CORP_LOGIN", "other")
-    said = "kept from commands: GH_TOKEN. The person lets a variable through with env.pass"
+    said = "hidden from commands: GH_TOKEN. The person can pass a variable on with env.pass"
     assert said in await rig.text("echo set GH_TOKEN; exit 4")
     assert said not in await rig.text("echo set GH_TOKEN")
     rig.tool, closing = Bash(keep_keys=("GH_TOKEN",), withheld=("CORP_LOGIN",)), rig.tool

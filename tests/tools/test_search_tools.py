@@ -324,7 +324,7 @@ async def test_list_shows_everything_of_one_directory(call, root) -> None:
     os.mkfifo(root / "pipe")
     assert text_of(await call(List())).split("\n") == [
         ".git/", ".gitignore  5", ".hid  0", "a/", "b.txt  5", "ignored.log  1", "link -> b.txt",
-        "pipe  (no regular file)",
+        "pipe  (not a regular file)",
     ]  # fmt: skip
     make(root, {f"many/{n:04}": "" for n in range(510)})
     assert text_of(await call(List(), path="many")).endswith("(And 10 more. Use Glob to find some of them.)")

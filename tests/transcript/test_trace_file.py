@@ -73,12 +73,12 @@ def test_what_is_said_is_in_the_file_at_once_and_pieces_soon(tmp_path):
 def test_another_file_is_not_spoiled(tmp_path):
     notes = tmp_path / "notes.md"
     notes.write_text("# Notes\n")
-    with pytest.raises(UsageError, match="is not a trace, so nothing is added"):
+    with pytest.raises(UsageError, match="is not a trace, so nothing was appended"):
         TraceFile(notes, pytest.fail)
     assert notes.read_text() == "# Notes\n"
     package = tmp_path / "package.json"
     package.write_text('{"name": "demo"}\n')
-    with pytest.raises(UsageError, match="is not a trace, so nothing is added"):
+    with pytest.raises(UsageError, match="is not a trace, so nothing was appended"):
         TraceFile(package, pytest.fail)
     for path in (tmp_path, tmp_path / "notes.md" / "where.jsonl"):
         with pytest.raises(UsageError, match="cannot be written"):

@@ -218,7 +218,9 @@ class Contexts:
             again = f"send the message without taskId, with contextId {place}"
             raise UnsupportedOperationError(f"Task {name} has ended: to go on, {again}.")
         if task is not context.current:
-            raise UnsupportedOperationError(f"Task {name} waits for those before it: send the message when it works.")
+            raise UnsupportedOperationError(
+                f"Task {name} waits for earlier tasks: send the message when it is running."
+            )
         kept = kept_message(message, name, place)
         self._index(context, context.records.accept(name, kept, digest))
         task.hear(kept)
@@ -252,7 +254,7 @@ class Contexts:
         assert context.live is not None
         if not (path := context.live.agent.log.path):
             await context.aclose()
-            raise InternalError("The session cannot be kept on the disk, so there would be no task to ask for later.")
+            raise InternalError("The session cannot be saved to disk, so the task could not be looked up later.")
         context.path = Path(path)
         context.records = RecordFile(self._directory, context.path.name, name)
         self._know(context)

@@ -21,7 +21,7 @@ def read_message(message: Message) -> messages.Message:
     shown."""
     parts = [_read(part, number) for number, part in enumerate(message.parts)]
     if not any(not isinstance(part, messages.Text) or part.text.strip() for part in parts):
-        raise InvalidParamsError("The message says nothing: give it a part with text.")
+        raise InvalidParamsError("The message is empty: give it a part with text.")
     return messages.user("", *parts)
 
 
@@ -64,7 +64,7 @@ def _read_file(part: Part, number: int) -> messages.Text | messages.Image | mess
             f"{name} is not text, not a PNG, JPEG, GIF or WebP image and not a PDF."
         ) from None
     except ValueError as error:
-        raise ContentTypeNotSupportedError(f"{name} cannot be taken: {error}.") from error
+        raise ContentTypeNotSupportedError(f"{name} cannot be used: {error}.") from error
 
 
 def digest_of(message: Message) -> str:

@@ -17,7 +17,7 @@ from sagent.session.retention import in_use
 
 _WAITED = "The server stopped before it began this task. Nothing was done: send the message again."
 _STOPPED = "The server stopped while it worked on this task. Send a message with this contextId to go on."
-_ELSEWHERE = "Another process works in this session."
+_ELSEWHERE = "Another process has this session open."
 
 
 @dataclass(frozen=True, slots=True)

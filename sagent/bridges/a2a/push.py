@@ -117,7 +117,7 @@ class Receivers:
         receivers = self._known.get(task, {})
         if kept.id not in receivers:
             if len(receivers) >= MOST:
-                raise UnsupportedOperationError(f"A task has at most {MOST} receivers: delete one.")
+                raise UnsupportedOperationError(f"A task can have at most {MOST} receivers: delete one.")
             self._make_room()
         self._files.put(session, KeptReceiver(kept))
         self._done.pop((task, kept.id), None)
@@ -131,7 +131,7 @@ class Receivers:
         if sum(map(len, self._known.values())) < MOST_KEPT:
             return
         if (oldest := next(iter(self._done), None)) is None:
-            raise UnsupportedOperationError(f"There are {MOST_KEPT:,} receivers, which is the most: delete one.")
+            raise UnsupportedOperationError(f"There are {MOST_KEPT:,} receivers, which is the limit: delete one.")
         self.delete(*oldest)
 
     def _add(self, session: str, config: TaskPushNotificationConfig) -> None:

@@ -131,7 +131,7 @@ class RemoteAgent:
             if (said := reading.result()) is not None:
                 return said
             if not name.done():
-                raise ToolError(f"{self.name} has answered nothing. {_UNKNOWN}")
+                raise ToolError(f"{self.name} did not answer. {_UNKNOWN}")
             return await self._settled(name.result())
         except _FAILURES as error:
             raise ToolError(f"{self.name} failed: {_reason(error)}. {_UNKNOWN}") from error
@@ -170,7 +170,9 @@ class RemoteAgent:
                 found = await self._client.get_task(GetTaskRequest(id=task))
             except _FAILURES as error:
                 if failures == len(_PAUSES):
-                    raise ToolError(f"{self.name} was lost at work: {_reason(error)}. {_UNKNOWN}") from error
+                    raise ToolError(
+                        f"The connection to {self.name} was lost while it worked: {_reason(error)}. {_UNKNOWN}"
+                    ) from error
                 failures += 1
             else:
                 if found.status.state in _PAUSED:
@@ -201,13 +203,13 @@ class RemoteAgent:
             word = TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", " ")
             said.append(f"Its task ended as {word}. {why}".strip())
         elif not any(said):
-            said.append(why or "It said nothing.")
+            said.append(why or "It gave no answer.")
         fine = state in (TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_INPUT_REQUIRED)
         text = "\n\n".join(filter(None, said))
         return ToolOutput((Text(f"{text}{_note(answer.context_id)}"),), is_error=not fine)
 
 
-_UNKNOWN = "It is not known what it did: find out before you call it again."
+_UNKNOWN = "What it did is unknown: find out before you call it again."
 
 
 def _note(conversation: str) -> str:

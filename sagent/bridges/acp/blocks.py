@@ -31,7 +31,7 @@ def _parts(block: Mapping[str, object], number: int) -> Iterator[Part]:
         case "resource":
             yield from _resource(as_object(block.get("resource")), where)
         case "audio":
-            raise RpcError(INVALID_PARAMS, f"{where} is audio, which sagent does not take (see promptCapabilities).")
+            raise RpcError(INVALID_PARAMS, f"{where} is audio, which sagent does not support (see promptCapabilities).")
         case other:
             raise RpcError(INVALID_PARAMS, f"{where} has the type {other!r}: text, image, resource_link or resource.")
 
@@ -54,9 +54,9 @@ def _media(data: str, name: str, where: str) -> Part:
     try:
         found = media_in(b64decode(data, validate=True), name)
     except (NotBase64, ValueError) as error:
-        raise RpcError(INVALID_PARAMS, f"{where} cannot be taken: {error}") from error
+        raise RpcError(INVALID_PARAMS, f"{where} cannot be used: {error}") from error
     if found is None:
-        raise RpcError(INVALID_PARAMS, f"{where} is no PNG, JPEG, GIF or WebP image and no PDF.")
+        raise RpcError(INVALID_PARAMS, f"{where} is not a PNG, JPEG, GIF or WebP image or a PDF.")
     return found
 
 
@@ -75,5 +75,5 @@ def _shown(uri: str) -> str:
 
 def _needed(block: Mapping[str, object], name: str, where: str) -> str:
     if not isinstance(found := block.get(name), str):
-        raise RpcError(INVALID_PARAMS, f"{where}.{name} is missing, or is no string.")
+        raise RpcError(INVALID_PARAMS, f"{where}.{name} is missing or not a string.")
     return found

@@ -57,7 +57,7 @@ class ReviewedTool:
             try:
                 await self._client.write_file(self._session(), real, change.after)
             except RpcError as error:
-                raise ToolError(f"{path} was not written. The editor says: {error}") from error
+                raise ToolError(f"{path} could not be written. The editor says: {error}") from error
             return _settled(change, before, workspace)
 
     async def _planned(self, path: Path, real: Path, arguments: JsonObject, workspace: Workspace) -> Change:

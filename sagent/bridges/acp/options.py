@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagent.policy.permissions import PermissionPolicy
 
 MODE_WORDS: Mapping[Mode, tuple[str, str]] = {
-    "plan": ("Plan", "Only reading, and commands that look; it proposes a plan"),
+    "plan": ("Plan", "Only reading and read-only commands; it proposes a plan"),
     "ask": ("Ask", "A question before every change and every command"),
     "edit": ("Edit", "Edits in the project are free; other changes are asked about"),
     "full": ("Full", "No questions"),
@@ -47,7 +47,7 @@ class Options:
         model = self._chosen.get("model", status.model)
         effort = self._chosen.get("effort", status.effort or _UNSET)
         advisor = self._chosen.get("advisor", self._advisor())
-        advisors = [(OFF, "Off", "No advisor is asked"), *self._named(advisor)]
+        advisors = [(OFF, "Off", "Ask no advisor"), *self._named(advisor)]
         return [
             _select("mode", "Mode", "mode", self._policy.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
             _select("model", "Model", "model", model, self._named(model)),
@@ -69,7 +69,7 @@ class Options:
             raise RpcError(INVALID_PARAMS, f"There is no option {option!r}. There are mode, model, effort and advisor.")
         offered = [as_str(as_object(each)["value"]) for each in as_array(found["options"])]
         if not isinstance(value, str) or value not in offered:
-            raise RpcError(INVALID_PARAMS, f"{option} cannot be {value!r}: take one of {', '.join(offered[:20])}.")
+            raise RpcError(INVALID_PARAMS, f"{option} cannot be {value!r}: choose one of {', '.join(offered[:20])}.")
         if value == found["currentValue"]:
             return
         try:
@@ -86,7 +86,7 @@ class Options:
                 self._agent.apply(Switch(model=value))
             case "effort":
                 if value == _UNSET:
-                    raise RpcError(INVALID_PARAMS, "An effort that was set stays set: take another one.")
+                    raise RpcError(INVALID_PARAMS, "The effort cannot be unset: choose another one.")
                 self._agent.apply(Switch(effort=value))
             case _:
                 self._agent.apply(Switch(advisor=value))

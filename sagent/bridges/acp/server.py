@@ -155,7 +155,7 @@ class Server:
         what = "Set a provider's variable, such as ANTHROPIC_API_KEY, or put a key into sagent's settings."
         ways: list[Mapping[str, object]] = [{"id": KEY, "name": "A key in the environment", "description": what}]
         if self._client.has_login_terminal:
-            about = "Enter a provider's key in a terminal; it is tested and kept for you alone."
+            about = "Enter a provider's API key in a terminal; it is tested, then saved."
             way = {"id": LOGIN, "name": "Log in", "description": about}
             ways.append({**way, "type": "terminal", "args": ["--login"], "env": {}})
         return ways
@@ -344,7 +344,7 @@ def _missing(session: str) -> RpcError:
 
 def _absolute(name: str, value: object) -> str:
     if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value or value != valid_text(value):  # noqa: PTH117 -- it is a text
-        raise RpcError(INVALID_PARAMS, f"{name}: an absolute path is needed, not {value!r:.200}.")
+        raise RpcError(INVALID_PARAMS, f"{name}: give an absolute path, not {value!r:.200}.")
     return value
 
 

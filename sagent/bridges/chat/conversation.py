@@ -138,7 +138,7 @@ class ThreadSession:
             except Exception as error:  # a defect is told, and the other threads go on
                 self._waiting.clear()
                 expected = isinstance(error, SagentError | OSError)
-                await self._notify(f"It cannot be done: {error if expected else f'{type(error).__name__}: {error}'}")
+                await self._notify(f"That failed: {error if expected else f'{type(error).__name__}: {error}'}")
 
     async def _serve(self) -> None:
         tools = (SendFile(self._surface, self._thread),)
@@ -221,7 +221,7 @@ class ThreadSession:
         try:
             said = await self._put(text, choices, is_approval=True)
         except ChatError as error:
-            return f"nobody could be asked: {error}"
+            return f"the question could not be sent: {error}"
         if said is None:
             return f"nobody answered within {PATIENCE:g} s"
         answer, person = said

@@ -21,15 +21,15 @@ MOST_FILES = 10  # of a message
 async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[list[Part], list[str]]:
     """The files of a message as a model is shown them, and what could not be."""
     parts: list[Part] = []
-    problems = [f"only {MOST_FILES} of {len(files)} files were taken"] if len(files) > MOST_FILES else []
+    problems = [f"only {MOST_FILES} of {len(files)} files were accepted"] if len(files) > MOST_FILES else []
     for file in files[:MOST_FILES]:
         try:
             data = await surface.download(file, MOST_BYTES)
             shown = media_in(data, file.name)
             parts.append(shown or Text(f'\n\n<file name="{file.name}">\n{data.decode()[:MOST_TEXT]}\n</file>'))
         except (ChatError, ValueError) as error:
-            why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
-            problems.append(f"{file.name} was not read: {why}")
+            why = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+            problems.append(f"{file.name} could not be read: {why}")
     return parts, problems
 
 
@@ -51,7 +51,7 @@ class SendFile:
         try:
             data = await asyncio.to_thread(read_regular, path, path.parent, most=MOST_BYTES)
         except OSError as error:
-            raise ToolError(f"{path} was not read: {error.strerror or error}") from error
+            raise ToolError(f"{path} could not be read: {error.strerror or error}") from error
         with suppress(UnicodeDecodeError):  # a picture, say
             data = Redaction().text(data.decode()).encode()
         try:

@@ -16,7 +16,8 @@ from sagent.bridges.chat.surface import ChatError, ChatSurface, Commanded, Incom
 from sagent.lib.money import ZERO, show
 
 HELP = (
-    "Address me in a channel to begin; every message in the thread goes on. In a thread: `!stop`, `!status`, `!cost`, "
+    "Mention me in a channel to start; every message in that thread continues the session. In a thread: `!stop`, "
+    "`!status`, `!cost`, "
     "`!model NAME`, `!help`. Anywhere: `/sagent status`, `/sagent cost`, `/sagent stop`."
 )
 
@@ -72,7 +73,7 @@ class ChatHost:
             return
         if not rules.may_write(said.person):
             if said.addressed:
-                self._post(said.thread, "You are not among those who may use this here.")
+                self._post(said.thread, "You are not allowed to use this here.")
             return
         session = self._session(said.thread)
         if not said.text.startswith("!"):
@@ -85,26 +86,26 @@ class ChatHost:
         word, _, rest = said.text[1:].strip().partition(" ")
         match word.lower():
             case "stop":
-                return "Stopped." if session.stop() else "Nothing is being done here."
+                return "Stopped." if session.stop() else "Nothing is running here."
             case "status":
-                return "At work." if session.working else "Nothing is being done here."
+                return "Working." if session.working else "Nothing is running here."
             case "cost":
                 return f"This thread: {show(session.spent)}. {self._today(said.thread.place)}"
             case "model" if rest.strip():
                 session.use_model(rest.strip())
-                return f"{rest.strip()} answers from the next prompt on, if it can be had."
+                return f"{rest.strip()} answers from the next prompt on, if it is available."
             case _:
                 return HELP
 
     def _command(self, command: Commanded) -> str:
         rules = self._rules.places.get(command.place)
         if rules is None or not rules.may_write(command.person):
-            return "You are not among those who may use this here."
+            return "You are not allowed to use this here."
         here = [each for thread, each in self._threads.items() if thread.place == command.place]
         working = [each for each in here if each.working]
         match command.words[:1]:
             case ("status",):
-                return f"Threads at work here: {len(working)}."
+                return f"Threads running here: {len(working)}."
             case ("cost",):
                 return self._today(command.place)
             case ("stop",):

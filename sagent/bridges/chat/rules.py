@@ -63,7 +63,7 @@ def read_rules(file: Path) -> ChatRules:
         for name, each in as_object(value.get("channels")).items()
     }
     if not places:
-        raise ConfigError(f"{file}: name at least one channel, as in [channels.C0123ABCD].")
+        raise ConfigError(f"{file}: add at least one channel, as in [channels.C0123ABCD].")
     return ChatRules(places, _usd(value.get("usd_per_day", 20), f"{file}: usd_per_day"))
 
 
@@ -72,13 +72,15 @@ def _place(given: Mapping[str, object], where: str, base: Path) -> PlaceRules:
         if name not in _KEYS:
             raise ConfigError(f"{where}: there is no setting {name!r}{nearest(name, _KEYS)}")
     if "users" not in given:
-        raise ConfigError(f'{where}: users is needed: a list of ids, or "{MEMBERS}" for all of the workspace.')
+        raise ConfigError(
+            f'{where}: users is missing: give a list of ids, or "{MEMBERS}" for everyone in the workspace.'
+        )
     mode = as_str(given.get("mode"), "plan")
     if mode not in MODES:
-        raise ConfigError(f"{where}: mode {mode!r}: one of {', '.join(MODES)}.")
+        raise ConfigError(f"{where}: mode {mode!r}: give one of {', '.join(MODES)}.")
     cwd = (base / path_of(as_str(given.get("cwd"), "."))).resolve()
     if not cwd.is_dir():
-        raise ConfigError(f"{where}: cwd: {cwd} is no directory.")
+        raise ConfigError(f"{where}: cwd: {cwd} is not a directory.")
     users = given["users"]
     return PlaceRules(
         cwd,
@@ -94,11 +96,11 @@ def _place(given: Mapping[str, object], where: str, base: Path) -> PlaceRules:
 def _ids(value: object, where: str) -> frozenset[str]:
     found = [each for each in as_array(value) if isinstance(each, str)]
     if not isinstance(value, list) or len(found) != len(as_array(value)):  # pyright: ignore[reportUnknownArgumentType]
-        raise ConfigError(f"{where}: a list of ids is needed.")
+        raise ConfigError(f"{where}: give a list of ids.")
     return frozenset(found)
 
 
 def _usd(value: object, where: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1_000_000:
-        raise ConfigError(f"{where}: a sum in USD above 0 is needed.")
+        raise ConfigError(f"{where}: give an amount in USD above 0.")
     return Decimal(str(value))

@@ -116,5 +116,5 @@ async def read_resource(link: Link, uri: str) -> Sequence[Media]:
     try:
         got = await (await link.client()).read_resource(uri)
     except Exception as error:
-        raise UsageError(f"@{link.name}:{uri} was not read: {failure(error)}") from error
+        raise UsageError(f"@{link.name}:{uri} could not be read: {failure(error)}") from error
     return [resource_part(held, MOST_TEXT) for held in got.contents]

@@ -154,7 +154,7 @@ async def _ask_field(text: str, field: Field, extra: tuple[str, ...], ask: _Aski
         value, fault = field.read(said)
         if not fault:
             return "accept", value
-        wrong = f"That is not accepted: {one_line(printable(fault), 300)}.\n\n"
+        wrong = f"That is not valid: {one_line(printable(fault), 300)}.\n\n"
     return "cancel", None
 
 

@@ -73,7 +73,7 @@ class Field:
             return None, wrong[0]
         test = _FORMATS.get(as_str(self.schema.get("format")))
         if isinstance(value, str) and test is not None and not test(value):
-            return None, f"{value!r} is no {self.schema['format']}"
+            return None, f"{value!r} is not a valid {self.schema['format']}"
         return json_thaw(value), ""
 
 

@@ -93,7 +93,7 @@ class Link:
         pause = min(2.0 ** (self._failures - 2), _LONGEST_PAUSE)
         left = self._failed_at + pause - asyncio.get_running_loop().time()
         if left > _MOST_WAITED:
-            raise NotYet(f"it has failed {self._failures} times in a row and is started again in {left:.0f} s")
+            raise NotYet(f"it failed {self._failures} times in a row and will be started again in {left:.0f} s")
         await asyncio.sleep(max(left, 0.0))
 
     def lost(self) -> None:
@@ -143,7 +143,7 @@ class Link:
                 ready.exception()  # it may be that no caller waits any more
         finally:
             if not ready.done():
-                ready.set_exception(ConnectionError("it was given up before it was ready"))
+                ready.set_exception(ConnectionError("starting it was cancelled"))
                 ready.exception()
 
     async def _serve(self, ready: "asyncio.Future[Client]", stop: asyncio.Event, *, again: bool) -> None:
@@ -292,8 +292,8 @@ class Link:
         if self._login is not None and self._login.lacks:
             return self._login.lacks
         if self._refuses and "issuer" in self.server.oauth:
-            return "it does not take the client_id of its oauth settings"
-        return f"it wants a login: sagent mcp login {self.name}" if self._refuses else ""
+            return "it rejects the client_id of its oauth settings"
+        return f"it needs a login: sagent mcp login {self.name}" if self._refuses else ""
 
     def hint(self, said: str | None = None) -> str:
         """Which setting gives it more, where what it has said, or that it does not run, may come from its sandbox."""
@@ -302,7 +302,7 @@ class Link:
         if self._profile is None or not (said is None or was_held_back(said, failed=True)):
             return ""
         limits = within(self._profile, map(Path, self._profile.writable[:4]))
-        return f"{limits}. `[mcp.{self.name}] needs = [...]` in the person's config gives it more."
+        return f"{limits}. `[mcp.{self.name}] needs = [...]` in the person's config allows it more."
 
     async def aclose(self) -> None:
         self._stop.set()

@@ -199,7 +199,7 @@ class Login(OAuthClientProvider):
                     granted = kept.tokens.scope if kept.tokens else None
                     wanted = union_scopes(granted, extract_scope_from_www_auth(response))
                     self._store.write(kept.model_copy(update={"wanted": wanted}))
-            why = "it wants more rights than its login has"
+            why = "it needs more rights than the login has"
         self.lacks = f"{why}. To log in: sagent mcp login {self._name}"
         return OAuthFlowError(self.lacks)
 
@@ -306,7 +306,7 @@ class _Arrival:
         given = _queried(target)
         ours = bool(self._state) and secrets.compare_digest(given.get("state", "").encode(), self._state.encode())
         if urlsplit(target).path != "/callback" or not ours or not ({"code", "error"} & given.keys()):
-            return "404 Not Found", "This address is for the return from a login that sagent has begun."
+            return "404 Not Found", "This address is only for returning from a login that sagent started."
         if "error" in given:
             if not self._arrived.done():
                 words = one_line(printable(given.get("error_description", given["error"])), 300)

@@ -26,7 +26,7 @@ def machine_login(server: McpServer) -> OAuthClientProvider:
     try:
         key = Path(given["private_key"]).expanduser().read_text()
     except (OSError, ValueError) as error:
-        raise OAuthFlowError(f"its private_key was not read: {why_unread(error)}") from error
+        raise OAuthFlowError(f"its private_key could not be read: {why_unread(error)}") from error
     algorithm = given.get("algorithm", "ES256")
     signed = SignedJWTParameters(issuer=client, subject=client, signing_key=key, signing_algorithm=algorithm)
     return PrivateKeyJWTOAuthProvider(

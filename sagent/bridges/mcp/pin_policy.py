@@ -33,8 +33,8 @@ class PinPolicy(Policy):
                     return verdict
                 assert tool.now is not None
                 reason = (
-                    f"The MCP server {tool.server} has changed what it says of {printable(tool.own)} since that was "
-                    f"approved. It now says: {tool.now.shown}"
+                    f"The MCP server {tool.server} has changed its definition of {printable(tool.own)} since it was "
+                    f"approved. It is now: {tool.now.shown}"
                 )
                 return Ask(reason, f"To approve it: sagent mcp approve {tool.server}")
             case _:

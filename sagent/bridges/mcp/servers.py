@@ -139,10 +139,10 @@ class Servers:
         except Exception as error:
             link.lost()
             late = f"has not listed its tools within {patience:g} s (its start_timeout)"
-            said = late if waited.expired() else f"is not there: {(await link.reason(error)).rstrip('.')}"
+            said = late if waited.expired() else f"is not available: {(await link.reason(error)).rstrip('.')}"
             hint = link.hint().replace("it ran", "It ran", 1)
             notices.append(
-                f"The MCP server {link.name} {said}. This session goes on without its tools. {hint}".rstrip()
+                f"The MCP server {link.name} {said}. This session continues without its tools. {hint}".rstrip()
             )
             return ()
         if unread := "; ".join(f"{name} ({why})" for name, why in link.unread.items()):

@@ -93,7 +93,7 @@ class McpTool:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Call it. Raises ToolError where there is no result; of a call that was sent it may be unknown what it did."""
         if self.now is None:
-            raise ToolError(f"The MCP server {self.server} does not offer {printable(self.own)} any more.")
+            raise ToolError(f"The MCP server {self.server} no longer offers {printable(self.own)}.")
         self._settle(run.call_id)
         self._link.elicitor.begin(self.server)
         thawed = json_thaw(arguments)
@@ -168,7 +168,7 @@ class McpTool:
         return ToolError(f"{self._who} failed: {reason}. {consequence}".strip() + (f" ({hint})" if hint else ""))
 
 
-_UNKNOWN = "It is not known whether it did what the call asked for: find out before you call it again."
+_UNKNOWN = "Whether it did what the call asked for is unknown: find out before you call it again."
 
 
 def _is_ended_session(error: "MCPError") -> bool:

@@ -49,7 +49,9 @@ def make_app(users: Mapping[str, Sessions], host: str, cookie: str, more: Sequen
         given = await read_object(request)
         token = as_str(given.get("token"))
         if door.find(token) is None:
-            return problem(401, "This is not a token of this server: it has printed the address that has it.")
+            return problem(
+                401, "This is not a token of this server: use the address that it printed, which includes the token."
+            )
         response = Response(status_code=204)
         response.set_cookie(cookie, token, httponly=True, samesite="strict", path="/")
         return response
@@ -100,7 +102,7 @@ async def _missing(request: Request, error: Exception) -> Response:
 
 async def _broken(_: Request, error: Exception) -> Response:
     """What is a fault of ours; its traceback goes to stderr."""
-    return problem(500, f"{type(error).__name__}: the server's output says more.")
+    return problem(500, f"{type(error).__name__}: see the server's output.")
 
 
 async def _show_page(_: Request) -> Response:
@@ -212,7 +214,7 @@ def _agent(live: LiveSession, given: Mapping[str, object]) -> Node:
     """The agent that a request is about, by default the first. Raises UsageError."""
     path = as_str(given.get("agent"), "root")
     if (agent := live.agent.tree.get(path)) is None:
-        raise UsageError(f"There is no agent {path!r} now; GET the session for those there are.")
+        raise UsageError(f"There is no agent {path!r} now; GET the session for the list.")
     return agent
 
 
@@ -229,7 +231,7 @@ async def _answer(request: Request) -> Response:
     live = hosted.live
     question = live.questions.get(name) if live else None
     if live is None or question is None or question.answer.done():
-        return problem(404, f"The question {name!r} is not open: it was answered, or its call is over.")
+        return problem(404, f"The question {name!r} is not open: it was answered, or its call has ended.")
     decision, answer, scope = given.get("decision"), text_of(given, "answer"), text_of(given, "scope")
     if scope and not (decision == "allow" and isinstance(question.about, tuple)):
         raise UsageError("scope is for approvals, with decision allow.")
@@ -242,7 +244,7 @@ async def _answer(request: Request) -> Response:
         question.answer.set_result(None if decision == "allow" else denied)
     else:
         if answer is None and decision != "deny":
-            raise UsageError("This wants an answer: give `answer`, or decision deny to leave it unanswered.")
+            raise UsageError("This is a question: give `answer`, or decision deny to leave it unanswered.")
         question.answer.set_result(answer)
     await asyncio.sleep(0)  # whoever has asked goes on
     return _json(hosted.status())

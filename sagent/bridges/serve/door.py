@@ -56,7 +56,7 @@ class Door(Generic[U]):
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         if not self._knows(host):
-            await problem(421, f"This server is not {host or 'nameless'}: use the address that it has printed.")(
+            await problem(421, f"This server is not {host or 'nameless'}: use the address that it printed.")(
                 scope, receive, answer
             )
         elif origin not in (None, f"http://{host}", f"https://{host}"):

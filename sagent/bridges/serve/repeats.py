@@ -32,7 +32,7 @@ async def read_body(request: Request) -> bytes:
         except TimeoutError as error:
             raise BodyTooSlow(f"The request did not arrive within {PATIENCE} seconds: send it again.") from error
         except ClientDisconnect as error:
-            raise UsageError("The request broke off.") from error
+            raise UsageError("The request was cut off.") from error
         request.state.body = bytes(data)
     return request.state.body
 

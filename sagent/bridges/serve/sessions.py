@@ -102,7 +102,7 @@ class Hosted:
             if not agent.log.path:
                 await live.aclose()
                 raise UsageError(
-                    "The session cannot be kept on the disk, so it is not served: free space or fix the directory."
+                    "The session cannot be saved to disk, so it is not served: free some space or fix the directory."
                 )
             self.path, self.live = Path(agent.log.path), live
             self.feed.begin()
@@ -233,7 +233,7 @@ class Sessions:
         """Close the one that was idle longest. Raises UsageError where all are at work."""
         idle = [each for each in self.open() if each.is_idle]
         if not idle:
-            raise UsageError(f"{MOST_OPEN} sessions are at work, which is the most: wait for one, or close it.")
+            raise UsageError(f"{MOST_OPEN} sessions are running, which is the limit: wait for one, or close it.")
         await min(idle, key=lambda each: each.used).close_idle()
 
     def get(self, name: str) -> Hosted:

@@ -57,7 +57,7 @@ class Feed:
         own, _, number = after.partition(".")
         place = int(number) + 1 if own == self._own and number.isdecimal() and len(number) < 16 else 1
         if place < self._first:
-            raise UsageError(f"Events up to {self._first - 1} are not kept any more: begin anew.")
+            raise UsageError(f"Events up to {self._first - 1} are no longer kept: start over.")
         self._followers += 1
         mine = self._followers
         self._wake()
@@ -103,7 +103,7 @@ class Gate:
     async def taken(self, message: str, seconds: float) -> bool:
         """Whether a message that was sent here was taken by now, or within some seconds. Raises NobodyThere."""
         if (sent := self._sent.get(message)) is None:
-            raise UsageError(f"There is no message {message} that was sent by this server lately.")
+            raise UsageError(f"This server has not sent a message {message} recently.")
         task = asyncio.ensure_future(sent.taken())
         try:
             done, _ = await asyncio.wait([task], timeout=seconds)
@@ -186,7 +186,7 @@ class Kept:
         self, others: dict[str, "Kept"], name: str, work: Callable[[Feed], Coroutine[None, None, None]]
     ) -> None:
         if len(others) >= MOST:
-            raise Full(f"{MOST:,} streams are open on this server already: end some of them.")
+            raise Full(f"{MOST:,} streams are open on this server already: close some of them.")
         self._others, self._name, self._feed, self._followers = others, name, Feed(), 0
         others[name] = self
 

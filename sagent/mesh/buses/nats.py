@@ -305,7 +305,7 @@ class _Sent:
 
     async def taken(self) -> None:
         if (until := self.envelope.kept_until) is None:
-            raise UsageError("A message that is kept without an end: give it kept_until to learn whether it was taken.")
+            raise UsageError("The message has no kept_until: set it to learn whether the message was received.")
         watching = self._bus.fates.watching(names.token(self.envelope.id))
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, until - time.time())), watching as fates:

@@ -44,7 +44,7 @@ class Kernel:
         except BaseException as error:
             confined.finish()
             if isinstance(error, OSError | ValueError):
-                raise ToolError(f"The kernel was not started: {error}") from error
+                raise ToolError(f"The kernel could not be started: {error}") from error
             raise
         return cls(program, confined)
 

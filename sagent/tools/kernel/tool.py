@@ -75,7 +75,7 @@ class Notebook:
         seconds = arguments.get("timeout", DEFAULT_TIMEOUT)
         limit = float(min(seconds if isinstance(seconds, int | float) else DEFAULT_TIMEOUT, LONGEST_TIMEOUT))
         if limit <= 0:
-            raise ToolError("timeout: a number of seconds above 0 is needed")
+            raise ToolError("timeout: give a number of seconds above 0")
         async with self._turns.setdefault(run.agent, asyncio.Lock()):
             kernel, notes = await self._kernel(run, anew=arguments.get("restart") is True)
             finish = kernel.confined.attend()
@@ -151,7 +151,7 @@ def _code(arguments: JsonObject, workspace: Workspace) -> str:
     found = as_object(cells[cell - 1])
     text = whole(found.get("source"))
     if found.get("cell_type") != "code" or not text.strip():
-        raise ToolError(f"Cell {cell} of {path} holds no code: it is {as_str(found.get('cell_type')) or 'empty'}.")
+        raise ToolError(f"Cell {cell} of {path} has no code: it is {as_str(found.get('cell_type')) or 'empty'}.")
     return text
 
 
@@ -168,7 +168,7 @@ def _cells(path: Path, workspace: Workspace) -> Sequence[object]:
     try:
         return as_array(as_object(json.loads(data)).get("cells"))
     except (ValueError, RecursionError):
-        raise ToolError(f"{path} is no notebook.") from None
+        raise ToolError(f"{path} is not a notebook.") from None
 
 
 def _output(answer: Mapping[str, object], notes: list[str], seconds: float) -> ToolOutput:

@@ -15,11 +15,11 @@ _TAG = re.compile(r"<[^<>]{1,200}>")
 def read_arxiv(data: bytes) -> list[Paper]:
     """An Atom feed. Errors come as a feed, too, with any status. Raises ToolError."""
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise ToolError("arXiv answered with what is not Atom.")
+        raise ToolError("arXiv's answer is not Atom.")
     try:
         feed = ET.fromstring(data)  # noqa: S314 -- without entities, which are refused above
     except ET.ParseError:
-        raise ToolError("arXiv answered with what is not Atom.") from None
+        raise ToolError("arXiv's answer is not Atom.") from None
     return list(_arxiv_entries(feed))
 
 

@@ -57,7 +57,7 @@ class PaperDetails(WebTool):
         found, failures = await library.details(ids)
         missing = [str(each) for each in ids if each not in found]
         if not found:
-            raise ToolError(" ".join(failures) or f"Nobody knows {', '.join(missing)}.")
+            raise ToolError(" ".join(failures) or f"No service knows {', '.join(missing)}.")
         papers = list(found.values())
         if operation == "bibtex":
             text = "\n\n".join(paper.bibtex() for paper in papers)

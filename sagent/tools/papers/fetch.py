@@ -79,7 +79,7 @@ async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonO
     if response.status != 200:
         raise ToolError(f"{address} answered {response.status}.")
     if not response.body.startswith(b"%PDF-"):
-        raise ToolError(f"{address} is {response.media_type or 'something else'}, and no PDF. Try WebFetch.")
+        raise ToolError(f"{address} is {response.media_type or 'something else'}, not a PDF. Try WebFetch.")
     if response.cut:
         raise ToolError(f"{address} is larger than {len(response.body) // 1_000_000} MB. It was not read.")
     read = await read_pdf(response.body, str(address))

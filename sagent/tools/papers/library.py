@@ -177,7 +177,7 @@ class Library:
         try:
             return json.loads(await self._get(name, path, members, body))
         except (ValueError, RecursionError):
-            raise ToolError(f"{name} answered with what is not JSON.") from None
+            raise ToolError(f"{name}'s answer is not JSON.") from None
 
     async def _get(self, name: str, path: str, members: Mapping[str, object], body: bytes = b"") -> bytes:
         """What a service answers. Raises ToolError."""

@@ -99,7 +99,7 @@ class WebFetch(WebTool):
         )
         silent = "The model that read the page gave no answer ({}). Call again without question."
         answer = await answer_of(run.caller, order, "The page could not be read by a model: {}", silent)
-        said = mark(answer, f"{response.address}, as a model read it")
+        said = mark(answer, f"{response.address}, as read by a model")
         return ToolOutput.of(said, summary=f"{response.address.host}: answered")
 
 
@@ -133,7 +133,7 @@ async def _failure(response: "WebResponse") -> str:
     known = {status.value: status.phrase for status in HTTPStatus}
     said = f"{response.address} answered {response.status} {known.get(response.status, '')}".rstrip()
     if _is_bot_wall(response):
-        return f"{said}: the site lets only browsers in. A browser that is an MCP server may see it."
+        return f"{said}: the site admits only browsers. An MCP server with a browser may be able to read it."
     if not response.body or not response.media_type.startswith(_TEXTS):
         return f"{said}."
     page = await _read(response, "markdown")
@@ -229,7 +229,7 @@ def _plainly() -> str:
     from sagent.tools.web.page import has_packages
 
     if has_packages():
-        return "The page would take too long to convert; it was read plainly."
+        return "The page would take too long to convert, so it was read as plain text."
     from sagent.lib.installed import install_command
 
     return f"Tables and code are lost here; they are kept with: {install_command('web')}"

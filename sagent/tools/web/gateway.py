@@ -139,11 +139,11 @@ class Gateway:
         kinds = {reach(address) for address in found}
         if "forbidden" in kinds:
             raise ToolError(
-                f"{endpoint.host} leads to this machine or to what only machines talk to, which no name may do. It was "
-                "not fetched. Give the address itself, if that is what you want."
+                f"{endpoint.host} resolves to this machine or to a special address, so it was not fetched. Give the "
+                "address itself if you want it."
             )
         if "private" in kinds and not any(entry.port and entry.covers(endpoint) for entry in entries()):
-            raise _refused(f"{endpoint.host} leads to a private address", str(endpoint))
+            raise _refused(f"{endpoint.host} resolves to a private address", str(endpoint))
         return found
 
     async def _exchange(self, request: WebRequest, addresses: Sequence[Address]) -> WebResponse:
@@ -186,7 +186,7 @@ class Gateway:
         """The body as it is meant, and whether there would be more of it."""
         encoding = encoding.strip().lower()
         if encoding not in ("", "identity", *encodings()):
-            raise ToolError(f"The page is encoded as {encoding!r}, which was not asked for.")
+            raise ToolError(f"The page is encoded as {encoding!r}, which was not requested.")
         inflater = Inflater(encoding) if encoding in encodings() else None
         found = bytearray()
         while isinstance(event := await _next(http, reader), h11.Data):
@@ -259,6 +259,6 @@ def _reason(error: Exception) -> str:
 
 def _refused(what: str, wanted: str) -> ToolError:
     return ToolError(
-        f"{what}, which is reached only where a rule names it. It was not fetched. The person can allow it: "
+        f"{what}, which needs a rule that names it. It was not fetched. The person can allow it: "
         f"--allow 'Network({wanted})' or --allow-domains '{wanted}'."
     )

@@ -22,7 +22,8 @@ async def search_keyless(query: str, seconds: float, address: str = "") -> list[
         from sagent.lib.installed import install_command
 
         raise ToolError(
-            "No search service is set. Set BRAVE_API_KEY, TAVILY_API_KEY, EXA_API_KEY or SEARXNG_URL, or install the "
+            "No search service is configured. Set BRAVE_API_KEY, TAVILY_API_KEY, EXA_API_KEY or SEARXNG_URL, or "
+            "install the "
             f"search without a key: {install_command('web')}"
         )
     try:

@@ -33,7 +33,7 @@ class HostRate:
                 try:
                     await held.enter_async_context(locked(self._path(host, "alone"), LONGEST_WAIT))
                 except TimeoutError:
-                    raise ToolError(f"Others are asking {host}, one after the other. Try later.") from None
+                    raise ToolError(f"{host} is busy with other requests from here. Try later.") from None
             if (wait := self._reserve(host, interval)) > 0:
                 await asyncio.sleep(wait)
             yield

@@ -161,7 +161,7 @@ class WebSearch(WebTool):
         try:
             return list(read_found(json.loads(response.body), row))
         except (ValueError, RecursionError):
-            raise ToolError(f"{name} answered with what is not JSON.") from None
+            raise ToolError(f"{name}'s answer is not JSON.") from None
 
 
 def _members(

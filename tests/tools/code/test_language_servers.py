@@ -159,7 +159,7 @@ async def test_a_rename_of_what_has_changed_since_changes_nothing(ask: Ask) -> N
     (ask.bench.root / "user.py").write_text("# mine\n" + USER)
     with pytest.raises(ToolError, match="has changed since the rename was planned"):
         await ask.tool(judged, run)
-    with pytest.raises(ToolError, match="something else than was judged"):
+    with pytest.raises(ToolError, match="differ from what was approved"):
         await ask.tool(json_freeze_object({**arguments, "changes": "less"}), run)
     assert (ask.bench.root / "garden.py").read_text() == MODULE
 

@@ -290,7 +290,7 @@ async def test_of_another_paper_the_free_pdf_is_named_and_fetched_by_its_address
 async def test_what_is_no_pdf_or_a_damaged_one_is_said(call, access, site) -> None:
     site.pages["/arxiv/pdf/2401.00001"] = http("<html>Not here yet</html>")
     site.pages["/arxiv/pdf/2401.00002"] = http(b"%PDF-1.4 nothing", "application/pdf")
-    for number, words in (("2401.00001", "no PDF. Try WebFetch"), ("2401.00002", "cannot be opened as a PDF")):
+    for number, words in (("2401.00001", "not a PDF. Try WebFetch"), ("2401.00002", "cannot be opened as a PDF")):
         with pytest.raises(ToolError, match=words):
             await call(PaperFetch(access), id=number)
 

@@ -203,7 +203,7 @@ async def test_a_failure_says_its_status_and_what_the_page_says(call, access, si
     site.pages["/wall"] = http("<title>Just a moment...</title>", status="403 Forbidden", cf_mitigated="challenge")
     with pytest.raises(ToolError, match=r"answered 410 Gone.\nWhat stands inside <untrusted[\s\S]*Moved to the attic"):
         await call(WebFetch(access), url="http://example.org/gone")
-    with pytest.raises(ToolError, match="lets only browsers in"):
+    with pytest.raises(ToolError, match="admits only browsers"):
         await call(WebFetch(access), url="http://example.org/wall")
 
 

@@ -76,7 +76,7 @@ async def test_tricks_with_the_text_of_a_url_lead_nowhere(call, access, internet
 async def test_names_of_numbers_are_judged_by_where_they_lead(call, access, internet) -> None:
     internet.names |= {"127.0.0.1.nip.io": [["127.0.0.1"]], "metadata.google.internal": [["169.254.169.254"]]}
     for name in ("127.0.0.1.nip.io", "metadata.google.internal"):
-        with pytest.raises(ToolError, match="leads to this machine or to what only machines talk to"):
+        with pytest.raises(ToolError, match="resolves to this machine or to a special address"):
             await call(WebFetch(access), url=f"http://{name}/latest/meta-data/")
     assert internet.dialled == []
 
@@ -170,7 +170,7 @@ async def test_a_private_address_is_reached_by_a_name_that_is_listed_with_a_port
 ) -> None:
     internet.names["intranet.corp"] = [["10.0.0.5"]]
     site.pages["/"] = http("<p>inside</p>")
-    with pytest.raises(ToolError, match=r"leads to a private address.*Network\(intranet.corp:80\)"):
+    with pytest.raises(ToolError, match=r"resolves to a private address.*Network\(intranet.corp:80\)"):
         await call(
             WebFetch(WebAccess(("intranet.corp",), tmp_path, gateway=internet.gateway())), url="http://intranet.corp/"
         )
@@ -224,7 +224,7 @@ async def test_compressed_pages_are_read_and_damaged_ones_are_named(call, access
     site.pages["/zstd"] = http(page, content_encoding="zstd")
     for path in ("gzip", "deflate", "br"):
         assert "squeezed" in (await call(WebFetch(access), url=f"http://example.org/{path}")).content[0].text
-    for path, words in (("damaged", "could not be read"), ("zstd", "not asked for")):
+    for path, words in (("damaged", "could not be read"), ("zstd", "not requested")):
         with pytest.raises(ToolError, match=words):
             await call(WebFetch(access), url=f"http://example.org/{path}")
 

@@ -54,7 +54,7 @@ class RenamePlan:
             return ""
         names = ", ".join(short(path, workspace) for path in self.left[:_MOST_NAMED])
         more = f" and {count(len(self.left) - _MOST_NAMED, 'more file')}" if len(self.left) > _MOST_NAMED else ""
-        return f"Not changed, although the old name occurs there: {names}{more}. Look whether it is the same thing.\n"
+        return f"Not changed, although the old name occurs there: {names}{more}. Check whether it is the same symbol.\n"
 
     def diff(self, workspace: Workspace) -> str:
         """All of it as a unified diff."""
@@ -103,7 +103,7 @@ def read_plan(answer: object, server: LanguageServer, old: str) -> RenamePlan:
             raise ToolError(f"{path} has changed while the rename was planned. Call it again.")
         edits.setdefault(path.resolve(), []).extend(items)
     if len(edits) > _MOST_FILES:
-        raise ToolError(f"The rename would change {len(edits)} files; at most {_MOST_FILES} are changed at a time.")
+        raise ToolError(f"The rename would change {len(edits)} files, more than the limit of {_MOST_FILES}.")
     changes = [change for path, items in sorted(edits.items()) if (change := _read_change(path, items)) is not None]
     if not changes:
         raise ToolError("The language server would change nothing.")

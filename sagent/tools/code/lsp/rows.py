@@ -97,7 +97,7 @@ def _row(known: ServerRow, table: Mapping[str, object]) -> ServerRow:
             case "pulls" | "off", bool():
                 given[key] = value
             case _:
-                raise ConfigError(f"{name}.{key}: it is not a member, or not of its kind (docs/code.md)")
+                raise ConfigError(f"{name}.{key}: unknown key, or a value of the wrong type (docs/code.md)")
     row = replace(known, **given)
     if not (row.command and row.languages) and not row.off:
         raise ConfigError(f'{name}: give a command, and languages such as {{ ".py" = "python" }}')
@@ -107,7 +107,7 @@ def _row(known: ServerRow, table: Mapping[str, object]) -> ServerRow:
 def _texts(name: str, key: str, values: Sequence[object]) -> tuple[str, ...]:
     texts = tuple([value for value in values if isinstance(value, str) and value and "\0" not in value])
     if len(texts) < len(values):
-        raise ConfigError(f"{name}.{key}: texts are needed")
+        raise ConfigError(f"{name}.{key}: give strings")
     return texts
 
 

@@ -113,7 +113,7 @@ class Code:
         if run.effect is None or run.effect.kind != "write":
             await self.plan(arguments, workspace)
         elif self.is_unplanned(arguments, workspace):
-            raise ToolError("The rename would do something else than was judged. Call it again.")
+            raise ToolError("The rename would differ from what was approved. Call it again.")
         made = await asyncio.to_thread(self._plans.pop(_key(arguments, workspace)).make, workspace)
         if self.access is not None and self.access.begun is not None:
             self.access.begun.command_ran()
@@ -174,7 +174,7 @@ class Code:
             raise ToolError(f"{path} is not a file.") if path.exists() else missing(path, workspace)
         text = await asyncio.to_thread(read_text, path)
         if text is None:
-            raise ToolError(f"{path} is no text, or too large for a language server.")
+            raise ToolError(f"{path} is not text, or is too large for a language server.")
         seat = await servers.get("types", path, workspace.roots)
         if seat is None or (server := seat.ready) is None:
             hint = f"none is installed or may run ({servers.hint(path)}), or it lies in no project"
