@@ -25,7 +25,7 @@ def shortfall(sandbox: Sandbox) -> str:
         return f"bubblewrap does not hold commands, for {means.why}: Landlock does, which holds less (sagent doctor)."
     if sandbox.stands:
         return ""
-    return f"Commands run without a sandbox, because {means.why}: you are asked about them instead. {advice(means)}".rstrip()
+    return f"Commands run without a sandbox, as {means.why}: you are asked about them. {advice(means)}".rstrip()
 
 
 def advice(means: Means) -> str:

@@ -155,7 +155,7 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
     if len(found) > 1:
         newest = ", ".join(sorted((path.name for path in found), reverse=True)[:8])
         more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-        raise UsageError(f"{name!r} may be any of {newest}{more}: give more of the id")
+        raise UsageError(f"{name!r} could be any of {newest}{more}: give more of the id")
     return found[0]
 
 
