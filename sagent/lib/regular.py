@@ -15,7 +15,7 @@ from pathlib import Path
 
 MOST = 1 << 20  # bytes of a file that is read unasked
 _PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)  # which needs no right to list
-_LINK = "it leads to another place than a moment ago, or in a circle"
+_LINK = "it leads elsewhere than a moment ago, or in a circle"
 
 
 def identity(path: str | bytes) -> tuple[int, int] | None:

@@ -166,7 +166,7 @@ class Team(Pattern):
             raise UsageError("a team needs at least one role")
         names = [str(role.name) for role in setup.roles]
         if twice := [name for name in names if [other.lower() for other in names].count(name.lower()) > 1]:
-            raise UsageError(f"two roles are named {twice[0]!r}: each needs a name of its own")
+            raise UsageError(f"two roles are called {twice[0]!r}: give each its own name")
         if setup.editor and setup.mode == "sequential":
             raise UsageError("an editor joins what roles have found in parallel; in a sequence the last role does it")
         if setup.editor and (setup.editor not in names or len(names) < 2):

@@ -42,8 +42,8 @@ def test_a_text_names_an_advisor(text: str, advisor: Advisor) -> None:
         ("x/y,max_usd=-1", "at least 0"),
         ("x/y,tools=Bash", "the tools that it can have are"),
         ("x/y,tools=Write", "the tools that it can have are"),
-        ("x/y,color=red", "it takes effort, temperature, max_calls"),
-        ("x/y,Read", "it takes effort, temperature, max_calls"),
+        ("x/y,color=red", "the options are effort, temperature, max_calls"),
+        ("x/y,Read", "the options are effort, temperature, max_calls"),
     ],
 )
 def test_what_names_none_says_what_is_wrong(text: str, said: str) -> None:

@@ -418,7 +418,7 @@ async def test_a_compaction_that_is_asked_for_while_a_run_goes_on_waits_for_the_
     with pytest.raises(UsageError, match="is running"):
         await agent.compact()
     assert (await run).content == "the end"
-    assert any("summed up" in text for text in told)
+    assert any("summarized" in text for text in told)
     await agent.aclose()
 
 

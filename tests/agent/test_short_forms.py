@@ -223,7 +223,7 @@ async def later(event: object) -> None:
         (lambda agent: agent.run_sync(assistant("Hi.")), "a prompt must be a message of the user"),
         (
             lambda _: Agent(ScriptedModel(), prepare_tools=lambda run, specs: ["Read"]).run_sync("x"),
-            "gave 'Read': return",
+            "returned 'Read': return",
         ),
         (lambda _: Anthropic(api_key="k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]
         (lambda _: Anthropic("k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]

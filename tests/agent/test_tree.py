@@ -290,7 +290,7 @@ async def test_an_agent_sees_and_changes_itself_and_a_bad_change_changes_nothing
     assert "context: about" in seen[0]
     assert "results of" not in seen[0]
     assert "Nothing was changed: there is no nobody/x" in seen[1]
-    assert "max_turns can be 10 at most" in seen[2]
+    assert "max_turns can be at most 10" in seen[2]
     assert "switch has no 'modell'" in seen[3]
     assert "give a model of other too" in seen[4]
     assert "Nothing was changed: root has no tool 'Nothing'" in seen[5]

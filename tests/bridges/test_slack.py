@@ -418,7 +418,7 @@ def test_messages_are_forgotten_in_the_end(tmp_path: Path) -> None:
         ("[channels.C1]", "users is missing"),
         ('[channels.C1]\nusers = "members"\nmode = "full"', "one of plan, ask, edit"),
         ('[channels.C1]\nusers = ["U1"]\nmod = "ask"', "Did you mean"),
-        ('[channels.C1]\nusers = ["U1"]\ncwd = "nowhere"', "no directory"),
+        ('[channels.C1]\nusers = ["U1"]\ncwd = "nowhere"', "is not a directory"),
         ('[channels.C1]\nusers = "U1"', "a list of ids"),
         ('[channels.C1]\nusers = ["U1"]\nusd_per_day = 0', "above 0"),
         ("usd_per_day = [", "not TOML"),

@@ -228,9 +228,9 @@ def test_executor_and_advisor_are_names_of_model_and_advisors_everywhere(user, s
     assert (found.origins["model"], found.warnings) == ("SAGENT_EXECUTOR", ())
     found = settings(executor="e/f", advisor="g/h")
     assert (found.model, found.origins["model"], found.advisors) == ("e/f", "--executor", (Advisor("advisor", "g/h"),))
-    with pytest.raises(ConfigError, match="--executor and --model name the same"):
+    with pytest.raises(ConfigError, match="--executor and --model are the same setting"):
         settings(model="a/b", executor="c/d")
-    with pytest.raises(ConfigError, match="SAGENT_EXECUTOR and SAGENT_MODEL name the same"):
+    with pytest.raises(ConfigError, match="SAGENT_EXECUTOR and SAGENT_MODEL are the same setting"):
         settings(environ={"SAGENT_EXECUTOR": "a/b", "SAGENT_MODEL": "c/d"})
 
 

@@ -135,7 +135,7 @@ def test_teams_and_their_hand_offs(tmp_path: Path) -> None:
         (f"[grid]\nmax_turns = [0]\n{TASK}", "max_turns = 0 is not accepted: give a whole number, at least 1"),
         (f"[grid]\nmodel = []\n{TASK}", "model has no values"),
         (f'[grid]\nmodel = ["a/b", "a/b"]\n{TASK}', "model names 'a/b' twice"),
-        (f'[grid]\nadvisor = "none"\nadvisors = "none"\n{TASK}', "advisors and advisor are one setting"),
+        (f'[grid]\nadvisor = "none"\nadvisors = "none"\n{TASK}', "advisors and advisor are the same setting"),
         (f'[grid]\nadvisor = "a/b,speed=1"\n{TASK}', "'speed=1' is not an option of the advisor"),
         (f"[grid.advisor_rules]\nmax_call = 1\n{TASK}", "grid.advisor_rules.max_call: there is no setting"),
         (f"[grid]\nmax_turns = {list(range(1, 200))}\nmax_retries = {list(range(99))}\n{TASK}", "has 19,701 cells"),
@@ -153,7 +153,7 @@ def test_teams_and_their_hand_offs(tmp_path: Path) -> None:
         (f'[[include]]\nname = 3\n{TASK}', "give a cell a name"),
         (f'[grid]\nteam = "code_reviw"\n{TASK}', "Did you mean code_review?"),
         (f'[grid]\nteam = "gone.toml"\n{TASK}', "no such file"),
-        (f"[grid]\nvisible_handoffs = 2\n{TASK}", "visible_handoffs is for teams"),
+        (f"[grid]\nvisible_handoffs = 2\n{TASK}", "visible_handoffs is only for teams"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(text: str, says: str, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_mistakes_are_told_with_their_place(text: str, says: str, tmp_path: Path
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"gone\.toml: there is no such file"):
+    with pytest.raises(UsageError, match=r"gone\.toml: no such file"):
         read_spec(tmp_path / "gone.toml")
 
 

@@ -59,7 +59,7 @@ def test_tasks_of_both_forms(tmp_path: Path) -> None:
         ("[[tasks]\n", "not TOML"),
         ("[[tasks]]\nname='a'\nprompt='p'\n", "task 1: check is missing"),
         ("[[tasks]]\nname=' '\nprompt='p'\ncheck='x'\n", "task 1: name is missing"),
-        ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\nchek='y'\n", "'chek' means nothing"),
+        ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\nchek='y'\n", "'chek' is not a key of a task"),
         ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ntimeout=0\n", "seconds above 0"),
         ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ntimeout=inf\n", "seconds above 0"),
         ("[[tasks]]\nname='a'\nprompt='p'\ncheck='x'\ntimeout=true\n", "seconds above 0"),

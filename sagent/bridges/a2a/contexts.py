@@ -267,7 +267,7 @@ class Contexts:
         try:
             while not context.is_open and len(open_ := self._open_ones()) + self._coming > MOST_OPEN:
                 if (idle := next((each for each in open_ if not each.running), None)) is None:
-                    most = f"{MOST_OPEN} tasks are at work, which is the most"
+                    most = f"{MOST_OPEN} tasks are running, which is the limit"
                     raise UnsupportedOperationError(f"{most}: send it again later.")
                 async with idle.opening:
                     if not idle.running:  # as before: something may have begun meanwhile

@@ -355,7 +355,7 @@ async def test_what_is_named_or_free_is_not_asked(tmp_path, url: str, mode: Mode
 )
 async def test_this_machine_and_unusual_ports_have_to_be_named_in_every_mode(tmp_path, url: str) -> None:
     refused = await judged(tmp_path, url, "full", ("WebFetch", "Network"))
-    assert isinstance(refused, Deny) and "have to be named: --allow 'Network(" in refused.reason
+    assert isinstance(refused, Deny) and "must be allowed by name: --allow 'Network(" in refused.reason
     assert isinstance(await judged(tmp_path, url, "edit", ("WebFetch", "Network")), Ask)
 
 

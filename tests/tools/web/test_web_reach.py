@@ -25,7 +25,7 @@ NOT_PUBLIC = [
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 async def test_no_name_leads_to_an_address_that_is_not_public(call, access, internet, address: str) -> None:
     internet.names["trap.example"] = [[address]]
-    with pytest.raises(ToolError, match="leads to"):
+    with pytest.raises(ToolError, match="resolves to"):
         await call(WebFetch(access), url="http://trap.example/")
     assert internet.dialled == []
 
@@ -33,7 +33,7 @@ async def test_no_name_leads_to_an_address_that_is_not_public(call, access, inte
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 async def test_one_bad_address_among_good_ones_is_enough(call, access, internet, address: str) -> None:
     internet.names["trap.example"] = [[PUBLIC, address, "2606:2800:220:1::1"]]
-    with pytest.raises(ToolError, match="leads to"):
+    with pytest.raises(ToolError, match="resolves to"):
         await call(WebFetch(access), url="http://trap.example/")
     assert internet.dialled == []
 
