@@ -314,7 +314,7 @@ def test_bad_flags_and_variables_are_named(place):
         place.load(environ={"SAGENT_PERMISSION_MODE": "ful"})
     with pytest.raises(ConfigError, match=r"^--modle: there is no such setting. Did you mean model"):
         place.load(modle="x")
-    with pytest.raises(ConfigError, match=r"--continue and --session name two sessions"):
+    with pytest.raises(ConfigError, match=r"--continue and --session are two sessions"):
         place.load(continue_=True, session="x")
     (warning,) = place.load(environ={"SAGENT_MODLE": "x"}).warnings
     assert warning == "SAGENT_MODLE: there is no such setting. Did you mean SAGENT_MODEL?"
