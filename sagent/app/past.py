@@ -69,7 +69,7 @@ def open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keep
                     "space or fix the directory, then try again; or start without --continue, --session and --fork."
                 ) from error
             notices.append(
-                f"The session cannot be saved: {error.strerror or error} ({where}). This run will not be recorded."
+                f"The session cannot be saved: {error.strerror or error} ({where}). This run is not recorded."
             )
     log = MemoryLog()
     stack.callback(log.close)

@@ -174,7 +174,7 @@ def test_a_session_that_cannot_be_begun_is_told_of_and_the_run_goes_on(place: Pl
     why = "No space left on device" if how == "full" else "Read-only file system"
     assert (done.returncode, done.stdout) == (0, "done\n")
     (warning,) = warnings(done)
-    assert re.fullmatch(rf"sagent: The session cannot be saved: {why} \(.*\)\. This run will not be recorded\.", warning)
+    assert re.fullmatch(rf"sagent: The session cannot be saved: {why} \(.*\)\. This run is not recorded\.", warning)
 
 
 @pytest.mark.needs("netns")
