@@ -1,19 +1,21 @@
 """The program as forks of a process that has its modules loaded, for a part of what the start of a Python costs.
 
-The server (`python -m tests.forks FD`) imports, and does nothing else. For each run it forks a process that tells how
-the run ended, and this one forks the program: with the caller's streams, directory, arguments and environment it does
-what `python -m sagent.bin.cli` does, to the end of its interpreter. Nothing of a run is left for the next. Where a
-variable is set that is read when an interpreter starts (`AT_START`), `Forks.run` starts a new one.
+The server (`python -m tests.forks FD`) imports, forks, and tells how each fork ended. A fork is the program: with the
+caller's streams, directory, arguments and environment it does what `python -m sagent.bin.cli` does, to the end of its
+interpreter. Nothing of a run is left for the next. Where a variable is set that is read when an interpreter starts
+(`AT_START`), `Forks.run` starts a new one.
 
 Tests of a start itself (imports, signals, closed streams, terminals) start the program as a user does.
 """
 
+import dataclasses
 import gc
 import importlib
 import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -136,31 +138,53 @@ def requests(control: socket.socket) -> list[int]:
                 importlib.import_module(module.name)
     for name in OTHERS:
         importlib.import_module(name)
+    for kind in gc.get_objects():
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            kind.__init__  # noqa: B018 -- it is written when it is first looked up, which each fork would do again
     gc.freeze()  # a fork that looked for garbage in what is loaded would copy all of it, at its end at the latest
     assert threading.active_count() == 1, "a module that is imported has started a thread"
-    while fds := socket.recv_fds(control, 1, 4)[1]:
-        if not os.fork():
-            control.close()
-            break
-        for fd in fds:
-            os.close(fd)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-    return fds
+    ends: dict[int, int] = {}  # of forks that run: sockets that wait for their exit codes
+    woken, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda _, frame: None)  # who ended is asked when the byte comes
+    signal.set_wakeup_fd(wakes.fileno())
+    watched = {control, woken}
+    while control in watched or ends:
+        ready = select.select(watched, (), ())[0]
+        if woken in ready:
+            woken.recv(4096)
+            _tell_ended(ends)
+        if control not in ready:
+            continue
+        if not (fds := socket.recv_fds(control, 1, 4)[1]):
+            watched.remove(control)
+        elif child := os.fork():
+            ends[child] = fds.pop()
+            _close(*fds)
+        else:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _close(*ends.values(), *(each.detach() for each in (control, woken, wakes)))
+            return fds
+    return []
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _tell_ended(ends: dict[int, int]) -> None:
+    while ends and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        with socket.socket(fileno=ends.pop(ended[0])) as caller, suppress(BrokenPipeError):
+            caller.sendall(b"%d" % os.waitstatus_to_exitcode(ended[1]))
 
 
 def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
-    """Run the program as a request says, and tell its process id and then its exit code. Does not return."""
-    with socket.socket(fileno=request) as caller:
-        with caller.makefile("rb") as file:
-            program, argv, cwd, environment = json.load(file)
-        if child := os.fork():
-            for fd in (stdin, stdout, stderr):
-                os.close(fd)
-            caller.sendall(child.to_bytes(8))
-            caller.sendall(b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-            os._exit(0)
+    """Run the program as a request says, and tell its process id first. Its exit code is the server's to tell."""
+    with socket.socket(fileno=request) as caller, caller.makefile("rb") as file:
+        program, argv, cwd, environment = json.load(file)
+        caller.sendall(os.getpid().to_bytes(8))
     for number, fd in enumerate((stdin, stdout, stderr)):
         os.dup2(fd, number)
         os.close(fd)
