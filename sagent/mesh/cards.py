@@ -108,25 +108,19 @@ def decode_card(value: object) -> Card:
     members = as_object(value)
     if (version := as_int(members.get("version"))) != names.VERSION:
         raise WrongVersion(f"A card is of version {version}; this sagent knows {names.VERSION}.")
-
-    def texts(name: str) -> tuple[str, ...]:
-        return tuple(map(str, as_array(members.get(name))))
-
-    def of(name: str) -> JsonObject:
-        return json_freeze_object(as_object(members.get(name)))
-
-    address = as_str(members.get("address"))
-    if not _NAME.fullmatch(address):
+    if not _NAME.fullmatch(address := as_str(members.get("address"))):
         raise ValueError(f"not the address of a card: {address!r}")
+    takes, gives, details = (json_freeze_object(as_object(members.get(name))) for name in ("takes", "gives", "details"))
+    labels, models, tools = (tuple(map(str, as_array(members.get(name)))) for name in ("labels", "models", "tools"))
     return Card(
         address,
         as_str(members.get("description")),
         "node" if members.get("kind") == "node" else "agent",
-        of("takes"),
-        of("gives"),
-        texts("labels"),
+        takes,
+        gives,
+        labels,
         min(1.0, max(0.0, as_number(members.get("load")))),
-        texts("models"),
-        texts("tools"),
-        of("details"),
+        models,
+        tools,
+        details,
     )

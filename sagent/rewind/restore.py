@@ -65,8 +65,7 @@ async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str
         try:
             await in_thread(lambda stop: writer.write(work, stop))
         finally:
-            what = writer.record(call)
-            recorder.journal.record(what)
+            recorder.journal.record(writer.record(call))
         checkpoints.report(None, writer.states, writer.made, writer.gone)
     done = {touch.path for touch in writer.done}
     changed = tuple(change for change in work.changes if change.path in done)

@@ -1,10 +1,12 @@
 """What a server keeps for a client of its bus that comes back: nothing is taken for what the client has had already."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 
 import pytest
 
+from sagent.errors import UsageError
 from sagent.mesh.bus import Address, Envelope, message
 from sagent.mesh.buses import gate
 from sagent.mesh.buses.gate import Event, Gate
@@ -33,8 +35,8 @@ async def test_a_client_that_comes_back_too_late_is_delivered_what_it_has_not_ac
     again = await _first((await kept.receive("a", again=True)).follow(first.id))
 
     assert (first.name, again.name) == ("message", "message")
-    assert again.data["message"] == first.data["message"]
-    assert (first.data["deliveries"], again.data["deliveries"]) == (1, 2)
+    assert json.loads(again.data)["message"] == json.loads(first.data)["message"]
+    assert (json.loads(first.data)["deliveries"], json.loads(again.data)["deliveries"]) == (1, 2)
     await kept.aclose()
 
 
@@ -47,7 +49,7 @@ async def test_a_client_of_a_server_that_has_started_anew_is_delivered_what_it_h
 
     again = await _first((await after.receive("a", again=True)).follow(first.id))
 
-    assert again.data["message"] == first.data["message"]
+    assert json.loads(again.data)["message"] == json.loads(first.data)["message"]
     await after.aclose()
 
 
@@ -64,7 +66,10 @@ async def test_an_answer_that_begins_anew_says_so() -> None:
         begun = after.ask(Envelope(asked.to, "question"), 5.0, again=True).follow(first.id)
         await (await anext(deliveries)).reply("two")
 
-        assert [(event.name, event.data["body"]) async for event in begun] == [("restart", None), ("reply", "two")]
+        assert [(event.name, json.loads(event.data)["body"]) async for event in begun] == [
+            ("restart", None),
+            ("reply", "two"),
+        ]
     await after.aclose()
 
 
@@ -88,3 +93,26 @@ async def test_the_end_of_a_receiver_that_was_replaced_does_not_end_the_new_one(
     assert (await reading).name == "message"
     await events.aclose()
     await kept.aclose()
+
+
+async def test_of_large_events_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "KEPT_BYTES", 1_000)
+    feed = gate.Feed()
+    events = feed.follow("")
+    seen: list[Event] = []
+    for number in range(10):
+        async with asyncio.timeout(5):
+            await feed.put("frame", {"number": number, "body": "x" * 300})
+            seen.append(await anext(events))
+    async with asyncio.timeout(5):
+        await feed.put("frame", {"number": 10, "body": "x" * 3_000})
+        waiting = asyncio.ensure_future(feed.put("frame", {"number": 11}))
+        await asyncio.sleep(0)
+        assert not waiting.done()  # so much is unsent already
+        seen += [await anext(events), await anext(events)]
+        await waiting
+    await events.aclose()
+    assert [json.loads(event.data)["number"] for event in seen] == [*range(12)]
+    with pytest.raises(UsageError, match="not kept any more"):
+        await _first(feed.follow(seen[0].id))
+    assert await _first(feed.follow(seen[-2].id)) == seen[-1]

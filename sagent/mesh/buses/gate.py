@@ -3,28 +3,29 @@
 import asyncio
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_load
+from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_load, wire_bytes
 from sagent.mesh.bus import Bus, Delivery, Envelope, Frame, Sent, encode
 from sagent.mesh.errors import Full, MeshError, NobodyThere
 from sagent.mesh.tasks import end
 
 GRACE = 15.0  # seconds in which a client whose connection was lost may come back
 KEPT = 1_000  # events that are kept for a client that comes back, once they were sent
+KEPT_BYTES = 64 << 20  # of these, but for the last one
 REMEMBERED = 10_000  # messages and deliveries
 MOST = 1_000  # requests, and receivers, at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What is sent to a client; `id` is what it names when it comes back."""
+    """What is sent to a client: JSON; `id`, which is in it too, is what it names when it comes back."""
 
     id: str
     name: str
-    data: JsonObject
+    data: bytes
 
 
 class Feed:
@@ -37,14 +38,17 @@ class Feed:
         self.ended = False
         self._own = secrets.token_hex(4)  # the ids of another feed, before this one, are none of this one's
         self._events: deque[Event] = deque()
+        self._size = 0  # of them, in bytes
         self._first, self._sent = 1, 1  # numbers of the first that is kept, and of the next that was never sent
         self._changed = asyncio.Event()
         self._followers = 0
 
-    async def put(self, name: str, data: JsonObject) -> None:
-        while self._first + len(self._events) - self._sent >= KEPT:
+    async def put(self, name: str, data: Mapping[str, object]) -> None:
+        while (unsent := self._first + len(self._events) - self._sent) >= (KEPT if self._size < KEPT_BYTES else 1):
             await self._changed.wait()
-        self._events.append(Event(f"{self._own}.{self._first + len(self._events)}", name, data))
+        number = f"{self._own}.{self._sent + unsent}"
+        self._events.append(event := Event(number, name, wire_bytes({**data, "id": number})))
+        self._size += len(event.data)
         self._wake()
 
     def end(self) -> None:
@@ -75,8 +79,8 @@ class Feed:
             await self._changed.wait()
 
     def _forget(self) -> None:
-        while self._sent - self._first > KEPT:
-            self._events.popleft()
+        while (count := self._sent - self._first) > KEPT or (count > 1 and self._size > KEPT_BYTES):
+            self._size -= len(self._events.popleft().data)
             self._first += 1
         self._wake()
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.beats import with_beats
-from sagent.lib.json import JsonObject, as_int, as_object, as_str, json_load, wire_bytes
+from sagent.lib.json import as_int, as_object, as_str, json_load, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.bus import MAX_BODY, Bus, Envelope, envelope_of, new_id
 from sagent.mesh.buses.gate import Event, Gate
@@ -194,9 +194,9 @@ async def _watch(gate: Gate, request: Request) -> Response:
 
 def _card_event(change: Change | None) -> Event:
     if change is None:
-        return Event("", "ready", JsonObject())
+        return Event("", "ready", b"{}")
     card = None if change.card is None else encode_card(change.card)
-    return Event("", "gone" if card is None else "card", JsonObject({"address": change.address, "card": card}))
+    return Event("", "gone" if card is None else "card", wire_bytes({"address": change.address, "card": card}))
 
 
 def _json(value: object, status: int = 200) -> Response:
@@ -213,8 +213,7 @@ def _stream(events: AsyncGenerator[Event]) -> Response:
                 if event is None:
                     yield b": still here\n\n"
                 else:
-                    data = wire_bytes({**event.data, "id": event.id} if event.id else event.data)
                     head = f"id: {event.id}\n" if event.id else ""
-                    yield b"%bevent: %b\ndata: %b\n\n" % (head.encode(), event.name.encode(), data)
+                    yield b"%bevent: %b\ndata: %b\n\n" % (head.encode(), event.name.encode(), event.data)
 
     return StreamingResponse(stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
