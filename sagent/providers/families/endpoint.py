@@ -158,7 +158,7 @@ def read_access(
     if auth not in (None, *AUTHS):
         raise UsageError(f"auth is one of {', '.join(AUTHS)}, not {auth!r}.")
     if auth == "credentials" and not row.via and row.name not in LOGINS:
-        raise UsageError(f"{row.name} has no login but its key: give the key, or set {either(row.key)}.")
+        raise UsageError(f"{row.name} has no login other than its API key: give the key, or set {either(row.key)}.")
     if row.via or auth == "credentials":
         found, value = first_set(row.key, environ)
         if row.via and "," in (key or value):
