@@ -146,14 +146,14 @@ COMMANDS = (
     Row("/context", "/context", "About .* tokens", wrong="x"),
     Row("/status", "/status", "permissions", wrong="x"),
     Row("/compact [text]", "/compact the names", "There is nothing to leave out yet: the context has about"),
-    Row("/clear", "/clear", "is forgotten", wrong="x"),
-    Row("/rewind [request]", "/rewind 1", wrong="77"),
+    Row("/clear", "/clear", "is empty now", wrong="x"),
+    Row("/rewind [prompt]", "/rewind 1", wrong="77"),
     Row("/fork [prompt]", "/fork", refuses="not saved", wrong="77"),
     Row("/new", "/new", refuses="Without a terminal", wrong="x"),
     Row("/diff [file] [what]", "/diff", "This session has changed no files"),
     Row("/tree", "/tree", "1 ● a question", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
-    Row("/sessions", "/sessions", "● .*not kept", wrong="x"),
+    Row("/sessions", "/sessions", "● .*not saved", wrong="x"),
     Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
     Row("/export [form] [file]", "/export md x.md", refuses="not saved", completes="bundle", wrong="pdf"),
     Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
@@ -241,13 +241,13 @@ async def test_a_note_is_shown_edited_and_forgotten(context: RecordingContext) -
     context.picks = [note := find_note(settings, "person/style guide.md")]
     assert "is unchanged" in await context.do("/memory edit")
     assert [one.also for one in context.offered] == ["person/style guide.md"]
-    assert "Wrote person/style guide.md" in await context.do('/memory edit "style guide"')
+    assert "Saved person/style guide.md" in await context.do('/memory edit "style guide"')
     assert path.read_text() == "Use blanks\n"
-    with pytest.raises(UsageError, match=r"no file .style guid.\. Did you mean person/style guide\.md"):
+    with pytest.raises(UsageError, match=r"no note 'style guid'\. Did you mean person/style guide\.md"):
         await context.do('/memory forget "style guid"')
     context.picks = [None, note]
     assert await context.do("/memory forget") == "" and path.exists()
-    assert "Forgot person/style guide.md" in await context.do("/memory forget") and not path.exists()
+    assert "Deleted person/style guide.md" in await context.do("/memory forget") and not path.exists()
 
 
 async def test_a_note_that_changed_while_it_was_edited_is_not_written(
@@ -383,7 +383,7 @@ async def test_looking(context: RecordingContext) -> None:
     assert "AGENTS.md" in await context.do("/memory")
     assert "state directory" in await context.do("/doctor")
     assert "sagent" in await context.do("/bug")
-    assert "(not kept)  a question" in await context.do("/sessions")
+    assert "(not saved)  a question" in await context.do("/sessions")
     cost = await context.do("/cost")
     assert "executor" in cost
     assert "of $5.00" in cost
@@ -520,7 +520,7 @@ async def test_a_fork_goes_on_with_what_was_chosen(
 
 
 async def test_nothing_is_forgotten_where_nothing_was_said(context: RecordingContext) -> None:
-    with pytest.raises(UsageError, match="nothing to forget"):
+    with pytest.raises(UsageError, match="is empty already"):
         await context.do("/clear")
 
 
@@ -636,4 +636,4 @@ def test_a_page_is_opened_where_there_is_a_desktop(
     for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment}.items():
         monkeypatch.setenv(name, value)
     assert show_page(page).startswith(said)
-    assert (told.read_text() if told.exists() else "") == ("" if " not opened " in said else page.as_uri())
+    assert (told.read_text() if told.exists() else "") == ("" if "Not opened " in said else page.as_uri())

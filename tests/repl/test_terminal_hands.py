@@ -16,7 +16,7 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.until("sagent 0.", "work · claude-sonnet-4-6", "mode edit: edit in the project freely", "Shift-Tab mode")
     assert console.tmux("display", "-p", "#{pane_title}").strip() == "work · sagent"
     console.keys("BTab")
-    console.until("plan: look only")
+    console.until("plan: read only")
     console.keys("BTab", "BTab")
     console.until("edit: edit in the project")  # what asks nothing is not among them
     console.type("help")
@@ -64,7 +64,7 @@ def test_keys_and_the_status_line_are_the_persons_and_git_is_followed(console: C
     server = console.serve([Turn(text="One.")])
     console.start(ready="$0 │ ⎇ main ±1")
     console.keys("F5")
-    console.until("plan: look only")
+    console.until("plan: read only")
     console.keys("one", "Enter", "two", "M-s")
     console.until("One.", "› one\n  two")
     console.keys("!git checkout -qb feature; touch new.txt", "M-s")
