@@ -10,17 +10,18 @@ import uvicorn
 from starlette.applications import Starlette
 
 from sagent.errors import UsageError
+from sagent.mesh.bus import Bus, Delivery
 from sagent.mesh.buses.http import HttpBus, http_bus
 from sagent.mesh.buses.http_routes import Gates, bus_routes
 from sagent.mesh.buses.local import LocalBus
-from sagent.mesh.errors import Unavailable
+from sagent.mesh.errors import Refused, Unavailable
 from sagent.testing.bus_suite import BusSuite
 
 
 @asynccontextmanager
-async def serving_bus() -> AsyncIterator[tuple[str, uvicorn.Server]]:
+async def serving_bus(local: Bus | None = None) -> AsyncIterator[tuple[str, uvicorn.Server]]:
     """A server with a bus of its own."""
-    local, bound = LocalBus(), socket.create_server(("127.0.0.1", 0))
+    local, bound = local or LocalBus(), socket.create_server(("127.0.0.1", 0))
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     gates = Gates(lambda _: local)
     config = uvicorn.Config(
@@ -85,3 +86,20 @@ async def test_a_stream_that_cannot_be_read_ends_with_what_is_wrong() -> None:
             async with bus.receiving("a") as deliveries:
                 with pytest.raises(Unavailable, match="cannot be read"):
                     await anext(deliveries)
+
+
+async def test_whoever_may_not_receive_learns_why() -> None:
+    class Deaf(LocalBus):
+        @asynccontextmanager
+        async def receiving(self, name: str) -> AsyncIterator[AsyncIterator[Delivery]]:
+            raise Refused(f"Not at {name}.")
+            yield  # pyright: ignore[reportUnreachable] -- it is a generator
+
+    async with (
+        asyncio.timeout(10),
+        serving_bus(Deaf()) as (url, _),
+        http_bus(url, "token") as bus,
+        bus.receiving("a") as deliveries,
+    ):
+        with pytest.raises(Refused, match=r"Not at a\."):
+            await anext(deliveries)

@@ -124,14 +124,11 @@ class Gate:
         return kept
 
     async def _ask(self, feed: Feed, envelope: Envelope, timeout: float, *, again: bool) -> None:
-        try:
-            if again:
-                await feed.put("restart", _frame(Frame("restart", None, 0)))
-            async with self.bus.asking(envelope, timeout=timeout) as frames:
-                async for frame in frames:
-                    await feed.put(frame.kind, _frame(frame))
-        except MeshError as error:
-            await feed.put("error", JsonObject({"kind": error.kind, "message": str(error)}))
+        if again:
+            await feed.put("restart", _frame(Frame("restart", None, 0)))
+        async with self.bus.asking(envelope, timeout=timeout) as frames:
+            async for frame in frames:
+                await feed.put(frame.kind, _frame(frame))
 
     async def cancel(self, request: str) -> None:
         """What was asked is not wanted any more."""
@@ -197,6 +194,10 @@ class Kept:
         async def run() -> None:
             try:
                 await work(self._feed)
+            except* MeshError as several:
+                error = several.exceptions[0]
+                kind = getattr(error, "kind", MeshError.kind)
+                await self._feed.put("error", {"kind": kind, "message": str(error)})
             finally:
                 self._feed.end()
 

@@ -81,6 +81,8 @@ class HttpBus:
         known: dict[str, _Delivery] = {}
         async for name, data in events:
             token = as_str(data.get("delivery"))
+            if name == "error" and not isinstance(error := _error_of(data), errors.Unavailable):
+                raise error
             if name == "cancelled" and token in known:
                 known.pop(token).cancel.set()
             elif name == "message":
@@ -221,13 +223,18 @@ async def _frames(events: _Events, envelope: Envelope, until: float) -> AsyncIte
         except TimeoutError:
             raise late(envelope) from None
         if name == "error":
-            raise _KINDS.get(as_str(data.get("kind")), errors.Unavailable)(as_str(data.get("message")))
+            raise _error_of(data)
         place = as_int(data.get("number"), 1), as_int(data.get("attempt"), 1)
         body = json_freeze(data.get("body"))
         kind_of = frame_kind(name)
         yield Frame(kind_of or "failed", body if kind_of else failure(f"An unknown event: {name}", "failed"), *place)
         if events.ended:
             return
+
+
+def _error_of(data: Mapping[str, object]) -> SagentError:
+    """What the server's bus has met."""
+    return _KINDS.get(as_str(data.get("kind")), errors.Unavailable)(as_str(data.get("message")))
 
 
 def check(status: int, data: bytes) -> None:
