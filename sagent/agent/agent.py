@@ -52,17 +52,17 @@ D = TypeVar("D")
 
 
 class Agent(Node, Hinting, Generic[Deps_contra]):
-    """An agent. Its conversation goes on from run to run; one run at a time.
+    """An agent. Its conversation continues from run to run; one run at a time.
 
-    `model` answers: a Model, or "provider/id", whose key is taken from the environment. `tools` are offered to it, and
-    functions, of which tools are made. `policy` judges their calls (default: allow), `limits` bound a run,
-    `max_budget_usd` caps what it and all below it spend, and `resources` are what it shares or keeps: log, ledger,
-    workspace. Without them it keeps its log in memory, has no cap and works in the current directory. `session` is the
-    directory in which it keeps its log: it is begun there, or gone on with, and the cap counts what was spent in it.
-    `async with` closes it.
+    `model` is a Model, or "provider/id", whose key is taken from the environment. `tools` are tools, or functions that
+    are made into tools. `policy` judges their calls (default: allow all), `limits` limit a run, `max_budget_usd` is
+    the budget of the agent and all its subagents, and `resources` are what it shares or keeps: log, ledger, workspace.
+    Without them, its log is in memory, it has no budget, and it works in the current directory. `session` is the
+    directory of its log: a new session is started there, or an existing one continued, whose earlier cost counts
+    towards the budget. `async with` closes the agent.
 
-    `options` are members of its requests to this provider, such as {"temperature": 0.2}. Raises UsageError for those
-    that sagent sets itself, and for those that might cost more than a cap holds.
+    `options` are fields of its requests to this provider, such as {"temperature": 0.2}. Raises UsageError for those
+    that sagent sets itself, and for those that might cost more than the budget allows.
     """
 
     @hinting
@@ -147,8 +147,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         max_budget_usd: Amount | None = None,
         resources: Resources | None = None,
     ) -> "Agent[Deps]":
-        """Go on with a session that there is, with another model or the one that it had. Raises SessionNotFound where
-        there is none, SessionBusy, SessionCorrupt, and UsageError where its log names no model."""
+        """Continue an existing session, with another model or the one that it had. Raises SessionNotFound if there
+        is none, SessionBusy, SessionCorrupt, and UsageError where its log names no model."""
         from sagent.agent.kept import model_named
 
         return Agent(
@@ -221,14 +221,14 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     ) -> Result:
         """Answer one prompt: a string, a mapping with "prompt", or a Message.
 
-        With `output` the answer is data, in the result's `data`: a pydantic model, a dataclass, a TypedDict, another
-        type that pydantic knows, or a JSON Schema as a mapping. An answer that does not fit is asked for once more.
+        With `output`, the answer is data, in the result's `data`: a pydantic model, a dataclass, a TypedDict, another
+        type that pydantic knows, or a JSON Schema as a mapping. An answer that does not match is requested once more.
 
         `deps` are the `run.deps` of its tools, and of functions that make its prompt, policy and tools; they stay in
-        memory. `tools` are offered in this run besides the agent's.
+        memory. `tools` are offered in this run in addition to the agent's.
 
         Raises ModelError, BudgetExceeded and UsageError. A run that was interrupted, stopped by a limit, or whose
-        answer does not fit ("invalid_output") returns a result whose `error` says so.
+        answer does not match ("invalid_output") returns a result whose `error` says so.
         """
         refuse_keywords("Agent.run", unknown)
         return await self._answered(prompt, output, deps, tools)
@@ -293,7 +293,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         deps: Deps_contra | None = None,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """The same as events, as they happen; the last is Finished with the result. Errors are in it, not raised.
+        """Like `run`, but yields events as they happen; the last is Finished. Errors are in its result, not raised.
 
         Closing the iterator early interrupts the run.
         """
@@ -304,7 +304,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return events_of(once, self.listen)
 
     async def go_on(self, *, deps: Deps_contra | None = None) -> Result:
-        """A run on what is in the inbox, without a prompt. What went wrong is in the result. Raises UsageError."""
+        """Run on the messages in the inbox, without a prompt. Errors are in the result. Raises UsageError."""
         return (await self._run(None, None, deps))[0]
 
     async def _run(
@@ -332,11 +332,11 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             warn_of_own_ledger(self.ledger)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
-        """Put a message into the inbox; the run in progress reads it, or the next one. Raises UsageError when there
-        will be none.
+        """Put a message into the inbox; the run in progress reads it, or the next one. Raises UsageError if the
+        agent has ended.
 
-        It may be sent from any thread. What an agent of the tree sends is answered: the last words of the turn that
-        reads it go back to the sender.
+        It may be called from any thread. A message from an agent of the tree is answered: the last text of the turn
+        that reads it goes back to the sender.
         """
         said = to_message(message)
         if not self.hears:
@@ -349,7 +349,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     def interrupt(self, scope: Scope = "tree") -> None:
         """Stop the model call and the tools of the run in progress, and with "tree" those of all agents below.
 
-        Its `run` returns with error kind "interrupted". Calls in the background go on.
+        Its `run` returns with error kind "interrupted". Background calls continue.
         """
         if self._life is not None:
             self._life.interrupt()
@@ -360,10 +360,10 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
                 agent.interrupt("self")
 
     async def spawn(self, order: SpawnRequest | str) -> "Agent[Never]":
-        """A new agent below this one, at work on its prompt; `wait()` gives its answer.
+        """Start a subagent on a prompt; its `wait()` returns the answer.
 
-        It inherits whatever the request leaves open. Raises UsageError for a request that cannot be met, BudgetExceeded
-        for an allowance that cannot be had and OSError where its log cannot be written: nothing was begun.
+        It inherits whatever the request leaves open. Raises UsageError for an invalid request, BudgetExceeded if its
+        allowance is more than what is left, and OSError if its log cannot be written; then nothing was started.
         """
         request = SpawnRequest(order) if isinstance(order, str) else order
         check_kind("order", request, SpawnRequest, "a text or SpawnRequest(...)")
@@ -424,9 +424,9 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     def as_tool(
         self, name: str, description: str, *, deps: Callable[[RunContext[Deps]], Deps_contra] | None = None
     ) -> Tool[Deps]:
-        """A tool by which another agent asks this one. Each call is a conversation of its own, below the calling agent,
-        which begins where this one's stands. What it is given of the caller's dependencies `deps` says: nothing without
-        it, `lambda run: run.deps` is all."""
+        """A tool for another agent to ask this one. Each call is a separate conversation below the calling agent, which
+        begins with a copy of this one's. `deps` chooses which of the caller's dependencies it gets: none by
+        default, all with `lambda run: run.deps`."""
         from sagent.agent.agent_tool import AgentTool
 
         return AgentTool(self, name, description, deps)
@@ -463,8 +463,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return self._life.end() if self._life is not None else None
 
     async def wait(self) -> Result:
-        """The result of the run in progress, or of the last one; of an agent that was spawned, once it has read what
-        it was sent."""
+        """The result of the run in progress, or of the last one; of a spawned agent, once it has read all its
+        messages."""
         if self._life is not None:
             await self._life.rested()
         else:
@@ -474,12 +474,12 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return self._runs.last
 
     async def rewind_files(self, entry: str, path: str = "") -> "FileChanges":
-        """Have files, or the one at an absolute `path`, as they were when an entry of the log was written ("" is its
-        beginning), as far as this agent and those below it have changed them since, on whatever branch; returns what
-        was done. It can be undone in the same way.
+        """Restore files, or one at an absolute `path`, to their state when an entry of the log was written ("" is its
+        beginning), where this agent or its subagents have changed them since, on any branch; returns what was
+        done. It can be undone in the same way.
 
-        A file that somebody else has changed since stays as it is. Raises UsageError while a run is in progress, for an
-        entry that is not there, and for a path that was not changed since.
+        A file that someone else has changed since is left alone. Raises UsageError while a run is in progress, for an
+        unknown entry, and for a path that was not changed since.
         """
         self._check_idle()
         from sagent.rewind.restore import restore_files
@@ -499,8 +499,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it
-        made it itself. One that was spawned only ends: tools and session are those of the agent above."""
+        """End the run in progress, its subagents, its jobs and what its tools left running; close its log if the agent
+        opened it. A spawned agent only ends: its tools and session belong to the agent above."""
         if (life := self.end()) is not None:
             await asyncio.wait([life])
             return

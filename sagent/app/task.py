@@ -26,7 +26,7 @@ from sagent.usage import Charge, Sum
 
 @dataclass(frozen=True, slots=True)
 class RoleUsage:
-    """What a role has used: calls that were billed, tokens read and written, USD. `usd` is None where a price is not
+    """The usage of a role: billed calls, tokens read and written, USD. `usd` is None if a price is not
     known."""
 
     calls: int = 0
@@ -37,8 +37,8 @@ class RoleUsage:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task came to. `usage_summary` is this task's, by role: "executor", "advisor" (all of them together),
-    others where there were any, and "total". `result` is the whole of it, each advisor's figures included."""
+    """The result of a task. `usage_summary` is its usage by role: "executor", "advisor" (all of them together),
+    others if there were any, and "total". `result` has everything, including each advisor's figures."""
 
     final_answer: str
     result: Result
@@ -46,7 +46,7 @@ class TaskResult:
 
 
 def load_config(path: str | Path | None = None, **settings: Unpack[Overrides]) -> Settings:
-    """The settings in force, from a file (TOML, or YAML by its ending) or else the person's own, with the project's and
+    """The settings in force, from a file (TOML, or YAML by its suffix) or by default the user's, with the project's and
     the environment's. `settings` come last, as on the command line, and are read the same way:
     `load_config(executor="openai/gpt-5.5", advisor="anthropic/claude-opus-4-8", max_budget_usd=0.5)`.
 
@@ -66,7 +66,7 @@ async def open_agent(
 ) -> AsyncGenerator[Agent]:
     """The agent that the command line would have: its model and advisors, session, instructions, tools, policy and cap
     as `config` says, by default that of `load_config()`. `tools` are added to it; `ask` decides what its policy leaves
-    to a person, and without it that is denied. In the end it is closed.
+    to a person, which is denied without it. The agent is closed at the end.
 
     Raises UsageError for a model, a key or a tool that cannot be had, SessionBusy and SessionCorrupt for a session.
     """

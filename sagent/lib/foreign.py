@@ -7,7 +7,7 @@ _OUTPUT = "output= of run, run_sync and stream; the answer is then result.data"
 _OPTIONS = 'options={"temperature": 0.2}, and effort="high" for reasoning'
 _POLICY = 'policy=PermissionPolicy("edit") of sagent.policy.permissions, and resources=Resources(ask=...)'
 _KEPT = (
-    'an agent goes on from run to run: agent.messages has what was said, and Agent(..., session="chats/ann") keeps it'
+    'an agent continues from run to run: agent.messages is the conversation, Agent(..., session="chats/ann") saves it'
 )
 _TOOLS = "tools=[...], functions with a docstring, or those of servers by sagent.bridges.mcp.open_servers"
 _RUN = "await agent.run(...), or agent.run_sync(...)"
@@ -21,7 +21,7 @@ def _spread(*rows: tuple[str, str]) -> Mapping[str, str]:
 
 
 _KEYWORDS = _spread(
-    ("instructions system_prompt prompt system_message", "system=, a text or a function"),
+    ("instructions system_prompt prompt system_message", "system=, a string or a function"),
     ("output_type result_type response_format response_model output_schema", _OUTPUT),
     ("name agent_name", 'resources=Resources(path="reviewer")'),
     ("model_settings temperature top_p seed settings generation_config extra_body", _OPTIONS),
@@ -36,7 +36,7 @@ _KEYWORDS = _spread(
     ("toolsets mcp_servers builtin_tools capabilities functions", _TOOLS),
     ("permission_mode allowed_tools can_use_tool input_guardrails output_guardrails needs_approval", _POLICY),
     ("ask human_input", "resources=Resources(ask=...)"),
-    ("hooks callbacks on_event event_stream_handler", "agent.listen(function), which hears every event"),
+    ("hooks callbacks on_event event_stream_handler", "agent.listen(function), which is called with every event"),
     ("cwd working_directory", "resources=Resources(workspace=Workspace(Path(...))) of sagent.tool"),
     ("stream", _STREAM),
     ("tool_name tool_description", 'as_tool("name", "what it is asked for")'),
