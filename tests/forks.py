@@ -128,9 +128,8 @@ def _write(fd: int, data: bytes) -> None:
         file.write(data)
 
 
-def requests(control: socket.socket) -> list[int]:
-    """Fork for each request: the streams and the socket that came with it, in the fork. Nothing where nobody can ask
-    any more."""
+def load() -> None:
+    """What most runs import, for all that come."""
     for package in PACKAGES:
         home = importlib.import_module(f"sagent.{package}")
         for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
@@ -143,6 +142,11 @@ def requests(control: socket.socket) -> list[int]:
             kind.__init__  # noqa: B018 -- it is written when it is first looked up, which each fork would do again
     gc.freeze()  # a fork that looked for garbage in what is loaded would copy all of it, at its end at the latest
     assert threading.active_count() == 1, "a module that is imported has started a thread"
+
+
+def requests(control: socket.socket) -> list[int]:
+    """Fork for each request: the streams and the socket that came with it, in the fork. Nothing where nobody can ask
+    any more, and all forks have ended."""
     ends: dict[int, int] = {}  # of forks that run: sockets that wait for their exit codes
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
@@ -201,6 +205,7 @@ def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
 if __name__ == "__main__":
     asked: list[int] = []
     with suppress(KeyboardInterrupt):
+        load()
         asked = requests(socket.socket(fileno=int(sys.argv[1])))
     if asked:
         answer(*asked)
