@@ -236,7 +236,7 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
         (("bench-advisor", "nothing.toml"), "has no tasks"),
         (BENCH[:4], "No advisor to measure: give --advisor"),
         ((*BENCH[:2], *BENCH[4:]), "No model to do the work"),
-        ((*BENCH, "--model", "a/b"), "--executor and --model name the same"),
+        ((*BENCH, "--model", "a/b"), "--executor and --model are the same"),
         ((*BENCH, "--repeats", "0"), "--repeats 0: give a whole number"),
         ((*BENCH, "--max-total-usd", "1"), "give --max-budget-usd too"),
         ((*BENCH, "--max-total-usd", "x"), "give USD as a number above 0"),
