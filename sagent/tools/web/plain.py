@@ -19,7 +19,7 @@ def plain_text(html: str, base: str) -> str:
     reader.feed(html)
     reader.close()
     text = "".join(reader.pieces)
-    return re.sub(r"\n\s*\n\s*", "\n\n", re.sub(r"[ \t]+\n", "\n", text)).strip()
+    return re.sub(r"\n\s*\n\s*", "\n\n", re.sub(r"(?<![ \t])[ \t]+\n", "\n", text)).strip()
 
 
 def whole_links(markdown: str, base: str) -> str:

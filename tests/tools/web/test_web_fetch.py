@@ -114,6 +114,8 @@ def test_html_without_the_extra_is_read_plainly() -> None:
     for part in ("# The lighthouse", "Its keeper <http://example.org/docs/keeper.html>", "light --on\n", "| 1871"):
         assert part in page.text
     assert "alert(1)" not in page.text
+    wide = convert(b"<pre>a" + b" " * 500_000 + b"b \n", "text/html", "markdown", "http://example.org/", plain=True)
+    assert len(wide.text) == 500_002
 
 
 @pytest.mark.parametrize(
