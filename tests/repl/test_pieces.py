@@ -97,11 +97,11 @@ def test_settings_that_are_read_only_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_no_file_takes_the_place_of_settings_in_yaml(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("permissions:\n  deny: [Bash(rm)]\n")
-    with pytest.raises(UsageError, match=r"config\.yaml has the settings"):
+    with pytest.raises(UsageError, match=r"Your settings are in .*config\.yaml"):
         add_rule(tmp_path / "config.toml", "Bash")
-    with pytest.raises(UsageError, match=r"config\.yaml has the settings"):
+    with pytest.raises(UsageError, match=r"Your settings are in .*config\.yaml"):
         store_key(tmp_path / "config.toml", "openai", "sk")
-    with pytest.raises(UsageError, match=r"config\.yaml has the settings"):
+    with pytest.raises(UsageError, match=r"Your settings are in .*config\.yaml"):
         add_rule(tmp_path / "config.yaml", "Bash")
     assert not (tmp_path / "config.toml").exists()
 
