@@ -57,7 +57,7 @@ def test_a_note_is_kept_named_in_new_sessions_and_forgotten(shell: Shell) -> Non
     assert "project/build.md" in done(shell.run("--continue", "/memory")).out
     assert "Never alone." in done(shell.run("--continue", "/memory show build")).out
     assert "no terminal for an editor" in shell.run("--continue", "/memory edit build").err
-    assert "Forgot project/build.md" in done(shell.run("--continue", "/memory forget build")).out
+    assert "Deleted project/build.md" in done(shell.run("--continue", "/memory forget build")).out
     assert not path.exists()
     assert "has no file 'build'" in shell.run("--continue", "/memory forget build").err
     done(shell.run("and now?"))
@@ -119,7 +119,7 @@ def test_projects_have_their_own_notes_and_share_the_persons(shell: Shell) -> No
     (shell.cwd / "deep").mkdir()
     done(shell.run("--cwd", "deep", "hi"))  # the repository is the project
     assert "same.md: Of here" in prompt(server) and "same.md: Of all" in prompt(server)
-    assert "may be project/same.md or person/same.md" in shell.run("/memory forget same").err
+    assert "could be project/same.md or person/same.md" in shell.run("/memory forget same").err
     assert mine.exists() and everywhere.exists()
     done(shell.run("/memory forget person/same"))
     assert mine.exists() and not everywhere.exists()
