@@ -165,13 +165,12 @@ class AcpHost:
     def delete(self, session: str) -> None:
         from sagent.cli.settings import load_settings
         from sagent.errors import SessionNotFound
-        from sagent.session.retention import remove
-        from sagent.session.store import sessions
+        from sagent.session.store import delete, sessions
 
         found = next((path for path in sessions(load_settings(self._flags).state_dir) if path.name == session), None)
         if found is None:
             raise SessionNotFound(f"no session {session}")
-        remove(found)
+        delete(found)
 
     def warm_up(self) -> None:
         from sagent import app
