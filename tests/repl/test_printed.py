@@ -3,8 +3,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sagent.repl.terminal.printed import Printed
-from sagent.repl.view.lines import Line
+from sagent.repl.terminal.printed import Buried, Printed
+from sagent.repl.view.lines import GOES_ON, Line, plain
 from sagent.repl.view.markdown import Piece, render_piece
 
 PIECES = st.builds(
@@ -35,3 +35,20 @@ def test_every_letter_is_written_once(first: Piece, second: Piece, steps: list[t
     whole = words(*render_piece(first, 40), *render_piece(second, 40))
     ended = words(*printed.finish(render_piece(first, 66), 66))
     assert written + ended + words(*printed.rest(render_piece(second, 50), 50)) == whole
+
+
+def test_drawn_rows_are_dug_out_with_what_is_below_them_and_only_as_far_as_they_are_seen() -> None:
+    def buried() -> Buried:
+        found = Buried()
+        found.add([50, 20, (("", "one"),), 30, (("", "a" * 79), GOES_ON), (("", "bb"),), ()])
+        return found
+
+    assert buried().dig(80, 99) == (7, [(("", "one"),), (("", "a" * 79), ("", "b"), GOES_ON), (("", "b"),), ()])
+    assert buried().dig(40, 99)[0] == 9
+    assert buried().dig(80, 5) == (4, [(("", "a" * 79), ("", "b"), GOES_ON), (("", "b"),), ()])
+    assert buried().dig(80, 3) == (0, [])
+    partly = buried()
+    assert plain(partly.dig(80, 6)[1]).startswith("one\n")
+    assert partly.dig(80, 99) == (1, [])  # the first, which was not seen then
+    partly.add([(("", "a" * 79), GOES_ON)])  # which nothing is known of yet
+    assert partly.dig(80, 99) == (0, [])

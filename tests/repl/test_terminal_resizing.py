@@ -8,7 +8,7 @@ import pytest
 from console import Console
 from test_terminal_asking import ask
 
-from sagent.testing.server import Turn
+from sagent.testing.server import Call, Turn
 from tests.depth import deep
 from tests.waiting import wait_until
 
@@ -75,3 +75,30 @@ def test_a_tall_question_leaves_nothing_of_itself_in_another_size(console: Conso
     screen = console.until("Told: green", gone="1 red")
     assert screen.count("› go") == 1
     assert screen.count("? The model asks") == 0
+
+
+@pytest.mark.parametrize("low", [(80, 9), (40, 12)])
+def test_a_question_answered_in_a_low_terminal_is_gone_when_it_is_high_again(
+    console: Console, low: tuple[int, int]
+) -> None:
+    question = "\n\n".join(f"Line {number} of what is to be known before this can be answered." for number in range(6))
+    asked = Call("AskUser", {"question": question, "options": ["red", "green", "blue"]})
+    answer = Turn(text="\n\n".join(SENTENCES[:3]), pieces=20, gap=0.02)  # rows are drawn before they are final
+    console.serve([Turn(calls=(asked,)), answer, Turn(text="And more.")])
+    console.start("--sandbox", "off", width=80, height=24)
+    console.type("go")
+    console.until("Line 0 of", "1 red")
+    resize(console, *low)
+    time.sleep(1)
+    console.keys("Tab")
+    console.until("answer ›")
+    console.keys("2")
+    screen = console.until("● AskUser", "Word02 stands", gone="Esc interrupts")
+    assert "Line 1 of" in screen  # beyond the edge, where nothing can be written
+    resize(console, 80, 24)
+    console.until("Word02 stands", gone="Line 1 of")
+    console.type("next")
+    screen = console.until("And more.", gone="Esc interrupts")
+    assert "? The model asks" not in screen
+    once = ("› go", "● AskUser", "Word00", "Word01", "Word02", "› next", "mode edit", "│ $0")
+    assert [screen.count(text) for text in once] == [1] * len(once)

@@ -14,6 +14,7 @@ MOST_TYPED = 200  # characters that come at once from keys
 MOST_TYPED_LINES = 16  # the same with an Enter among them
 QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 _COLOUR = re.compile(r"\x1b\]11;rgba?:([\da-fA-F]{2,4})/([\da-fA-F]{2,4})/([\da-fA-F]{2,4})(?:/[\da-fA-F]+)?[\x1b\x07]")
+_CURSOR = re.compile(r"\x1b\[(\d{1,5});\d{1,5}R")  # CPR, the answer to DSR 6
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
 _PASTE_END = "\x1b[201~"
 _SEQUENCE = re.compile(  # a paste with its marks, or what begins with Esc, the end of which may come with the next read
@@ -34,7 +35,8 @@ class InputParser(Vt100Parser):
     that arrives by itself, first, or after the only line, is the key. Nothing is taken for a paste until all is
     `loaded`: what was typed before waits in the terminal, and arrives at once too.
 
-    `on_focus` learns whether the terminal is in front, `on_background` whether its background is light.
+    `on_focus` learns whether the terminal is in front, `on_background` whether its background is light, `on_cursor` in
+    which row the cursor is.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class InputParser(Vt100Parser):
         on_focus: Callable[[bool], object],
         on_background: Callable[[bool], object],
         loaded: Callable[[], bool],
+        on_cursor: Callable[[int], object],
     ) -> None:
         def take(press: KeyPress) -> None:
             if press.key == Keys.Ignore and press.data in _FOCUS:
@@ -52,7 +55,7 @@ class InputParser(Vt100Parser):
                 callback(KeyPress(press.key, text))
 
         super().__init__(take)
-        self._on_background, self._loaded = on_background, loaded
+        self._on_background, self._loaded, self._on_cursor = on_background, loaded, on_cursor
         self._held = ""  # the beginning of a key or an answer
         self._late = False  # whether the rest of it did not come at once
         self._pasted = ""  # without marks, so far
@@ -90,6 +93,9 @@ class InputParser(Vt100Parser):
         if colour := _COLOUR.match(found[0]):
             red, green, blue = (int(part[:2], 16) for part in colour.groups())
             self._on_background(299 * red + 587 * green + 114 * blue > 128 * 1000)
+        if cursor := _CURSOR.fullmatch(found[0]):
+            self._on_cursor(int(cursor[1]))
+            return ""
         return found[0] if self._get_match(found[0]) else ""
 
     def _is_pasted(self, data: str) -> bool:

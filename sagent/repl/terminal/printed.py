@@ -1,8 +1,11 @@
 """How much of a block that still grows is on the terminal for good, whatever width its rows have."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
-from sagent.repl.view.lines import Line, slice_line
+from sagent.repl.view.lines import GOES_ON, Line, fold, is_agreed, line_width, slice_line
+
+MOST_BURIED = 200  # rows that are remembered: more than a terminal that becomes higher shows again
 
 
 class Printed:
@@ -74,3 +77,54 @@ def _after(row: Line, letters: int) -> Line:
     while at < len(text) and not text[at].isalnum() and not text[at].isspace():
         at += 1
     return slice_line(row, len(text) - len(text[at:].lstrip()))
+
+
+class Buried:
+    """Drawn rows, as their columns, which were above the edge of a terminal that became lower, and the final rows that
+    were written below them. Where the terminal shows them again, the drawn ones go."""
+
+    def __init__(self) -> None:
+        self._rows: list[int | Line] = []  # where a row goes on in the next, both as one
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def clear(self) -> None:
+        """Something unknown was written below them."""
+        self._rows = []
+
+    def add(self, rows: Iterable[int | Line]) -> None:
+        for row in rows:
+            if isinstance(row, tuple) and self._rows and _goes_on(last := self._rows[-1]):
+                self._rows[-1] = (*last[:-1], *row)
+            else:
+                self._rows.append(row)
+        if len(self._rows) > MOST_BURIED:
+            self.clear()
+
+    def dig(self, columns: int, room: int) -> tuple[int, list[Line]]:
+        """How many of the last `room` rows there are from the first drawn one on, and those of them that are to be
+        written again. They are forgotten."""
+        if any(not _is_counted(row, columns) for row in self._rows) or (self._rows and _goes_on(self._rows[-1])):
+            return 0, []
+        first, rows, found = len(self._rows), 0, 0
+        for at in range(first - 1, -1, -1):
+            rows += folded(row := self._rows[at], columns)
+            if rows <= room and isinstance(row, int):
+                first, found = at, rows
+        self._rows, kept = self._rows[:first], self._rows[first:]
+        return found, [part for row in kept if isinstance(row, tuple) for part in fold(row, columns, joined=True)]
+
+
+def _is_counted(row: int | Line, columns: int) -> bool:
+    """Whether it is known how many rows every terminal makes of it."""
+    return isinstance(row, int) or is_agreed(row) or 2 * line_width(row) <= columns
+
+
+def _goes_on(row: int | Line) -> TypeGuard[Line]:
+    return isinstance(row, tuple) and row[-1:] == (GOES_ON,)
+
+
+def folded(row: int | Line, columns: int) -> int:
+    """The rows that a terminal makes of a row, or of one of so many columns, when it has become narrower."""
+    return max(1, -(-(row if isinstance(row, int) else line_width(row)) // columns))

@@ -28,6 +28,7 @@ class Resizing:
         self._holding = False
         self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
         self._patient_until = 0.0
+        self.cursor_row: int | None = None  # as the terminal has said since its size changed last, from 1
         self.surface = Surface(app, output, self.fits)
         app.on_resize, app.fits = self._wait, self.fits
         output.on_taken = self._catch_up
@@ -76,6 +77,8 @@ class Resizing:
             self.on_resizing()
         else:
             self._settling.cancel()
+        self.cursor_row = None
+        self._output.ask_for_cursor()
         settled = loop.time() + SETTLED
         if settled < self._patient_until:
             self._settling = loop.call_at(settled, self._resize)
@@ -114,7 +117,9 @@ class Resizing:
             cursor = screen.get_cursor_position(app.layout.current_window)
             at, over = cursor.y, cursor.x // max(size.columns, 1)
             rows = [_drawn_width(screen.data_buffer[row]) for row in range(screen.height)]
-        above = self.surface.forget(rows[:at], rows[at + 1 :], size, over)
+        reach = self.cursor_row and self.cursor_row - 1
+        above = self.surface.forget(rows[:at], rows[at + 1 :], size, over, reach)
+        self.cursor_row = None
         with self._output.held():
             self._output.write_raw("\r")
             self._output.cursor_up(above)

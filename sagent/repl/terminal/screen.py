@@ -84,7 +84,7 @@ class Screen:
         source = app.input
         if (parser := getattr(source, "vt100_parser", None)) is not None:
             take = parser.feed_key_callback
-            parser = InputParser(take, self._take_focus, self._take_background, lambda: self._loaded)
+            parser = InputParser(take, self._take_focus, self._take_background, lambda: self._loaded, self._take_cursor)
             source.vt100_parser = parser  # pyright: ignore[reportAttributeAccessIssue]
         # the application remembers its bindings from the first key on, so that they must not be others later
         app.key_bindings = DynamicKeyBindings(lambda: self.keys)
@@ -154,6 +154,9 @@ class Screen:
     def _take_focus(self, front: bool) -> None:  # noqa: FBT001 -- as above
         self.focused = front
         self.on_focus()
+
+    def _take_cursor(self, row: int) -> None:
+        self.resizing.cursor_row = row
 
     def set_vim(self, value: str) -> str:
         """vi keys "on" or "off", or the other way than now; which it is then."""

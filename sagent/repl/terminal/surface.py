@@ -18,7 +18,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from sagent.repl.terminal import key_codes
-from sagent.repl.terminal.printed import Printed, count_letters
+from sagent.repl.terminal.printed import Buried, Printed, count_letters, folded
 from sagent.repl.view.lines import GOES_ON, Line, alike, drawable, is_agreed, line_width, printable, slice_line
 from sagent.repl.view.links import address
 
@@ -134,6 +134,12 @@ class SteadyOutput(Vt100_Output):
         """
         self.write_raw(f"\r\x1b[{self.get_size().rows}M\x1b[J")
 
+    def ask_for_cursor(self) -> None:
+        """Have the terminal say in which row the cursor is (DSR, https://vt100.net/docs/vt510-rm/DSR-CPR.html)."""
+        if self.term not in ("linux", "dumb") and not self.stalled:
+            self.write_raw("\x1b[6n")
+            self.flush()
+
     def enable_bracketed_paste(self) -> None:
         """Have pastes marked, changes of focus reported, and keys distinguished."""
         super().enable_bracketed_paste()
@@ -171,6 +177,7 @@ class Surface:
         self.open_rows: list[Line] = []  # rows of what is not finished, as they are on the screen
         self.printed = Printed()  # what is final of it: it was above the screen's edge, or something came below it
         self.ghosts: list[int] = []  # columns of drawn rows that are above the screen's edge
+        self.buried = Buried()  # the same with what was written below them
         self._look: Hashable = None
         self._known: dict[str, Attrs] = {}  # of that look
         self.directory: Callable[[], Path] | None = None  # of relative paths in links
@@ -193,7 +200,7 @@ class Surface:
         if not rows:
             self.printed.clear()
         if self._is_full or self._unsettled:  # what is not finished comes when it is, or when there is room
-            self.freeze()
+            self._freeze()
             rows = ()
         final, kept = [*map(drawable, final)], [*map(drawable, self.printed.rest(rows, self.width) if rows else ())]
         screen = self._app.renderer.last_rendered_screen
@@ -213,13 +220,16 @@ class Surface:
             self._waiting += final
             self.open_rows = []
             return
-        wanted = [*self._waiting, *final, *rows]
-        self._waiting = []
+        final, self._waiting = [*self._waiting, *final], []
+        wanted = [*final, *rows]
         if wanted != self.open_rows:
+            if not self._unsettled:
+                self.buried.add(self.ghosts)
             self.ghosts, self._guessed = [], self._guessed or self._unsettled
             self._forget_other_looks()
             with self._output.held():
                 (self._write_anew if self._is_full or self._unsettled else self._replace)(wanted)
+        self._bury(final)
         self.open_rows = rows
 
     def flush_waiting(self) -> None:
@@ -342,10 +352,20 @@ class Surface:
             self._wraps = False
 
     def freeze(self) -> None:
-        """The rows of the unfinished stay as they are: something else will be written below them. The last, which may
-        be half a sentence, is written again when there is more of it."""
+        """The rows of the unfinished stay as they are: something else will be written below them."""
+        self._freeze()
+        self.buried.clear()
+
+    def _freeze(self) -> None:
+        """The last row, which may be half a sentence, is written again when there is more of it."""
         self.printed.add(max(len(self.open_rows) - 1, 0))
+        self._bury(self.open_rows)
         self.open_rows = []
+
+    def _bury(self, rows: Sequence[int | Line]) -> None:
+        """These rows are final, below those that are buried."""
+        if self.buried:
+            self.buried.add(rows)
 
     @contextmanager
     def any_size(self) -> Generator[None]:
@@ -359,28 +379,32 @@ class Surface:
             yield
         finally:
             self._unsettled = False
+            self.buried.clear()
 
-    def forget(self, before: Sequence[int], behind: Sequence[int], size: Size, over: int) -> int:
+    def forget(self, before: Sequence[int], behind: Sequence[int], size: Size, over: int, reach: int | None) -> int:
         """What is not final will be drawn anew in a terminal that has rewrapped it: the rows from the cursor's up to
         the first of them. The cursor's goes on in `over` more; `before` and `behind` are the columns of the rows that
-        are not ours. What is above the terminal's edge is out of reach: text there is final, and text that may be."""
+        are not ours. What is above the terminal's edge is out of reach: text there is final, and text that may be.
+        Where it is known how many rows are above the cursor (`reach`), drawn rows that were beyond its edge go too."""
         columns, drawn = max(size.columns, 1), [*self.ghosts, *before]
-        ours = [_folded(line_width(row), columns) for row in self.open_rows]
-        folded = [*ours, *(1 if self._guessed else _folded(width, columns) for width in drawn)]
-        above = sum(folded) + over
-        starts = [*accumulate(folded, initial=0)][:-1]
+        ours = [folded(row, columns) for row in self.open_rows]
+        sizes = [*ours, *(1 if self._guessed else folded(width, columns) for width in drawn)]
+        above = sum(sizes) + over
+        starts = [*accumulate(sizes, initial=0)][:-1]
         edge = above - size.rows + 1  # where the cursor is in the last row: terminals drop what is beyond it, or do not
-        kept = edge + sum(_folded(width, columns) for width in behind)
+        kept = edge + sum(folded(width, columns) for width in behind)
         final = sum(start < kept for start in starts[: len(ours)])
         self.printed.add(final)
-        self.ghosts = [] if self._guessed else drawn[: sum(start < edge for start in starts[len(ours) :])]
+        gone = edge if reach is None else above - reach
+        self.ghosts = [] if self._guessed else drawn[: sum(start < gone for start in starts[len(ours) :])]
+        self._bury(self.open_rows[:final])
         self.open_rows, self._guessed = [], False
-        return above - sum(ours[:final])
-
-
-def _folded(width: int, columns: int) -> int:
-    """The rows that a terminal makes of a row when it has become narrower."""
-    return max(1, -(-width // columns))
+        above -= sum(ours[:final])
+        if reach is None or self.ghosts:
+            return above
+        rows, again = self.buried.dig(columns, reach - above)
+        self._waiting = [*again, *self._waiting]
+        return above + rows
 
 
 def _common(before: Line, after: Line) -> int:
