@@ -32,8 +32,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
-PACKAGES = ("app", "cli", "context", "lib", "mesh", "providers.families", "sandbox", "tools")  # what most runs import
-OTHERS = ("nacl.signing", "nats.js")  # of other projects, which take longest
+PACKAGES = (  # what most runs import
+    "advisor", "app", "cli", "context", "lib", "mesh", "policy", "providers.families", "sandbox", "tools",
+)  # fmt: skip
+OTHERS = ("nacl.signing", "nats.js", "pydantic_core")  # of other projects, which take longest
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
 
