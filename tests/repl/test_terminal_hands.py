@@ -75,4 +75,4 @@ def test_keys_and_the_status_line_are_the_persons_and_git_is_followed(console: C
     console.leave()
     console.environment |= {"SAGENT_STATUS_LINE": line, "SAGENT_KEYS": "mode=hyper-x"}
     console.start(ready="ON FEATURE │ edit")
-    console.until("keys: 'hyper-x' is no key")
+    console.until("keys: 'hyper-x' is not a key")

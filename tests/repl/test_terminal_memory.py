@@ -22,10 +22,10 @@ def test_a_note_is_edited_and_forgotten(console: Console, tmp_path: Path) -> Non
     console.serve([])
     console.start("--sandbox", "off")
     console.type("/memory edit style")
-    console.until("Wrote project/style.md")
+    console.until("Saved project/style.md")
     assert note.read_text() == "Use blanks\n"
     console.type("/memory forget")
     console.until("Which note?", "project/style.md")
     console.keys("Enter")
-    console.until("Forgot project/style.md")
+    console.until("Deleted project/style.md")
     assert not note.exists()
