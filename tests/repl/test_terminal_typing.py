@@ -129,10 +129,10 @@ def test_an_image_in_the_clipboard_is_attached(
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("wl-paste", "xclip", "pngpaste", "osascript", "powershell.exe"):
-        found = f"cat {tmp_path / 'image'}" if name == program else "exit 1"
+        found = f"/bin/cat {tmp_path / 'image'}" if name == program else "exit 1"
         (programs / name).write_text(f"#!/bin/sh\n{found}\n")
         (programs / name).chmod(0o755)
-    console.environment["PATH"] = f"{programs}:{console.environment['PATH']}"
+    console.environment["PATH"] = str(programs)  # of the system none comes first
     server = console.serve([Turn(text="A dot.")])
     console.start()
     console.keys("what is")
@@ -149,9 +149,9 @@ def test_a_clipboard_without_an_image_that_can_be_used_is_told(console: Console,
     programs.mkdir()
     (tmp_path / "image").write_bytes(image)
     for name in ("wl-paste", "xclip", "pngpaste", "osascript", "powershell.exe"):
-        (programs / name).write_text(f"#!/bin/sh\ncat {tmp_path / 'image'}\n")
+        (programs / name).write_text(f"#!/bin/sh\n/bin/cat {tmp_path / 'image'}\n")
         (programs / name).chmod(0o755)
-    console.environment["PATH"] = f"{programs}:{console.environment['PATH']}"
+    console.environment["PATH"] = str(programs)  # of the system none comes first
     console.serve(echo)
     console.start()
     console.keys("C-v")
