@@ -95,7 +95,7 @@ def _sandbox(settings: "Settings") -> Finding:
     if means.name == "none":
         needed = settings.sandbox == "required"
         return Finding("bad" if needed else "poor", "sandbox", f"none: {means.why}. {advice(means)}".rstrip())
-    why = f": {means.why}. {advice(means)}".rstrip() if means.why else ""
+    why = f", as {means.why}. {advice(means)}".rstrip() if means.why else ""
     return Finding("poor" if why else "good", "sandbox", f"commands run in {means.name}{why}")
 
 

@@ -59,7 +59,7 @@ def test_a_note_is_kept_named_in_new_sessions_and_forgotten(shell: Shell) -> Non
     assert "no terminal for an editor" in shell.run("--continue", "/memory edit build").err
     assert "Deleted project/build.md" in done(shell.run("--continue", "/memory forget build")).out
     assert not path.exists()
-    assert "has no file 'build'" in shell.run("--continue", "/memory forget build").err
+    assert "has no note 'build'" in shell.run("--continue", "/memory forget build").err
     done(shell.run("and now?"))
     assert "build.md" not in prompt(server)
 

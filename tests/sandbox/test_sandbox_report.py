@@ -49,7 +49,7 @@ def test_advice_names_the_package() -> None:
         (
             Means("landlock", "bwrap is not installed"),
             "poor",
-            "landlock holds commands: bwrap is not installed. Install",
+            "commands run in landlock, as bwrap is not installed. Install",
         ),
         (Means("none", "bwrap is not installed"), "poor", "none: bwrap is not installed. Install bubblewrap"),
         (Means("none", "there is none for sunos"), "poor", "none: there is none for sunos"),
