@@ -131,6 +131,7 @@ class Parser(argparse.ArgumentParser):
         usage: str | None = None,
         epilog: str | None = None,
         argument_default: str | None = None,
+        color: bool = False,  # as is this, from Python 3.14 on
     ) -> None:
         form = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
         super().__init__(
@@ -142,6 +143,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=partial(form, width=_columns() - 2),
             allow_abbrev=False,
         )
+        self.color, self.suggest_on_error = color, False  # help and errors are the same with every Python
 
     def add_cwd(self) -> None:
         self.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
