@@ -79,6 +79,8 @@ class ChildTask:
                 while True:
                     while not own.inbox.holds(*self._moments):
                         await own.inbox.arrival(*self._moments)
+                    if self._leaving:  # else it would call the model before its cancellation arrives
+                        return
                     self._at_work = True
                     result, _ = await self._runs.take(None, deps=self._deps())
                     self._report(result)

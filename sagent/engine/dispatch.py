@@ -5,6 +5,7 @@ A call that is still running when a message arrives, when somebody says so or af
 
 import asyncio
 import time
+from asyncio import Task
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,7 +58,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     When cancelled, running tools are stopped, every open call is answered as interrupted, and the history is valid.
     """
     results: Results = {}
-    tasks: dict[str, asyncio.Task[None]] = {}
+    tasks: dict[str, Task[None]] = {}
     ready: list[Ready] = []
     state.wishes.take_background()  # what was said of earlier calls
     try:
@@ -68,7 +69,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
                 _answer(state, call, item, 0.0, results)
                 continue
             before = [tasks[other.call.id] for other in ready if conflict(other.effect, item.effect)]
-            task = asyncio.create_task(_run_one(state, item, before, results))
+            task = asyncio.create_task(_run_one(state, item, state.run.deps, before, results))
             tasks[call.id] = task
             if item.background or item.delay:
                 _go_on(state, call, task, results, "was started in the background")
@@ -86,9 +87,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     return message
 
 
-async def _until_answered(
-    state: AgentState, tasks: Mapping[str, asyncio.Task[None]], reply: Message, results: Results
-) -> None:
+async def _until_answered(state: AgentState, tasks: Mapping[str, Task[None]], reply: Message, results: Results) -> None:
     """Wait for the calls; those that may not be waited for any longer are answered as jobs."""
     clock, limit = asyncio.get_running_loop().time, state.limits.foreground_seconds
     deadline = None if limit is None else clock() + limit
@@ -118,7 +117,7 @@ async def _until_answered(
             await task
 
 
-def _go_on(state: AgentState, call: ToolCall, task: asyncio.Task[None], results: Results, why: str) -> None:
+def _go_on(state: AgentState, call: ToolCall, task: Task[None], results: Results, why: str) -> None:
     """Answer a call that runs by the name of the job that it is from now on."""
     job = state.jobs.begin(call, task)
     task.add_done_callback(lambda _: _close_job(state, job))
@@ -220,10 +219,12 @@ def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, flo
     return rest, extra.get("background") in (True, "true"), float(min(max(delay, 0.0), LONGEST_DELAY))
 
 
-async def _run_one(state: AgentState, item: Ready, before: Sequence[asyncio.Task[None]], results: Results) -> None:
+async def _run_one(
+    state: AgentState, item: Ready, deps: object, before: Sequence[Task[None]], results: Results
+) -> None:
     """Run one call after those it must wait for; its outcome is the call's answer, or a message when it is a job."""
-    started, deps = time.monotonic(), state.run.deps  # those of the run that made the call, however late
-    running: asyncio.Task[None] | None = asyncio.current_task()
+    started = time.monotonic()
+    running: Task[None] | None = asyncio.current_task()
     assert running is not None
     ongoing = state.jobs.ongoing(running)
     try:
@@ -274,9 +275,7 @@ def _close_job(state: AgentState, job: Job) -> None:
         _end_job(state, job, _error("cancelled before it began"), "cancelled")
 
 
-async def _invoke(
-    state: AgentState, item: Ready, running: asyncio.Task[None], ongoing: Ongoing, deps: object
-) -> ToolOutput:
+async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: Ongoing, deps: object) -> ToolOutput:
     """The tool's own output; whatever it raises is an error result, for a failing tool never ends a run."""
     from sagent.lib.callers import working_for
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, Resources, RunLimits
+from sagent.engine.journal import Journal
 from sagent.errors import UsageError
+from sagent.lib import pace
 from sagent.messages import ToolCall
 from sagent.model import ToolSpec
 from sagent.patterns import Role, Team, parallel, sequential
@@ -86,7 +88,14 @@ def test_run_sync_and_stream_take_them() -> None:
     assert (answers(agent), answers(other)) == (["at once has pears"], ["streamed has pears"])
 
 
-async def test_a_call_keeps_what_its_run_had_when_it_goes_on_in_the_next_one() -> None:
+async def test_a_call_keeps_what_its_run_had_when_it_goes_on_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sync(journal: Journal) -> None:
+        journal.log.sync()
+
+    monkeypatch.setattr(
+        Journal, "make_durable", sync
+    )  # as where that is done at once: nothing waits before the next run
+    monkeypatch.setattr(pace, "SHARE", 60)
     go_on = asyncio.Event()
 
     @tool(effect="none")

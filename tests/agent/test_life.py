@@ -61,12 +61,13 @@ async def test_an_interrupt_reaches_an_agent_that_has_not_begun_yet(persistent: 
 
 
 async def test_an_agent_that_is_ended_before_it_began_leaves_nothing() -> None:
-    ledger = ledger_of("1")
-    agent = root_of(Cast(), ledger=ledger)
+    ledger, cast = ledger_of("1"), Cast(root__a=in_turn("too late"))
+    agent = root_of(cast, ledger=ledger)
     peer = await agent.spawn(SpawnRequest("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
     assert ledger.cap_of("root/a") == Decimal("0.5")
     await asyncio.wait_for(agent.aclose(), 5)
     assert (await peer.wait()).stop_reason == "interrupted"
+    assert cast.requests == {}
     assert ledger.cap_of("root/a") == 1
     assert [each.path for each in agent.tree.living] == ["root"]
     with pytest.raises(UsageError, match="has ended"):
