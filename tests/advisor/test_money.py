@@ -204,6 +204,7 @@ async def live(seed: int) -> None:
     spent = [entry.content.charge for log in logs for entry in log.entries() if entry.kind == "spent"]  # pyright: ignore[reportAttributeAccessIssue]
     assert sum((record.usd or Decimal(0) for record in spent), Decimal(0)) == cost.total
     assert ledger.held == 0
+    await asyncio.sleep(0)  # for what was cancelled last
     assert len(asyncio.all_tasks()) == 1
 
 

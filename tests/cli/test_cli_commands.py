@@ -38,7 +38,8 @@ def test_the_demo_fixes_the_test(shell: Shell) -> None:
 
 def test_a_file_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sessions", "show", "n" * 300]) == 2
-    assert re.fullmatch(r"sagent: n{300}/root.jsonl: File name too long\n", capsys.readouterr().err)
+    # by the system's error, or from Python 3.14 on as one that is not there
+    assert re.match(r"sagent: (n{300}/root.jsonl: File name too long|no session 'n{300}': )", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])

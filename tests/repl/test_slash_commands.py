@@ -102,7 +102,7 @@ class RecordingContext(CommandContext):
 async def context(tmp_path: Path) -> Any:
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     async with AsyncExitStack() as stack:
-        model = ScriptedModel(*["The answer."] * 20)
+        model = ScriptedModel(*[(0.0, "The answer.")] * 20)  # others have their turn before the answer
         agent = Agent(
             model,
             tools=(Read(),),

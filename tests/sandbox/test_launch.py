@@ -177,7 +177,7 @@ async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(
 
 
 async def test_what_begins_to_listen_in_the_host_s_tmp_is_not_reached_by_the_next_command(boxed: Boxed) -> None:
-    line = "import socket; socket.socket(socket.AF_UNIX).connect('{0}/socket'); print('connected')"
+    line = "import socket; socket.socket(socket.AF_UNIX).connect('{0}/socket'); print('con' 'nected')"
     with tempfile.TemporaryDirectory(prefix="a-") as place, socket.socket(socket.AF_UNIX) as server:
         Path(place, "file").touch()
         assert "file" in await boxed.run(f"ls {place}")
