@@ -205,7 +205,7 @@ def _tool_of(given: object) -> Tool:
     if not callable(given):
         name = f"{given!r:.60}" if isinstance(given, str) else type(given).__name__
         raise UsageError(f"{name} is not a tool: give one of sagent.tools, or a function")
-    if not isroutine(given) or isinstance(given, partial):  # which is one from Python 3.14 on
+    if not isroutine(given) or isinstance(cast("object", given), partial):  # from Python 3.14 on it is
         name = type(given).__name__
         raise UsageError(f"a {name} cannot be made into a tool: write a function with a docstring that calls it")
     from sagent.tools.decorator import tool

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 from buses import Broker, options
@@ -101,7 +102,7 @@ async def test_an_answer_that_cannot_be_sent_keeps_nobody_from_the_next_message(
         waited = list[float]()
         made: Callable[..., Awaitable[object]] = bus.jetstream.append
 
-        async def fail_once(subject: str, data: bytes, *, timeout: float = 10.0, **options: object) -> object:
+        async def fail_once(subject: str, data: bytes, *, timeout: float = 10.0, **options: Any) -> object:
             if subject.startswith("sagent.replies."):
                 waited.append(timeout)
                 if failures:

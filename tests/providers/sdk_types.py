@@ -1,6 +1,7 @@
 """Messages held against the official SDKs' own types."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ def sdk_adapters() -> dict[str, Callable[[object], object]]:
     from openai.types.responses import ResponseInputItemParam
     from pydantic import TypeAdapter
 
-    def strict(kind: object) -> Callable[[object], object]:
+    def strict(kind: Any) -> Callable[[object], object]:
         adapter = TypeAdapter(kind)
         return lambda value: drain(adapter.validate_python(value, extra="forbid"))
 
@@ -26,7 +27,7 @@ def sdk_adapters() -> dict[str, Callable[[object], object]]:
     }
 
 
-def drain(value: object) -> None:
+def drain(value: Any) -> None:
     """Walk through what was validated: members that are iterables are validated as one walks."""
     if isinstance(value, dict):
         for each in value.values():
