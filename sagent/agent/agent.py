@@ -466,6 +466,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         """The result of the run in progress, or of the last one; of a spawned agent, once it has read all its
         messages."""
         if self._life is not None:
+            await asyncio.sleep(0)  # for what another thread has sent
             await self._life.rested()
         else:
             await self._runs.ended()

@@ -122,7 +122,7 @@ def test_anchors_are_followed(config, settings):
         ("model: a\n---\nmodel: b\n", 2, "single document"),
         ("model: !!python/object/apply:os.system [echo]\n", 1, "not a type"),
         ("max_turns: !!python/name:os.system x\n", 1, "not a type"),
-        ("max_turns: !!int x\n", 1, "no int"),
+        ("max_turns: !!int x\n", 1, "not a valid int"),
         ("1: x\n", 1, "key must be a string"),
         ("on: x\n", 1, "key must be a string"),
         ("model: a\n\n? [a]\n: b\n", 3, "key must be a string"),
