@@ -222,7 +222,7 @@ def _text(value: object, _: object = None) -> str:
 
 def _texts(value: object, _: object = None) -> tuple[str, ...]:
     """A list, or one text, which may name several."""
-    return tuple(text.strip() for text in values.texts(value, "texts"))
+    return tuple(text.strip() for text in values.texts(value, "strings"))
 
 
 def _role_name(value: object, _: object) -> str:

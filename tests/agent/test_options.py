@@ -178,7 +178,7 @@ async def test_they_are_set_by_flag_variable_and_file(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("body", "cap", "said"),
     [
-        ('{ service_tier = "priority" }', "1", "body.service_tier in .providers.acme. cannot be set: a cap reckons"),
+        ('{ service_tier = "priority" }', "1", "body.service_tier in .providers.acme. cannot be set: a budget is"),
         ("{ n = 4 }", None, "body.n in .providers.acme. cannot be set: always one answer"),
         ('{ tools = [{ type = "function" }] }', None, "function is not run by the provider"),
         ('{ tools = [{ type = "web_search" }] }', "1", "give the option max_tool_calls too"),

@@ -72,7 +72,7 @@ async def test_a_wrong_output_limit_is_mended_by_what_the_refusal_says(provider,
         assert (await agent.run("more")).content == "Here."
         assert [asked(request) for request in server.requests][1:] == [4_096, 4_096], "it is known from then on"
         notices = [event.text for event in told if isinstance(event, Notice) and event.level == "warning"]
-        assert len([text for text in notices if "At most 4,096 tokens a reply" in text]) == 1
+        assert len([text for text in notices if "limited to 4,096 tokens" in text]) == 1
         assert len(list(charges(log.entries()))) == 2, "what was refused costs nothing"
         await source.aclose()
 

@@ -233,7 +233,7 @@ async def test_work_is_stopped_and_more_is_said_while_it_goes_on(tmp_path: Path)
         await rig.slack.say("<@UBOT> go", "1.0")
         await rig.slack.press("Once")
         await rig.slack.say("!status", "1.1", kind="message", thread_ts="1.0")
-        await rig.slack.until(lambda: any("At work" in text for text in rig.slack.texts()))
+        await rig.slack.until(lambda: any("Working." in text for text in rig.slack.texts()))
         await rig.slack.send(
             "slash_commands", {"team_id": "T1", "user_id": "U1", "channel_id": CHANNEL, "text": "stop"}
         )

@@ -329,9 +329,9 @@ def test_users_are_kept_without_their_secrets(tmp_path: Path) -> None:
     assert not [seed for seed in seeds if seed in kept]
     assert all(user.key in kept for user in users.all())
     assert {path.stat().st_mode & 0o777 for path in users.folder.iterdir()} == {0o600}
-    with pytest.raises(UsageError, match="There is a user a of acme"):
+    with pytest.raises(UsageError, match="There is a user a in acme already"):
         users.change("acme", [("node", "a", ())], [])
-    with pytest.raises(UsageError, match=r"There is no user c of acme\. There are: a, b"):
+    with pytest.raises(UsageError, match=r"There is no user c in acme\. The users are: a, b"):
         users.change("acme", [], ["c"])
     with pytest.raises(UsageError, match="not an address"):
         users.change("acme", [("node", "*", ())], [])
