@@ -125,7 +125,7 @@ async def at_work(directory: Path) -> AsyncGenerator[tuple[Place, Process]]:
 async def stands_still(here: Place, asked: Process) -> None:
     """Who has asked learns why, and nothing happens any more."""
     assert asked.process.stderr is not None
-    while b"stands still. The bus's disk is full" not in await asked.process.stderr.readline():
+    while b"is stopped. The bus's disk is full" not in await asked.process.stderr.readline():
         assert asked.process.returncode is None
     ticks = here.directory / "ticks"
     size = ticks.stat().st_size
