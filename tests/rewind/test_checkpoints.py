@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -406,8 +407,8 @@ async def test_line_ends_of_the_working_tree_and_filters(
     git(repository, "config", *config, "filter.upper.required", "true")
     (repository / "one.crlf").write_bytes(b"one\r\ntwo\r\n")
     (repository / "two.secret").write_bytes(b"secret\n")
-    if whose == "mine":
-        os.utime(repository / "two.secret", (1e9, 1e9))
+    at = 1e9 if whose == "mine" else time.time() + 60  # which is never before what git has added it with
+    os.utime(repository / "two.secret", (at, at))
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "with attributes")
     async with at_work(repository) as rig:
