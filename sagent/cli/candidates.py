@@ -120,9 +120,7 @@ def _values(action: Action, typed: str) -> Candidates:
         return _tried(typed, _providers)
     if action.dest in ("session", "resume", "fork", "run") or name in ("A", "B"):
         return _tried(typed, _sessions)._replace(places="files")
-    return Candidates(
-        typed, "none" if action.option_strings and name not in _PLACES else _PLACES.get(name, "files"), ()
-    )
+    return Candidates(typed, _PLACES.get(name, "none" if action.option_strings else "files"), ())
 
 
 def _choices(action: Action) -> Sequence[str]:
@@ -131,18 +129,16 @@ def _choices(action: Action) -> Sequence[str]:
 
 def _fixed(action: Action) -> Iterator[Word]:
     """The words that it takes, where it takes no other."""
-    rows = cast(
-        "Iterable[Action]", getattr(action, "_choices_actions", ())
-    )  # where argparse keeps the help of operations
+    # where argparse keeps the help of operations
+    rows = cast("Iterable[Action]", getattr(action, "_choices_actions", ()))
     about = {row.dest: row.help or "" for row in rows}
     for word in _choices(action):
         yield word, about.get(word, "")
-    names = (
-        (action.dest, action.dest.removeprefix("advisor_")) if action.nargs is None and action.option_strings else ()
-    )
+    takes_one = action.nargs is None and bool(action.option_strings)
+    names = (action.dest, action.dest.removeprefix("advisor_")) if takes_one else ()
     known = next((Settings.__annotations__[name] for name in names if name in Settings.__annotations__), None)
     for word in (word for part in get_args(known) for word in (get_args(part) or (part,))):
-        if isinstance(word, str) and word not in (_choices(action)):
+        if isinstance(word, str) and word not in _choices(action):
             yield word, ""
 
 

@@ -223,7 +223,7 @@ class InputActions:
 
     async def _run_shell(self, command: str) -> None:
         """Run a shell command of the person's, and share its output with the model."""
-        from sagent.repl.view.colours import without_colours
+        from sagent.tools.capture import without_colours
 
         await self.ready.wait()
         if self._is_elsewhere("!command"):

@@ -230,6 +230,11 @@ class Capture:
             self.sink = -1
 
 
+def without_colours(text: str) -> str:
+    """What a program writes for a terminal, without what colours it or moves the cursor."""
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text) if "\x1b" in text else text
+
+
 def legible(data: bytes) -> str:
     """Text as a terminal would have left it: no escape sequences, lines overwritten by a carriage return collapsed.
 

@@ -1,7 +1,6 @@
 """Jupyter notebooks as cells with their outputs."""
 
 import json
-import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -10,6 +9,7 @@ from itertools import groupby
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.messages import Image, Text
 from sagent.tool import Media, ToolOutput
+from sagent.tools.capture import without_colours
 from sagent.tools.media import media_in
 
 _MOST_OUTPUT = 4_000  # characters of one output
@@ -86,8 +86,3 @@ def _output(text: str) -> Text:
 def whole(value: object) -> str:
     """A text of a notebook, which may be there as a list of its lines."""
     return value if isinstance(value, str) else "".join(map(as_str, as_array(value)))
-
-
-def without_colours(text: str) -> str:
-    """What a kernel writes for a terminal, without what colours it or moves the cursor."""
-    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)

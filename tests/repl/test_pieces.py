@@ -41,9 +41,9 @@ from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
 from sagent.repl.view.blocks import Report, Shell, past_blocks, render_block
 from sagent.repl.view.calls import proposal, render_approval, render_diff
-from sagent.repl.view.colours import without_colours
 from sagent.repl.view.lines import line_width, plain, table
 from sagent.repl.view.view import plain_text
+from sagent.tools.capture import without_colours
 from tests.waiting import until
 
 

@@ -3,15 +3,11 @@
 import re
 
 from sagent.repl.view.lines import TAB, Span, printable
+from sagent.tools.capture import without_colours
 
 MOST_CHANGES = 5_000  # of colour in one text: beyond that it is shown without
 _SGR = re.compile(r"(\x1b\[[\d;]*m)")  # ECMA-48, Select Graphic Rendition
 _LEFT_OUT = {"hidden", "blink"}
-
-
-def without_colours(text: str) -> str:
-    """The text without what sets colours."""
-    return _SGR.sub("", text) if "\x1b" in text else text
 
 
 def coloured(text: str, style: str) -> list[Span]:

@@ -15,9 +15,10 @@ from sagent.lib.process import ProcessGroup
 from sagent.messages import Image, Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tools.capture import without_colours
 from sagent.tools.exports import names_given, profile_of
 from sagent.tools.media import media_in
-from sagent.tools.notebook import whole, without_colours
+from sagent.tools.notebook import whole
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
