@@ -1,4 +1,4 @@
-"""A thousand files, eight at a time, under one cap that all of them share.
+"""A thousand files, eight at a time, under one budget that all of them share.
 
 python examples/batch.py
 """
@@ -17,7 +17,7 @@ PRICES = PriceBook({"scripted/scripted": {"input": "0.1", "output": "0.5"}})
 
 
 async def main() -> None:
-    """Money is reserved before each call, so that the cap holds however many are under way."""
+    """Money is reserved before each call, so that the budget holds however many are under way."""
     ledger, free, found = Ledger(Decimal("0.005"), PRICES), asyncio.Semaphore(8), dict[str, str]()
 
     async def label(file: Path) -> None:

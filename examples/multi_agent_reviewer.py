@@ -1,4 +1,4 @@
-"""A lead that asks two reviewers, each an agent of its own, and writes one review; one cap covers all three.
+"""A lead that asks two reviewers, each an agent of its own, and writes one review; one budget covers all three.
 
 python examples/multi_agent_reviewer.py
 """

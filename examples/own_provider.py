@@ -38,7 +38,7 @@ class TableModel:
 
 
 async def main() -> None:
-    """It has prices of its own, or none: then a cap is refused, and the cost is told as unknown."""
+    """It has prices of its own, or none: then a budget is refused, and the cost is told as unknown."""
     async with Agent(TableModel()) as agent:
         for question in ("What is the capital of France?", "And the largest lake of Africa?", "And of Mars?"):
             print((await agent.run(question)).content)

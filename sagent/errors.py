@@ -81,7 +81,7 @@ class ModelError(SagentError):
 
 
 class BudgetExceeded(SagentError):
-    """The next call could pass the spending cap, so it was not made. Exit code 3."""
+    """The next call could pass the budget, so it was not made. Exit code 3."""
 
     kind = "budget"
 

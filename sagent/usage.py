@@ -61,15 +61,15 @@ class Charge:
     role: str = ""  # "executor", "advisor:NAME", "compactor", ...; "advisor" of a model that a provider ran by itself
     provider: str = ""
     agent: str = ""
-    at_most: Decimal | None = None  # USD that count towards a cap, where nobody knows how many were billed
+    at_most: Decimal | None = None  # USD that count towards a budget, where nobody knows how many were billed
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """USD spent by a tree of agents, in which roles are "executor", "advisor:NAME" and "compactor".
 
-    `unpriced` names models without a known price: the sums are then a minimum. `unbilled` counts towards a cap beyond
-    the total: calls that were lost, cut or interrupted may have cost so much more.
+    `unpriced` names models without a known price: the sums are then a minimum. `unbilled` counts towards a budget
+    beyond the total: calls that were lost, cut or interrupted may have cost so much more.
     """
 
     total: Decimal = ZERO
@@ -103,7 +103,7 @@ def _merge(first: Mapping[str, Decimal], second: Mapping[str, Decimal]) -> Mappi
 @dataclass(slots=True)
 class Sum:
     """Several charges: how many, their tokens, their price. `usd` is a minimum where `unpriced` of them have no known
-    price. `unbilled` is what counts towards a cap beyond it."""
+    price. `unbilled` is what counts towards a budget beyond it."""
 
     charges: int = 0
     usage: Usage = field(default_factory=Usage)

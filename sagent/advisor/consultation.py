@@ -114,7 +114,7 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
 
 
 async def _spawn(agent: Node, child: SpawnRequest) -> Peer:
-    """Where less is left of the cap than of the advisor's own bound, the cap is the tighter one and bounds it."""
+    """Where less is left of the budget than of the advisor's own bound, the budget is the tighter one and bounds it."""
     try:
         return await agent.spawn(child)
     except BudgetExceeded:

@@ -34,7 +34,7 @@ _DEARER = ("cache_control", "service_tier", "serviceTier", "speed", "plugins", "
 
 def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
     """Options as they are sent. Raises UsageError for a member that sagent sets itself, for what is not JSON, and under
-    a cap for one that is not known to leave the price of a call as it is."""
+    a budget for one that is not known to leave the price of a call as it is."""
     for name in _names(given):
         if name in _OURS:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
@@ -58,7 +58,7 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
 
 
 def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
-    """Raise UsageError for tools that the provider would not run itself, or, under a cap, may run without end."""
+    """Raise UsageError for tools that the provider would not run itself, or, under a budget, may run without end."""
     tools = given.get("tools", ())
     for fields in map(as_object, as_array(tools) or ((None,) if tools else ())):
         kind = as_str(fields.get("type"))
@@ -83,7 +83,7 @@ def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
 
 def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> None:
     """Raise UsageError for a member of a person's own provider row that sagent sets itself, or that is known to cost
-    more than list prices say and a cap holds. Of members that nobody knows the row's author knows what they cost."""
+    more than list prices say and a budget holds. Of members that nobody knows the row's author knows what they cost."""
     _check_tools(body, capped=capped)
     for name in _names(body):
         dearer = "a budget is counted at list prices; leave it out, or the budget" if capped and name in _DEARER else ""

@@ -217,7 +217,8 @@ def _tool_of(given: object) -> Tool:
 
 
 def ledger_of(ledger: Ledger | None, cap: Amount | None) -> Ledger:
-    """The ledger that was given, or one with this cap in USD. Raises UsageError for two caps, and for no amount."""
+    """The ledger that was given, or one with this budget in USD. Raises UsageError for two budgets, or for what is not
+    an amount."""
     if cap is None:
         return ledger or Ledger(None, PriceBook())
     if ledger is not None:

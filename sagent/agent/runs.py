@@ -62,7 +62,8 @@ def wanted_advice(text: str) -> str | None:
 
 
 def warn_of_own_ledger(own: "Ledger") -> None:
-    """Say so where a tool runs an agent with a ledger of its own, and the agent that has called it is under a cap."""
+    """Say so where a tool runs an agent with a ledger of its own, and the agent that has called it is under a
+    budget."""
     from sagent.lib.callers import caller
 
     state = caller()

@@ -29,7 +29,7 @@ async def open_team(
     """A team, its session open and the events of all its agents passed to `listener`; all of it closed in the end.
     Requests go out by `batches`.
 
-    The cap is the file's where the person's is not smaller or comes from the command line. Raises UsageError, and
+    The budget is the file's where the person's is not smaller or comes from the command line. Raises UsageError, and
     SessionBusy or SessionCorrupt for the session.
     """
     settings, file = settle_team(settings, file)

@@ -67,7 +67,7 @@ def _sealed(*places: "Path") -> Sequence[str]:
 
 
 def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
-    """The settings of a session that a client wants, never above the cap of the flags. Raises UsageError."""
+    """The settings of a session that a client wants, never above the budget of the flags. Raises UsageError."""
     given = dict(flags)
     if wanted.session is not None:
         given |= {"resume": wanted.session}

@@ -27,7 +27,8 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class TeamFile:
-    """A team as its file has it. `system` takes the place of the default system prompt; `budget_usd` caps the team.
+    """A team as its file has it. `system` takes the place of the default system prompt; `budget_usd` limits what the
+    team may spend.
 
     `unadvised` names the roles that are to have no advisor.
     """

@@ -1,4 +1,4 @@
-"""A cap and what of it is gone: for the whole tree, or for the part of it below an agent that has an allowance."""
+"""A budget and what of it is gone: for the whole tree, or for the part of it below an agent that has an allowance."""
 
 import asyncio
 from bisect import bisect_right
@@ -24,8 +24,8 @@ class Budget(Generic[T, R]):
     """Money for the agents from `path` down, "" for all. `cap` None is no limit.
 
     `counted` is what is spent, and of a call whose bill is not known for sure its worst case; `held` is for calls in
-    flight; `aside` is what is set aside for allowances further down. Others wait in `queue`. A budget within a capped
-    one has its cap set aside there: nobody else can spend it, and it can be spent whole.
+    flight; `aside` is what is set aside for allowances further down. Others wait in `queue`. The budget of a
+    budget within a capped one is set aside there: nobody else can spend it, and it can be spent whole.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Budget(Generic[T, R]):
 
     @property
     def room(self) -> Decimal:
-        """USD that a new call may hold; only where there is a cap."""
+        """USD that a new call may hold; only where there is a budget."""
         assert self.cap is not None
         return EXACT.subtract(self.free, self.held)
 
@@ -88,7 +88,7 @@ class Budget(Generic[T, R]):
         return budget
 
     def _stake(self) -> None:
-        """What the outer budget sets aside: the cap, or more where a provider billed more than it may."""
+        """What the outer budget sets aside: the budget, or more if a provider billed more than that."""
         if self.outer is None or self.heir is not None:
             return
         self.outer = self.outer.living()
@@ -121,12 +121,12 @@ class Ask:
 def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
     """The error to raise where a call could not be paid even if all calls in flight turned out free."""
     name, cap = f"{ask.provider}/{ask.model}", budget.cap or ZERO
-    whose = f"the allowance of {budget.path}" if budget.path else "the cap"
+    whose = f"the allowance of {budget.path}" if budget.path else "the budget"
     if ask.ceiling is None:
         return BudgetExceeded(
             f"{name} has no known price, so {whose} of {show(cap)} cannot be kept: "
             f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
-            "or run without a cap"
+            "or run without a budget"
         )
     if ask.ceiling.affordable(ask.input_bound, EXACT.subtract(budget.free, ask.extra_usd), ask.least) >= ask.least:
         return None

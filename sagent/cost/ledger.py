@@ -1,4 +1,4 @@
-"""One ledger per tree of agents: what was spent, and a cap that no call can pass."""
+"""One ledger per tree of agents: what was spent, and a budget that no call can pass."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from sagent.lib.money import EXACT, ZERO, show, total
 from sagent.usage import Charge, Cost, Sum, Totals, Usage
 
 UNSTATED_OUTPUT = 32_768
-"""Tokens of output reserved under a cap for a call whose output nobody limited."""
+"""Tokens of output reserved under a budget for a call whose output nobody limited."""
 ROOMY_OUTPUT = 4_096
 """A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
 SHARE, LONE_SHARE = 4, 2
@@ -60,8 +60,8 @@ class Reservation:
         if not entry:
             raise BudgetExceeded(
                 f"a call to {self.ask.provider}/{self.ask.model} was not made, as {self.ask.role} of {self.ask.agent}: "
-                "the log cannot be written, so that it would not count towards the cap when the session goes on. Free "
-                "space or fix the directory, or run without a cap"
+                "the log cannot be written, so it would not count towards the budget when the session goes on. Free "
+                "space or fix the directory, or run without a budget"
             )
 
     def settle(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
@@ -95,20 +95,20 @@ _Budget: TypeAlias = "Budget[Ask, Reservation]"
 
 
 class Ledger:
-    """What a tree of agents spends; with a cap, a promise that it is not passed. One event loop, no locks.
+    """What a tree of agents spends; with a budget, a promise that it is not passed. One event loop, no locks.
 
     An agent may have an allowance (`allow`): that much is set aside for it and those below it, and no more.
 
-    Every call holds its worst case until it settles, so that spent + held never exceeds the cap. The one way past it
+    Every call holds its worst case until it settles, so that spent + held never exceeds the budget. The one way past it
     is a provider that bills more than its list price or more tokens than were asked for; that is recorded as it is.
     A task must not reserve while it holds a reservation: it might wait for itself.
     """
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
-        """Raises UsageError for a cap that could not be kept."""
+        """Raises UsageError for a budget that could not be kept."""
         number: object = cap  # of a program without a type checker
         if cap is not None and not (isinstance(number, Decimal | int) and Decimal(number).is_finite()):
-            raise UsageError(f"a ledger's cap is USD as a Decimal, as in Decimal('0.50'), not {cap!r:.40}")
+            raise UsageError(f"a ledger's budget is USD as a Decimal, as in Decimal('0.50'), not {cap!r:.40}")
         self.prices = prices  # what it bills by
         self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
         self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all
@@ -140,7 +140,7 @@ class Ledger:
         return lambda: self._listeners.remove(listener)
 
     def cap_of(self, agent: str) -> Decimal | None:
-        """USD an agent and those it shares a budget with may spend: the nearest allowance's, else the cap."""
+        """USD an agent and those it shares a budget with may spend: the nearest allowance's, else the budget."""
         return self._budget(agent).cap
 
     def room(self, agent: str) -> Decimal | None:
@@ -191,8 +191,8 @@ class Ledger:
     ) -> Reservation:
         """Hold the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
 
-        Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
-        `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
+        Where the budget does not allow `max_output` tokens, the reservation says how many it does, at least
+        `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a budget
         nothing is looked up. `tier` as in PriceBook.ceiling, `options` are the request's; `extra_usd` is what models
         that the provider runs inside the call may cost, in USD; what its tools may, `options` say. `count` gives a
         closer bound of the input, and is asked where `input_bound` would refuse the call, or allow a shorter answer
@@ -259,7 +259,7 @@ class Ledger:
         self._admit(budget)
 
     def restore(self, charges: Iterable[Charge]) -> None:
-        """Add what was spent before, on resume; it counts towards the cap."""
+        """Add what was spent before, on resume; it counts towards the budget."""
         for charge in charges:
             self._add(charge)
             self._budget(charge.agent).count(charge.at_most or charge.usd or ZERO)
@@ -352,14 +352,14 @@ class Ledger:
         try:
             uses = most_uses(options)
         except ValueError as error:
-            raise BudgetExceeded(f"{error}, so the cap cannot be kept: leave the tool out, or the cap") from None
+            raise BudgetExceeded(f"{error}, so the budget cannot be kept: leave the tool out, or the budget") from None
         if not uses:
             return ZERO
         window, fees = self.prices.window(ask.provider, ask.model), self.prices.fees(ask.provider, ask.model)
         unknown = next((fee for fee in uses if fee and fee not in fees), "window" if window is None else "")
         if unknown or window is None or ask.ceiling is None:
             raise BudgetExceeded(
-                f"what the tools of {name} may cost is not known ({unknown}), so the cap cannot be kept: give it in "
+                f"what the tools of {name} may cost is not known ({unknown}), so the budget cannot be kept: give it in "
                 f"the settings (prices, {name!r}), or run without the tools"
             )
         each = ask.ceiling.cost(window, ask.wanted)

@@ -42,7 +42,7 @@ _MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
 # (platform.claude.com, data residency: 1.1 for "us", Opus 4.6 and later).
 _REGIONS = {"us": Decimal("1.1")}
 STANDARD = ("openai",)
-"""Providers of which requests under a cap name the standard tier, as others do by themselves."""
+"""Providers of which requests under a budget name the standard tier, as others do by themselves."""
 _HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes of an hour by themselves
 # By which a service tier multiplies the price of tokens where the data know nothing of it (ai.google.dev, optimization:
 # half, and "75% to 100% more", of which the dearer stands).
@@ -121,7 +121,7 @@ class PriceBook:
         is unknown.
 
         Whatever the split over buckets, size band and time of day; twice the list for OpenRouter, whose hosts differ.
-        `tier` None: whichever service tier the provider picks by itself, which under a cap is OpenAI's standard one;
+        `tier` None: whichever service tier the provider picks by itself, which under a budget is OpenAI's standard one;
         "fast" speed and Gemini's "priority" cost more and count only when named. With `hour` a request may ask for
         caches that are kept so long. A model that makes images has none where the price of these is unknown.
         """
@@ -137,7 +137,7 @@ class PriceBook:
             tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, key[2]) if entry else None
             margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
             scaled = [scale(tariff, margin) for tariff in tariffs or ()]
-            drawn = self.fees(provider, model, now).get("image_output")  # under a cap no model speaks
+            drawn = self.fees(provider, model, now).get("image_output")  # under a budget no model speaks
             unsure = drawn is None and "image" in model.lower() and f"{provider}/{model}".lower() not in self._own
             beyond = EXACT.multiply(margin, drawn or ZERO)
             ceiling = Ceiling(scaled, hour=hour, beyond_text=beyond) if scaled and not unsure else None

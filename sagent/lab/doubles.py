@@ -31,7 +31,7 @@ _PATIENCE = 10_000  # rounds of the event loop
 _SHOWN = "\nThe end of what it had shown:\n"
 _REFUSED = ("Invalid arguments for ", "The arguments of ")  # how a result begins where a call was not made for them
 _MOST_DIFF = 60  # lines
-_CAPPED = "output limits as they were sent: the cap or the listing that they come from is not in the log"
+_CAPPED = "output limits as they were sent: the budget or the listing that they come from is not in the log"
 _SCHEMAS = (b'"json_schema"', b'"responseJsonSchema"', b'"json_object"')
 
 

@@ -213,7 +213,7 @@ class Rebuilder:
 
 
 def _capped(request: Request, sent: contents.RequestSent) -> Request:
-    """The request under a cap, where the one that was sent shows that: it names the standard tier."""
+    """The request under a budget, where the one that was sent shows that: it names the standard tier."""
     return replace(request, capped=sent.parameters.get("service_tier") == "default")
 
 

@@ -382,7 +382,7 @@ class _Run:
         advisors = [bill.usd for bill in made if bill.role.startswith("advisor:")]
         unknown = any(bill.usd is None for bill in made)
         budget = None if self.agent is None else self.agent.ledger.cap
-        # Under a cap each call was held in the log before it went out, and counts so where its bill never came.
+        # Under a budget each call was held in the log before it went out, and counts so where its bill never came.
         most = sum((bill.at_most or bill.usd or Decimal(0) for bill in made), Decimal(0))
         if unknown or budget is None:
             most = None if budget is None else max(usd, budget)

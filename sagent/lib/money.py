@@ -10,7 +10,7 @@ ZERO = Decimal(0)
 TOO_MUCH = Decimal(10) ** 18
 """An amount that nobody means: what is as large is refused, since not every sum with it would be exact."""
 UNBILLED = "calls that were lost, cut or interrupted: what they cost was not reported"
-"""Why more may count towards a cap than was billed."""
+"""Why more may count towards a budget than was billed."""
 _SMALLEST_SHOWN = Decimal("0.000001")
 
 

@@ -30,7 +30,7 @@ ROLE = "node"
 """Whom the allowance of an agent on another node is billed to, until it is known what was spent."""
 
 Begin: TypeAlias = Callable[[str, str, str, Decimal | None], AbstractAsyncContextManager[RemotePeer]]
-"""Begins a session, or follows it where it is there: its id, the prompt, a label and its cap in USD."""
+"""Begins a session, or follows it where it is there: its id, the prompt, a label and its budget in USD."""
 
 
 class NodeAgent(Harmless):
@@ -103,7 +103,7 @@ class NodeAgent(Harmless):
 
 
 class Lent:
-    """Money that a child has, and what came back of it. `usd` is the child's cap; None where the caller has none."""
+    """Money that a child has, and what came back of it. `usd` is the child's budget; None where the caller has none."""
 
     def __init__(self, agent: Agent, path: str, wanted: Decimal | None) -> None:
         self._state, self._ledger, self._path = agent.state, agent.ledger, path

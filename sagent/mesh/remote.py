@@ -386,7 +386,7 @@ class Mesh:
 
     @asynccontextmanager
     async def child(self, session: str, prompt: str, label: str, usd: Decimal | None) -> AsyncGenerator[RemotePeer]:
-        """A session with this id, begun where it is not there; `usd` is its cap."""
+        """A session with this id, begun where it is not there; `usd` is its budget."""
         records = Records(self.bus)
         record, said = new_record(prompt, label, "none", "", {"max_budget_usd": usd}, session)
         letter = await records.pack(said)

@@ -32,5 +32,5 @@ async def cost_of(stream: LogStream) -> Cost | None:
 
 
 def counted(cost: Cost) -> Decimal:
-    """USD that count towards a cap."""
+    """USD that count towards a budget."""
     return EXACT.add(cost.total, cost.unbilled)

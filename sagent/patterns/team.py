@@ -45,7 +45,7 @@ class TeamResult(Result):
 
 
 class Team(Pattern):
-    """Roles below a lead, an agent that makes no call of its own: its log has the hand-offs, its ledger the cap.
+    """Roles below a lead, an agent that makes no call of its own: its log has the hand-offs, its ledger the budget.
 
     "sequential": each role sees the task and the last `visible_handoffs` hand-offs; the last one's answer is the
     team's. "parallel": all but the `editor` work at once on the task; the editor makes one answer of what they say, and

@@ -73,7 +73,7 @@ class OpenedHere(Opened):
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What a person has chosen in a session, and wants in one that takes its place, which opens by the settings. Where
-    there are no rules and no cap it has those of its settings."""
+    there are no rules and no budget it has those of its settings."""
 
     switches: "Sequence[Switch]"  # to model, effort, advisors
     mode: "Mode"

@@ -142,7 +142,7 @@ class SwitchedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A call is about to be made under a cap: its worst case, as the charge that it is where nothing follows."""
+    """A call is about to be made under a budget: its worst case, as the charge that it is where nothing follows."""
 
     charge: Charge
 
@@ -156,7 +156,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class ChargeEntry:
-    """One settled charge; the last one of a call under a cap names the entry by which it was `reserved`."""
+    """One settled charge; the last one of a call under a budget names the entry by which it was `reserved`."""
 
     charge: Charge
     reserved: str = ""

@@ -176,7 +176,7 @@ class Report:
             yield f"cost  {_sum(usd, sum(sums.unpriced for sums in self._roles.values()))}"
             unbilled = sum((sums.unbilled for sums in self._roles.values()), Decimal(0))
         if unbilled:
-            yield f"      {_usd(unbilled)} more count towards a cap ({UNBILLED})"
+            yield f"      {_usd(unbilled)} more count towards a budget ({UNBILLED})"
 
     def _line(self, text: str) -> str:
         """A text in one line that fits a screen."""

@@ -133,7 +133,7 @@ class Remark:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A run is over. `usd` is what the session has cost by kind ("executor", "advisor", "other"), and what counts
-    towards a cap beyond it ("unbilled"); with `unpriced` models it is a minimum."""
+    towards a budget beyond it ("unbilled"); with `unpriced` models it is a minimum."""
 
     agent: str
     stop: str

@@ -219,7 +219,7 @@ def test_what_counts_towards_a_cap_and_was_not_billed_is_told(place: Place):
         made.log().append(ChargeEntry(cut))
     for flags in ((), ("--costs",)):
         out, _ = place.run("sessions", "show", *flags, str(session))
-        assert "cost     0.100000 USD\n         0.650000 USD more count towards a cap (calls that were lost" in out
+        assert "cost     0.100000 USD\n         0.650000 USD more count towards a budget (calls that were lost" in out
 
 
 def test_pruning_needs_a_rule_and_tells_what_went(place: Place):

@@ -123,7 +123,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
     message = str(caught.value)
     for figure in (
         "mine/flat",
-        "cap is $0.001,",
+        "budget is $0.001,",
         "$0.0007 counts as spent",
         "$0.0003 of it is left",
         "raise it to $0.01",

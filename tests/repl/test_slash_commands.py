@@ -142,7 +142,7 @@ COMMANDS = (
     Row("/effort [level]", "/effort low", completes="xhigh", wrong="hihg"),
     Row("/advisor [text]", "/advisor openai/gpt-5.5", completes="off", refuses="(?i)advisor"),
     Row("/ask-advisor [text]", "/ask-advisor why?", refuses="(?i)advisor"),
-    Row("/cost [cap]", "/cost", "tokens read", wrong="-1"),
+    Row("/cost [budget]", "/cost", "tokens read", wrong="-1"),
     Row("/context", "/context", "About .* tokens", wrong="x"),
     Row("/status", "/status", "permissions", wrong="x"),
     Row("/compact [text]", "/compact the names", "There is nothing to leave out yet: the context has about"),

@@ -148,7 +148,7 @@ def test_an_unknown_price_is_no_zero(told):
 
 
 def test_what_was_not_billed_is_told_of_a_trace_and_of_a_session(tmp_path, told):
-    more = "      0.200000 USD more count towards a cap (calls that were lost, cut or interrupted"
+    more = "      0.200000 USD more count towards a budget (calls that were lost, cut or interrupted"
     done = Result("Hm.", (), "end", cost=Cost(Decimal("0.1"), unbilled=Decimal("0.2")), turns=1)
     assert more in told(read_events(as_lines(REPLY, Finished("root", done))))
     session = Session.create_at(tmp_path / "s")

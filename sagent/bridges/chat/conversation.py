@@ -46,7 +46,7 @@ class Opening:
 
 
 OpenThread: TypeAlias = Callable[[Opening], AbstractAsyncContextManager[Agent]]
-"""Opens it, with `rules.usd_per_thread` as its cap. Raises SagentError."""
+"""Opens it, with `rules.usd_per_thread` as its budget. Raises SagentError."""
 
 
 @dataclass(slots=True)

@@ -281,7 +281,7 @@ def _address(where: str) -> tuple[str, int]:
 
 
 def opener(flags: Mapping[str, object]) -> "Open":
-    """What opens agents as the flags say, within what a client may choose: never above the cap of the flags."""
+    """What opens agents as the flags say, within what a client may choose: never above the budget of the flags."""
 
     def opened(
         wanted: "Wanted", listener: "Callable[[Event], None]", ask: "Asker | None"

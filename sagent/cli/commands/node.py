@@ -85,7 +85,7 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
 
 
 def opener(flags: Mapping[str, object]) -> "OpenAgent":
-    """What opens agents as the flags say, within what a session may choose: never above the cap of the flags."""
+    """What opens agents as the flags say, within what a session may choose: never above the budget of the flags."""
 
     def opened(
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"

@@ -349,7 +349,7 @@ def _costs(spent: Totals) -> None:
         _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else f'{usd:.6f} USD'}")
     _say(f"cost     {atleast}{cost.total:.6f} USD")
     if cost.unbilled:
-        _say(f"         {cost.unbilled:.6f} USD more count towards a cap ({UNBILLED})")
+        _say(f"         {cost.unbilled:.6f} USD more count towards a budget ({UNBILLED})")
 
 
 def _size(size: float) -> str:

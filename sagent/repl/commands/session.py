@@ -191,19 +191,19 @@ def _place(context: CommandContext) -> list[tuple[str, str]]:
 
 
 @command()
-async def cost(context: CommandContext, cap: str = "") -> None:
+async def cost(context: CommandContext, budget: str = "") -> None:
     """Show what this session has cost, or change its budget.
 
     By role, model and agent, with the share read from the cache, and what compactions have saved. The budget is in USD,
     for the whole session, and lasts while it is open.
     """
     ledger = context.opened.agent.ledger
-    if cap:
+    if budget:
         context.require_person("--max-budget-usd")
-        context.require_here("/cost with a cap")
+        context.require_here("/cost with a budget")
         if ledger.cap is None:
             raise UsageError("This session has no budget. To set one: sagent --continue --max-budget-usd N.")
-        ledger.cap = _usd(cap)
+        ledger.cap = _usd(budget)
     totals, spent = ledger.totals(), ledger.cost()
     whole = totals.whole.usage
     least = "≥ " if spent.unpriced else ""
@@ -216,7 +216,7 @@ async def cost(context: CommandContext, cap: str = "") -> None:
     if spent.unpriced:
         lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
     if spent.unbilled:
-        lines.append((("class:warning", f"{money(spent.unbilled)} more count towards a cap ({UNBILLED})"),))
+        lines.append((("class:warning", f"{money(spent.unbilled)} more count towards a budget ({UNBILLED})"),))
     if ledger.held:
         lines.append((("class:dim", f"{money(ledger.held)} are reserved by calls in flight"),))
     context.write([*lines, *await saved(context), *_on_the_advisor_alone(context, totals)])
