@@ -17,16 +17,16 @@ _AT = (
 
 class _Shape(NamedTuple):
     """What a kind of secret looks like; a group is what comes before it, and stays. Text without any of the `hints`
-    holds none; they are cheap to look for."""
+    holds none; they are cheap to look for, and a pattern is compiled when one of its hints is first found."""
 
     kind: str
     hints: tuple[str, ...]
-    pattern: re.Pattern[str]
+    pattern: str
     is_long: bool = False  # one word, of _LONG characters or more
 
 
 def _shape(kind: str, hints: str, pattern: str) -> _Shape:
-    return _Shape(kind, tuple(hints.split()), re.compile(pattern))
+    return _Shape(kind, tuple(hints.split()), pattern)
 
 
 _SHAPES = (
@@ -53,6 +53,7 @@ _SHAPES = (
     _shape("password", "://", r"(?<=://)[^\s/:@]{0,200}:[^\s/]{1,500}(?=@)"),
 )
 _START = re.compile(_AT)
+_GROUP = re.compile(r"(?<!\\)\((?!\?)")
 
 
 @cache
@@ -65,10 +66,9 @@ def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
     with Path(__file__).with_name("secrets.toml").open("rb") as file:
         rows = map(as_object, as_array(tomllib.load(file)["shape"]))
         listed = [
-            (as_str(row["kind"]), tuple(map(as_str, as_array(row["hints"]))), re.compile(as_str(row["pattern"])))
-            for row in rows
+            (as_str(row["kind"]), tuple(map(as_str, as_array(row["hints"]))), as_str(row["pattern"])) for row in rows
         ]
-    shapes = (*_SHAPES, *(_Shape(*each, is_long=not each[2].groups) for each in listed))
+    shapes = (*_SHAPES, *(_Shape(*each, is_long=_GROUP.search(each[2]) is None) for each in listed))
     return shapes, tuple((hint, place) for place, shape in enumerate(shapes) for hint in shape.hints)
 
 
@@ -239,7 +239,8 @@ def _without_shapes(text: str, spans: list[_Span]) -> str:
     long = " ".join(word for word in text.split() if len(word) >= _LONG)
     places = sorted({place for hint, place in hints if hint in (long if shapes[place].is_long else text)})
     for place in places:
-        kind, _, pattern, is_long = shapes[place]
+        kind, _, shape, is_long = shapes[place]
+        pattern = re.compile(shape)
         if is_long and pattern.search(long) is None:
             continue
 

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import platform
 import re
 import resource
 import select
@@ -97,7 +96,7 @@ class Box:
         mount, lines = f"{_program('nsenter')} --target={pid} --mount -- {_program('mount')}", list[str]()
         if os.geteuid() == 0:  # else each command needs one of its own
             lines.append("echo 0 > /proc/sys/user/max_user_namespaces")
-        if has_own_pid_limit(platform.release()):
+        if has_own_pid_limit(os.uname().release):
             lines.append(f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max")
         script = "; ".join((f"{mount} --make-rprivate / || exit", *lines, "true"))
         argv = [*self.joining(), "--pid", "--", _program("sh"), "-c", script]

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Iterator
@@ -51,7 +50,7 @@ def forget(cache: Path | None) -> None:
 
 
 def _dependencies() -> Iterator[str]:
-    yield from (platform.release(), str(os.geteuid()), os.environ.get("PATH", ""))
+    yield from (os.uname().release, str(os.geteuid()), os.environ.get("PATH", ""))
     for program in ("bwrap", "nsenter", "unshare"):
         with contextlib.suppress(OSError):
             found = Path(shutil.which(program) or "").stat()

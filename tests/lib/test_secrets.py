@@ -1,12 +1,13 @@
 """Secrets are known by their shape, wherever they stand; ordinary text is left alone."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.lib.secrets import redact, redact_kinds
+from sagent.lib.secrets import _SHAPES, _shapes, redact, redact_kinds
 from tests.depth import deep
 
 ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -338,3 +339,10 @@ def test_what_stands_in_a_place_for_secrets_is_taken_out(text: str, secret: str)
 )
 def test_text_that_only_speaks_of_secrets_stays(text: str) -> None:
     assert redact(text) == (text, 0)
+
+
+def test_a_listed_shape_is_looked_for_in_long_words_unless_a_group_keeps_what_comes_before_it() -> None:
+    listed = _shapes()[0][len(_SHAPES) :]
+    assert [(shape.kind, shape.is_long) for shape in listed] == [
+        (shape.kind, not re.compile(shape.pattern).groups) for shape in listed
+    ]
