@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = sys.executable
 SAGENT = [str(Path(PYTHON).with_name("sagent"))]
 FLAGS = ["--model", "anthropic/claude-sonnet-4-6", "--permission-mode", "full"]
+FREE = [*FLAGS, "--sandbox", "off"]
 LEAN = [PYTHON, str(Path(__file__).with_name("lean_server.py"))]
 PACKAGES = ("@openai/codex@0.169.0", "@earendil-works/pi-coding-agent@0.87.1", "node@22")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sagent-bench"
@@ -48,8 +49,9 @@ def sagent(*flags: str, family: str = "anthropic") -> Client:
     return Client("sagent", family, lambda _: [*SAGENT, *(flags or FLAGS), "hello"])
 
 
-def peers() -> list[Client]:
-    """codex and pi; none, and a line that says so, where they cannot be installed."""
+def peers(*, sandboxed: bool = False) -> list[Client]:
+    """codex and pi, without a sandbox; or those that have one of their own, in it. None, and a line that says so, where
+    they cannot be installed."""
     programs = CACHE / "node_modules" / ".bin"
     stamp = CACHE / "installed.json"
     if not stamp.exists() or json.loads(stamp.read_text()) != list(PACKAGES):
@@ -64,11 +66,12 @@ def peers() -> list[Client]:
             return []
         stamp.write_text(json.dumps(PACKAGES))
     path = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    held = ["--sandbox", "workspace-write"] if sandboxed else ["--dangerously-bypass-approvals-and-sandbox"]
 
     def codex(url: str) -> list[str]:
         provider = f'{{name="bench",base_url="{url}/v1",env_key="OPENAI_API_KEY",wire_api="responses"}}'
         said = ["model=gpt-5.2", "model_provider=bench", f"model_providers.bench={provider}", "analytics.enabled=false"]
-        flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+        flags = ["--skip-git-repo-check", *held]
         return [str(programs / "codex"), "exec", *flags, *(word for one in said for word in ("-c", one)), "hello"]
 
     def models(url: str) -> Mapping[str, str]:
@@ -76,10 +79,8 @@ def peers() -> list[Client]:
         return {".pi/agent/models.json": json.dumps({"providers": {"bench": provider}})}
 
     pi = [str(programs / "pi"), "-p", "--offline", "--provider", "bench", "--model", "m", "hello"]
-    return [
-        Client("codex", "codex", codex, lambda _: {".codex/.keep": ""}, path),
-        Client("pi", "pi", lambda _: pi, models, path),
-    ]
+    found = [Client("codex", "codex", codex, lambda _: {".codex/.keep": ""}, path)]
+    return found if sandboxed else [*found, Client("pi", "pi", lambda _: pi, models, path)]
 
 
 @dataclass(frozen=True)
