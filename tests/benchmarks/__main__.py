@@ -22,6 +22,7 @@ from sagent.testing.server import FakeProviderServer, Received, Step, Turn, Wire
 from tests.benchmarks import codemap, repl, sessions
 from tests.benchmarks.clients import (
     FLAGS,
+    FREE,
     PYTHON,
     ROOT,
     SAGENT,
@@ -327,7 +328,7 @@ def measure_families() -> Iterator[str]:
     yield f"| raw httpx2 loop | | {session(raw())} |"
     for transport in ("direct", "sdk"):
         for family, (name, model) in FAMILIES.items():
-            flags = ["--model", model, "--permission-mode", "full", "--transport", transport]
+            flags = ["--model", model, *FREE[2:], "--transport", transport]
             yield f"| {name} | {transport} | {session(sagent(*flags, family=family))} |"
 
 
