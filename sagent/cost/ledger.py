@@ -73,12 +73,13 @@ class Reservation:
     def take_note(self, stated: Iterable[Charge], most_output: int | None = None) -> None:
         """Free what the call cannot cost any more, by what the provider has stated of it and its output at most.
 
-        Some state far too few tokens of input at first, and those of models inside the call come later: then it is the
-        most there can be.
+        Gemini leaves signatures and images out of its first counts, which are half of the last one or less: then the
+        likely input counts, and the most there can be where it is far less. So it is where models inside the call are
+        billed too.
         """
         ask, reported = self.ask, sum(charge.usage.total_input for charge in stated)
         known = reported and reported >= ask.likely // 4 and not ask.extra_usd
-        self._ledger.narrow(self, reported if known else ask.input_bound, most_output)
+        self._ledger.narrow(self, max(reported, ask.likely) if known else ask.input_bound, most_output)
 
     def release(self) -> None:
         """Free what is held: nothing was billed. Does nothing after `settle`."""

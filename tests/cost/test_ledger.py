@@ -170,6 +170,16 @@ async def test_a_count_that_cannot_be_one_is_not_believed():
         await ledger.reserve("root", "executor", "mine", "flat", 40_000, 5000, likely=13_000, count=lie)
 
 
+async def test_a_count_that_leaves_a_part_out_at_first_is_no_bound():
+    """Gemini's streams begin with a third to a half of what they end with: signatures and images are missing."""
+    ledger = Ledger(Decimal(1), BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 3_000, 1_000, likely=1_000) as reservation:
+        reservation.take_note(billed(fresh=350))
+        assert ledger.held == micros(1_000 + 1_000)
+        reservation.take_note(billed(fresh=1_100))
+        assert ledger.held == micros(1_100 + 1_000)
+
+
 async def test_an_unpriced_model_is_refused_under_a_cap_and_a_local_one_is_not():
     ledger = Ledger(Decimal(0), BOOK)
     with pytest.raises(BudgetExceeded, match=r"nobody/knows has no known price.*settings"):
