@@ -83,6 +83,7 @@ class Billed:
     """What the call has cost so far, as far as the provider said: counts if the call ends before its reply."""
 
     charges: tuple[Charge, ...]
+    unshown: int = 0  # bytes of a cancelled reply that had come in no delta: arguments of calls
 
 
 Delta: TypeAlias = TextPart | ThinkingPart | Billed

@@ -49,7 +49,7 @@ class Attempt:
     """How far one attempt came."""
 
     pieces: list[str] = field(default_factory=list[str])
-    thought: int = 0  # bytes of reasoning received
+    thought: int = 0  # bytes received of reasoning, and of what is not shown as it comes
     charges: tuple[Charge, ...] = ()
     asked: int | None = None  # tokens of output that were asked for
 
@@ -89,8 +89,8 @@ class Attempt:
                     case ThinkingPart(text):
                         self.thought += len(text.encode("utf-8", "replace"))
                         hear(delta)
-                    case Billed(charges):
-                        self.charges = charges
+                    case Billed(charges, unshown):
+                        self.charges, self.thought = charges, self.thought + unshown
                         reservation.take_note(charges)
                     case Reply():
                         return delta

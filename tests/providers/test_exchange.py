@@ -4,11 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from decimal import Decimal
 
 import pytest
 
-from sagent.agent import Agent, RunLimits
+from sagent.agent import Agent, Resources, RunLimits
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
+from sagent.events import TextDelta
 from sagent.lib.json import sha256_hex
 from sagent.messages import ToolCall, user
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart
@@ -434,6 +438,20 @@ async def test_a_call_left_early_or_cancelled_ends_and_the_next_one_works(raw_se
         connections = server.connections
         assert (await ask(model))[1].message.content == "hello"
         assert server.connections == connections  # the finished one is used again
+
+
+async def test_arguments_that_had_come_count_where_a_call_is_interrupted(raw_server) -> None:
+    """They are not shown as they come, but the model has made them."""
+    call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": '{"content": "' + "ab" * 6_000}}
+    written = event({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+    async with raw_server([HEAD, chunk(written + says("so")), 30.0]) as server, chat(server.url) as model:
+        prices = PriceBook({"openai-compatible/m": {"input": 0, "output": 1}})
+        agent = Agent(model, resources=Resources(ledger=Ledger(Decimal(5), prices)))
+        agent.listen(lambda one: agent.interrupt() if isinstance(one, TextDelta) else None)
+        assert (await agent.run("Write it.")).stop_reason == "interrupted"
+        cost = agent.ledger.cost()
+        assert cost.total + cost.unbilled >= Decimal("0.012")
+        await agent.aclose()
 
 
 async def test_a_long_stream_of_small_pieces_is_read_together_and_whole(raw_server) -> None:

@@ -13,7 +13,7 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object
 from sagent.lib.pace import give_way
-from sagent.model import Delta, Reply, RequestDigest, TextPart, ThinkingPart
+from sagent.model import Billed, Delta, Reply, RequestDigest, TextPart, ThinkingPart
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import Body
 from sagent.providers.wire.faults import Origin, error_in, from_event, from_status
@@ -82,6 +82,10 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
                     yield delta
                 watch.touch()  # the time our caller took is not the provider's silence
         yield _reply(call)
+    except asyncio.CancelledError:
+        if unshown := call.reader.unshown:  # all that came counts, and not only what was shown
+            yield Billed(call.reader.charges(), unshown)
+        raise
     except Disrupted as error:
         error.sent = error.sent or answer is not None
         raise call.origin.disrupted(error) from error
@@ -91,9 +95,8 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
         raise deep from error
     except ModelError as error:
         error.sent = error.sent or call.reader.received > 0  # it had begun to answer
-        if answer is not None and not error.final and not call.reader.charges():
-            for billed in _bills_in(call, EventReader().feed(await _rest(answer))):  # it may come after the error
-                yield billed
+        for billed in await _bills_after(call, answer, error):
+            yield billed
         raise
     finally:
         if answer is not None:
@@ -266,6 +269,13 @@ def _bills_in(call: Call, events: Iterable[tuple[str, str]]) -> list[Delta]:
         with suppress(ValueError, RecursionError):
             call.reader.failed(as_object(read_json(data)), out)
     return out
+
+
+async def _bills_after(call: Call, answer: Answer | None, error: ModelError) -> list[Delta]:
+    """The same of what comes after an error."""
+    if answer is None or error.final or call.reader.charges():
+        return []
+    return _bills_in(call, EventReader().feed(await _rest(answer)))
 
 
 def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:

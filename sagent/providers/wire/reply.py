@@ -35,6 +35,7 @@ class ReplyReader(ABC):
         self.deferral: Deferral | None = None  # how the model calls tools that it was not shown
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
+        self.unshown = 0  # bytes of what is no delta: arguments
         self._words = self._blanks = 0  # words and white space of those
         self._thought = self._thought_words = 0  # what of both is thinking
         self._in_word = False
@@ -110,13 +111,18 @@ class ReplyReader(ABC):
         if part.text:
             pieces.append(part.text)
             before = self._words
-            self._count(part.text)
+            self._measure(part.text)
             if isinstance(part, ThinkingPart):
                 self._thought += len(part.text)
                 self._thought_words += self._words - before
             out.append(part)
 
     def _count(self, piece: str) -> None:
+        """Take note of how much came that is not shown."""
+        self.unshown += len(piece.encode("utf-8", "replace"))
+        self._measure(piece)
+
+    def _measure(self, piece: str) -> None:
         """Take note of how much came; a word may come in pieces."""
         if piece:
             self.received += len(piece)
