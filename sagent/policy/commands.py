@@ -35,10 +35,13 @@ _ASSIGNABLE = frozenset(
 _WRITERS = frozenset(
     {"rm", "mv", "cp", "tee", "touch", "truncate", "install", "ln", "dd", "sed", "chmod", "chown", "chgrp", "mkdir"}
     | {"rmdir", "rsync", "shred", "unlink", "patch", "perl", "tar", "unzip", "wget", "curl", "sort", "scp", "setfacl"}
+    | {"uniq", "xxd", "gzip", "gunzip", "bzip2", "xz", "zstd", "zip", "split", "csplit"}
 )
 _CHANGERS = _WRITERS | {"git", "find", "fd", "fdfind", "xargs", "parallel"}  # of what is in a directory
 # Subcommands by which a program runs what is named after them; of git those that change what it runs by itself, too.
-_RUNNERS = frozenset({"exec", "dlx", "foreach", "shell", "bisect", "config", "rebase", "submodule"})
+_RUNNERS = frozenset(
+    {"exec", "dlx", "foreach", "shell", "bisect", "clone", "config", "difftool", "filter-branch", "rebase", "submodule"}
+)
 _RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # whose `run` is about the project's own
 _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "return", "export"})
 # Commands after which it is not known where the shell is, or what its words mean.
@@ -189,7 +192,7 @@ class CommandJudge:
         """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain, or
         may be something else another time."""
         commands = self._certain()
-        certain = all(map(_exactly, commands)) and not self._script.has_input
+        certain = all(map(_exactly, commands))
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
 
     def is_unsandboxed(self) -> bool:
@@ -201,8 +204,9 @@ class CommandJudge:
         return bool(commands) and all(any(rule.allows_command(each) for rule in rules) for each in commands)
 
     def _certain(self) -> list[tuple[Word, ...]]:
-        """Its commands; none where there may be others, or files that it opens besides."""
-        if self._script.doubt or any(part.redirects or part.is_read for part in self._script.parts):
+        """Its commands; none where there may be others, or files that it opens besides, or input that it brings."""
+        script = self._script
+        if script.doubt or script.has_input or any(part.redirects or part.is_read for part in script.parts):
             return []
         return [part.words for part in self._script.parts if part.words]
 
@@ -346,7 +350,7 @@ def _suggested(words: tuple[Word, ...]) -> str:
     anything = second in _RUNNERS or (second == "run" and name not in _RUN_SCRIPTS)
     if anything and any(is_fed(Part(words[at:])) for at in range(2, len(words))):
         return ""
-    if anything or acts(first, [word.text for word in words[2:]]):
+    if anything or acts(words, 2):
         return _exactly(words)
     return f"Bash({first} {second}:*)" if re.fullmatch(r"[a-z][a-z0-9:_-]*", second) else _exactly(words)
 

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sagent.lib.git import programs_named
+from sagent.policy.shell import program, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +30,13 @@ _PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "diff": ("l", ("paginate", "output")), "file": ("C", ("compile",)), "date": ("s", ("set",)),
     "sort": ("oT", ("output", "compress-program", "temporary-directory", "files0-from")), "printf": ("v", ()),
     "test": ("vR", ()), "[": ("vR", ()), "tree": ("oR", ("output",)), "find": ("", ()),
+    "fd": ("xX", ("exec", "exec-batch")), "fdfind": ("xX", ("exec", "exec-batch")),
     "wc": ("", ("files0-from",)), "du": ("", ("files0-from",)),
     "git": ("O", ("output", "ext-diff", "no-index", "show-signature", "textconv", "open-files-in-pager", "filters",
-                  "exec", "upload-pack", "contents")),
+                  "exec", "upload-pack", "receive-pack", "contents")),
 }  # fmt: skip
 _GIT = frozenset({"status", "diff", "log", "show", "blame", "ls-files", "ls-tree", "rev-parse", "describe", "shortlog"})
+_GIT_TAKES_TEXT = frozenset({"add", "branch", "checkout", "commit", "merge", "switch", "tag"})  # and no such option
 _GIT_LISTS = {
     "branch": {"-a", "-r", "-v", "-vv", "--list", "--all", "--remotes", "--show-current", "--verbose"},
     "remote": {"-v", "--verbose"},
@@ -55,7 +58,7 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
         return True
     if any(word.kind == "glob" and word.text[:1] in "-*?[" for word in words[1:]):
         return False  # it may become an option, by what a file is named
-    if acts(name, arguments):
+    if acts(words):
         return False
     match name:
         case "uniq":
@@ -70,12 +73,21 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
             return name in _PROGRAMS or (name in _TELL_VERSION and arguments in (["--version"], ["-V"]))
 
 
-def acts(name: str, arguments: "Sequence[str]") -> bool:
-    """Whether an option has a program that else only looks write, run something, or read what nobody named."""
-    letters, long = _PROGRAMS.get(name, ("", ()))
-    return any(_is_barred(argument, letters, long) for argument in arguments) or (
-        name == "find" and not _FIND_ACTS.isdisjoint(arguments)
-    )
+def acts(words: "Sequence[Word]", start: int = 1) -> bool:
+    """Whether one of the words from `start` on has a program that else only looks write, run something, or read what
+    nobody named, or may turn out to: by what it holds when it runs, or by what a file is named."""
+    command = unwrap(tuple(words))
+    name, further = program(command[0]) if command else "", command[max(start - len(words) + len(command), 1) :]
+    if name not in _PROGRAMS:
+        return False
+    arguments = [word.text for word in further]
+    if any(_is_barred(argument, *_PROGRAMS[name]) for argument in arguments):
+        return True
+    if name == "find" and not _FIND_ACTS.isdisjoint(arguments):
+        return True
+    if name == "git" and command[1:] and command[1].text in _GIT_TAKES_TEXT:
+        return False
+    return any(word.kind == "dynamic" or (word.kind == "glob" and word.text[0] in "-*?[") for word in further)
 
 
 def _prints(arguments: list[str]) -> bool:

@@ -96,7 +96,7 @@ class Rule:
             _same(want, word) and want.is_home == word.is_home for want, word in zip(wanted, words, strict=False)
         )
         named = named and _assigned(wanted) == _assigned(words[: len(wanted)])
-        return named and not acts(words[0].text, [word.text for word in words[len(wanted) :]])
+        return named and not acts(words, len(wanted))
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
         """Whether a command line is what the rule names, with whatever further arguments, or might be."""

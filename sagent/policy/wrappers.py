@@ -11,7 +11,8 @@ _DIRECT = frozenset(
     {"sudo", "doas", "env", "nohup", "nice", "ionice", "stdbuf", "setsid", "time", "command", "builtin", "exec", "trap"}
     | {"xargs", "parallel", "unshare", "nsenter", "strace", "ltrace", "watch", "busybox", "toybox", "su", "runuser"}
     | {"script", "eval", "coproc", "systemd-run", "caffeinate", "unbuffer", "firejail", "bwrap", "npx", "docker"}
-    | {"podman", "entr", "setpriv", "pkexec", "prlimit", "[["}
+    | {"podman", "entr", "setpriv", "pkexec", "prlimit", "[[", "tmux", "screen", "perf", "fakeroot"}
+    | {"proot", "xvfb-run", "dbus-run-session", "valgrind", "numactl", "start-stop-daemon", "rlwrap"}
 )
 _AFTER_ONE = frozenset({"timeout", "chrt", "taskset", "chroot", "flock", "ssh", "function", "uv", "setarch"})
 _FINDERS = frozenset({"find", "fd", "fdfind"})

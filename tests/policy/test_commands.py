@@ -262,6 +262,14 @@ def test_a_rule_does_not_cover_options_that_write_unless_it_names_them(tree):
     for command in ("git log --output=f", "git log --outp f", "find . -delete", "find . -exec evil +", "sort -o f a"):
         assert isinstance(judge(tree, command, allow=rules), Ask), command
     assert judge(tree, "git log --output=f", allow=("Bash(git log --output=f)",)) == Allow()
+    assert judge(tree, 'git commit -m "$(cat a)"', allow=("Bash(git commit:*)",)) == Allow()
+    for command, rule in (
+        ("x=--output=f; git log $x", "git log:*"), ("git log {--output=f,}", "git log:*"), ("git log -*", "git log:*"),
+        ("find . $(echo -delete)", "find:*"), ("git push --receive-pack=./evil x", "git push:*"),
+        ("/usr/bin/git log --output=f", "/usr/bin/git log:*"), ("LANG=C git log --output=f", "LANG=C git log:*"),
+        ("fd -x evil", "fd:*"),
+    ):  # fmt: skip
+        assert isinstance(judge(tree, command, allow=(f"Bash({rule})",)), Ask), command
     denied = judge(tree, "git log --output=locked/f", "full", deny=("Edit(locked/**)",))
     assert isinstance(denied, Deny)
 
@@ -295,6 +303,9 @@ def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
         "kubectl exec pod ls": "'Bash(kubectl exec pod ls)'",
         "git bisect start": "'Bash(git bisect start)'",
         "git log --output=f": "'Bash(git log --output=f)'",  # which Bash(git log:*) would not allow
+        "git clone x y": "'Bash(git clone x y)'",  # else options of it that run something
+        "tmux new-session top": "'Bash(tmux new-session top)'",
+        "uniq a b": "'Bash(uniq a b)'",
         "'git push' origin": "'git push' origin",  # another program than git
     }.items():
         asked = judge(tree, command)

@@ -94,6 +94,13 @@ async def test_a_rule_of_the_persons_may_be_as_wide_as_they_like(tmp_path: Path)
     assert isinstance(await judged(tmp_path, "rm $X", "all", rules=wide, confined=False), Allow)
 
 
+async def test_a_rule_for_a_command_outside_is_none_for_the_input_that_another_call_brings(tmp_path: Path) -> None:
+    rules = Rules.parse(["Unsandboxed(psql prod)"])
+    assert isinstance(await judged(tmp_path, "psql prod", "all", rules=rules, confined=False), Allow)
+    for brought in ("psql prod <<< '\\! id'", "psql prod <<E\n\\! id\nE"):
+        assert isinstance(await judged(tmp_path, brought, "all", rules=rules, confined=False), Ask)
+
+
 @pytest.mark.parametrize("need", ["read:/usr", "write:/tmp/x", "network:example.org"])
 async def test_a_want_that_is_granted_lets_no_command_run_that_is_not_held(need: str, tmp_path: Path) -> None:
     rules = Rules.parse(["Edit(/tmp/x)", "Network(example.org)"])
