@@ -93,9 +93,9 @@ class Workspace:
     def resolve(self, path: str) -> Path:
         """An absolute path; `~` is the home, relative paths start at `cwd`. Symlinks are left for the policy to follow.
 
-        Names as tools quote them, `$'a\\nb'`, are those names. Raises ToolError for what cannot be a path.
+        Names as tools quote them, `$'a\\nb'`, and `file://` addresses are read. Raises ToolError for what is no path.
         """
-        if "$'" in path:
+        if "$'" in path or path.startswith("file://"):
             from sagent.lib.names import unquote_path
 
             path = unquote_path(path)

@@ -31,7 +31,12 @@ def _written(character: str) -> str:
 
 
 def unquote_path(text: str) -> str:
-    """The path that `quote_path` wrote; also where a directory or a further name was joined to it with a slash."""
+    """The path that `quote_path` wrote, also where a directory or a further name was joined to it with a slash; or that
+    a `file://` address names."""
+    if text.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        return unquote(urlsplit(text.replace("?", "%3F").replace("#", "%23")).path, errors="surrogateescape")
     if "$'" not in text or "\\" not in text:
         return text
     quoted = r"(?:(?<=/)|^)\$'((?=[^']*\\)(?:[^'\\]|\\.)*)'(?=/|\Z)"

@@ -3,12 +3,13 @@
 Keywords not listed here are ignored: a tool's own code is the last judge of its arguments.
 """
 
+import json
 import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_load
+from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_load, json_thaw
 
 _BOUNDS = (
     ("minimum", operator.ge, "at least"),
@@ -16,6 +17,7 @@ _BOUNDS = (
     ("exclusiveMinimum", operator.gt, "more than"),
     ("exclusiveMaximum", operator.lt, "less than"),
 )
+_EMPTY: tuple[Json, ...] = (None, "", (), EMPTY)
 _NESTING = 60  # schemas refer to themselves; no sane argument is deeper
 _STEPS = 100_000  # times that a schema is held against a value: alternatives that refer to themselves double at each
 
@@ -28,8 +30,9 @@ def violations(schema: JsonObject, value: Json) -> list[str]:
 def coerce(schema: JsonObject, value: Json) -> Json:
     """The value with what models get wrong unambiguously put right; everything else is left as it is.
 
-    "5" and 5.0 become 5 and "true" true where a string is not accepted, a number becomes the string asked for, JSON
-    text becomes the array or object it says, and null for an optional property is dropped.
+    "5" and 5.0 become 5 and "true" true where a string is not accepted, a number or an object becomes the string asked
+    for, JSON text becomes the array or object it says, what an array is to hold an array of it alone, and null or an
+    empty value for an optional property that does not accept it is dropped.
     """
     return _Mend(schema).value(schema, value, 0)
 
@@ -145,7 +148,7 @@ class _Mend(_Schema):
         value = self._alternative(schema, value, depth)
         types = _types(schema)
         if types and not any(_TYPES[name](value) for name in types):
-            value = _convert(types, value)
+            value = self._convert(schema, types, value, depth)
         if isinstance(value, JsonObject):
             return self._object(schema, value, depth)
         if isinstance(value, tuple):
@@ -164,10 +167,24 @@ class _Mend(_Schema):
                 fixed[name] = item
                 continue
             new = self.value(properties[name], item, depth + 1)
-            if new is None and name not in required and self._check.value(properties[name], None, "", 0):
+            if new in _EMPTY and name not in required and self._check.value(properties[name], new, "", 0):
                 continue
             fixed[name] = new
         return JsonObject(fixed)
+
+    def _convert(self, schema: JsonObject, types: tuple[str, ...], value: Json, depth: int) -> Json:
+        """A value of one of the types that the value plainly means, else the value."""
+        if isinstance(value, str) and (read := _from_text(types, value)) != value:
+            return read
+        if "string" in types and _is_number(value):
+            return repr(value)
+        if "string" in types and isinstance(value, JsonObject):
+            return json.dumps(json_thaw(value), indent=2, ensure_ascii=False)
+        several = isinstance(value, str) and not set(value).isdisjoint("[,\n")
+        if "array" in types and "items" in schema and value not in _EMPTY and not several:
+            item = self.value(schema["items"], value, depth + 1)
+            return value if self._check.value(schema["items"], item, "", depth) else (item,)
+        return value
 
     def _alternative(self, schema: JsonObject, value: Json, depth: int) -> Json:
         for keyword in ("anyOf", "oneOf"):
@@ -179,15 +196,6 @@ class _Mend(_Schema):
                 if not self._check.value(part, fixed, "", depth):
                     return fixed
         return value
-
-
-def _convert(types: tuple[str, ...], value: Json) -> Json:
-    """A value of one of the types that the value plainly means, else the value."""
-    if isinstance(value, str):
-        return _from_text(types, value)
-    if "string" in types and _is_number(value):
-        return repr(value)
-    return value
 
 
 def _from_text(types: tuple[str, ...], text: str) -> Json:

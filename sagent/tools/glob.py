@@ -87,9 +87,12 @@ def _select(
     there = islice((path for path in found if is_regular(f"{root}/{path}")), _MOST)
     lines = [quote_path(label + path) for path in there]
     if not found:
-        deeper = re.compile(glob_regex(f"**/{pattern}"), re.DOTALL)
-        count = sum(1 for path in listing.files if deeper.fullmatch(path) and not is_hidden(path))
-        lines.append("No files match." + (f' "**/{pattern}" would match {count}.' if count else ""))
+        hint, name = "", pattern.removeprefix("**/")
+        for wider in (f"**/{name}/**", f"**/{name}"):
+            deeper = re.compile(glob_regex(wider), re.DOTALL)
+            count = sum(1 for path in listing.files if deeper.fullmatch(path) and not is_hidden(path))
+            hint = f' "{wider}" would match {count}.' if count else hint
+        lines.append(f"No files match.{hint}")
     if len(found) > _MOST:
         lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")
     if len(found) < len(matching):

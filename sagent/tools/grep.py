@@ -87,10 +87,12 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
     single = stat.S_ISREG(mode)
     if not single and not stat.S_ISDIR(mode):
         raise ToolError(f"{path} is neither a file nor a directory.")
-    names = globs_of(as_str(arguments["type"])) if "type" in arguments else []
+    kind = as_str(arguments.get("type"))
+    names = globs_of(kind) if kind else []
     glob = as_str(arguments.get("glob"))
     multiline, ignore_case = arguments.get("multiline") is True, arguments.get("ignore_case") is True
-    files, hidden, cut = [path.name], 0, False
+    is_wanted = name_filter(glob, names)
+    files, hidden, cut, empty = [path.name], 0, False, not is_wanted(path.name)
     if not single:
         listing = await list_files(str(real))
         files, cut = listing.files, listing.cut
@@ -98,16 +100,16 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         if dialect.rust is not None and not (multiline and any(mark in pattern for mark in _PLACES)):
             options = ["--multiline", "--multiline-dotall"] if multiline else []
             options.append("--ignore-case" if ignore_case else "--case-sensitive")
-            likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])
+            likely = names or ([glob] if glob and not set(glob) & set("!/,\\ ") else [])
             files = await files_matching(dialect.rust, options, likely, str(real), listing)
-        is_hidden, is_wanted = hides("Grep", path, real, run.workspace), name_filter(glob, names)
+        is_hidden = hides("Grep", path, real, run.workspace)
 
-        def choose() -> tuple[list[str], int]:
+        def choose() -> tuple[list[str], int, bool]:
             # they are counted whatever is in them: the count must not show whether the pattern matches there
-            count = sum(1 for file in listing.files if is_wanted(file) and is_hidden(file))
-            return [file for file in files if not is_hidden(file)], count
+            asked = list(filter(is_wanted, listing.files))
+            return [file for file in files if not is_hidden(file)], sum(map(is_hidden, asked)), not asked
 
-        files, hidden = await asyncio.to_thread(choose)
+        files, hidden, empty = await asyncio.to_thread(choose)
     return Query(
         root=str(real),
         label=prefix(path.parent if single else path, run.workspace),
@@ -126,6 +128,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         offset=as_int(arguments.get("offset")),
         hidden=hidden,
         cut=cut,
+        empty=empty and bool(glob or names),
     )
 
 

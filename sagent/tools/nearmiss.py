@@ -66,7 +66,10 @@ def _read(lines: Lines, old: str, new: str, view: Callable[[str], str], rewrite:
     if made is None or made == list(own):
         return None
     if ends and places[0] + len(quoted) == len(lines):
-        return None  # the file does not end with the line end that is quoted
+        if not quoted[-1]:
+            return None  # a last line that is empty is not there
+        first = "\n" if places[0] else ""  # there is no last line end, which nobody was shown, and none is made
+        return first + "\n".join(own), first + "\n".join(made) if new else ""
     last = "\n" if ends else ""
     return "\n".join(own) + last, "\n".join(made) + (last if new else "")
 

@@ -19,7 +19,7 @@ class Read:
     parameters = arguments_schema(
         "file_path",
         file_path={"type": "string", "description": "absolute, or relative to the working directory"},
-        offset={"type": "integer", "minimum": 1, "description": "first line, from 1"},
+        offset={"type": "integer", "minimum": 0, "description": "first line, from 1"},
         limit={"type": "integer", "minimum": 1, "description": "number of lines"},
         pages={"type": "string", "description": 'of a PDF, at most 10: "1-5,8"'},
         closed=True,

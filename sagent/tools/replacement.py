@@ -26,8 +26,9 @@ class Replacement:
 
 def read_replacements(arguments: JsonObject) -> list[Replacement]:
     """The edits that a call asks for. Raises ToolError when it asks for none, or in two ways."""
-    single = "old_string" in arguments or "new_string" in arguments
-    if single == ("edits" in arguments):
+    several = "edits" in arguments
+    single = any(arguments.get(name) or (name in arguments and not several) for name in ("old_string", "new_string"))
+    if single == several:
         raise ToolError("Give either old_string and new_string, or edits.")
     if single and not {"old_string", "new_string"} <= set(arguments):
         raise ToolError("Give both old_string and new_string; an empty new_string deletes.")

@@ -54,6 +54,7 @@ class Query(NamedTuple):
     offset: int
     hidden: int = 0  # how many files that were asked for are not in `files`, because the policy hides them
     cut: bool = False  # there was no time to find all files
+    empty: bool = False  # no file fits the globs
 
 
 class Report(NamedTuple):
@@ -82,8 +83,9 @@ def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     """Whether a relative path is asked for: a glob with `/` is for the path, one without for the name, `!` excludes."""
     negated = glob.startswith("!")
     glob = glob[negated:].removeprefix("./")
-    if "," in glob and "{" not in glob:
-        glob = "{" + glob.replace(" ", "") + "}"
+    several = glob.replace(",", " ").split()
+    if "{" not in glob and ("," in glob or (several[1:] and all("*" in one for one in several))):
+        glob = "{" + ",".join(several) + "}"
     by_path = "/" in glob
     regex = re.compile(glob_regex(glob.removeprefix("/")), re.DOTALL)
     kinds = re.compile("|".join(map(glob_regex, names)), re.DOTALL)
@@ -270,6 +272,8 @@ class _Finder:
                 notes.append(f"(Not searched, for they {why}: {', '.join(map(quote_path, paths[:5]))}{more}.)")
         if self.stopped:
             notes.append(f"(Stopped after {TIME} s at {quote_path(self.stopped)}. Give a narrower path, glob or type.)")
+        if self._query.empty:
+            notes.append("(No file was searched: none there has a name that fits the glob or type.)")
         if self._query.cut:
             notes.append(CUT)
         if self._query.hidden:

@@ -36,7 +36,7 @@ async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObje
     small = stat.st_size <= _SMALL
     data = await offload(lambda _: file.read(_MOST), small=small)
     output, is_pdf = None, data.startswith(b"%PDF-")
-    if "pages" in arguments and not is_pdf:
+    if arguments.get("pages") and not is_pdf:
         raise ToolError(f"pages is for PDF files, which {path.name} is not. Use offset and limit.")
     if is_pdf or (path.suffix == ".ipynb" and not {"offset", "limit"} & set(arguments)):
         from sagent.tools.document import show_document

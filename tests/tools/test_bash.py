@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from sagent.errors import ToolError
 from sagent.lib.json import json_dump, json_freeze_object
+from sagent.lib.schema import violations
 from sagent.lib.secrets import is_key
 from sagent.providers.rows import built_in
 from sagent.sandbox import Sandbox
@@ -124,6 +125,8 @@ def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(rig: Rig) ->
     assert (effect.kind, effect.command) == ("execute", "git status")
     with pytest.raises(ToolError, match="command"):
         tool.effect(json_freeze_object({"command": " "}), rig.workspace)
+    (said,) = violations(tool.parameters, json_freeze_object({"command": "rm -r build", "workdir": "/srv/other"}))
+    assert said.startswith("workdir is not a parameter"), "else it would run in a directory that was not meant"
 
 
 @pytest.mark.needs("bwrap")

@@ -69,6 +69,26 @@ def test_what_goes_goes_whole_and_no_part_is_left_out(text: str, old: str, wante
         assert replace(text, edit)[0] == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "new", "wanted"),
+    [
+        ("a\n    b", "    b\n", "    c\n", "a\n    c"),
+        ("a\n    b", "b\n", "c\nd\n", "a\n    c\n    d"),
+        ("a\r\nb", "a\nb\n", "a\nc\nb\n", "a\r\nc\r\nb"),
+        ("x\nb", "b\n", "", "x"),
+        ("a\nb\n", "b\n\n", "b\n", None),
+        ("a\nb", "b\n", "c", None),
+    ],
+)
+def test_a_last_line_end_that_the_file_lacks_may_be_quoted(text: str, old: str, new: str, wanted: str | None) -> None:
+    edit = Replacement(old, new, everywhere=False)
+    if wanted is None:
+        with pytest.raises(ToolError):
+            replace(text, edit)
+    else:
+        assert replace(text, edit)[0] == wanted
+
+
 @pytest.mark.parametrize("second", [1, 3, 5])
 def test_line_numbers_that_skip_are_not_those_of_one_place(second: int) -> None:
     with pytest.raises(ToolError, match="line numbers"):

@@ -104,6 +104,12 @@ async def test_binary_is_refused_by_name_and_does_not_count_as_read(call, root, 
         await call(Edit(), file_path="f", old_string="P", new_string="x")
 
 
+async def test_arguments_that_say_nothing_and_addresses_of_files_are_understood(call, root) -> None:
+    (root / "a b#?.txt").write_text("one\ntwo\n")
+    for path in (f"file://{root}/a%20b%23%3F.txt", f"file://localhost{root}/a b#?.txt", f"file://{root}/a b#?.txt"):
+        assert text_of(await call(Read(), file_path=path, offset=0, limit=1, pages="")).startswith("1\tone\n")
+
+
 async def test_missing_files_name_what_is_near(call, root) -> None:
     (root / "src").mkdir()
     (root / "src" / "parser.py").write_text("x")

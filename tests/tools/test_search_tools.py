@@ -72,6 +72,9 @@ PROJECT = {
 }
 
 
+NONE_FITS = "(No file was searched: none there has a name that fits the glob or type.)"
+
+
 async def test_grep_shows_lines_by_path_without_what_git_ignores(call, root, engine) -> None:
     make(root, PROJECT)
     assert text_of(await call(Grep(), pattern="main")).split("\n") == [
@@ -117,6 +120,11 @@ async def test_grep_shows_lines_by_path_without_what_git_ignores(call, root, eng
         ({"pattern": "main", "path": "debug.log"}, ["debug.log:1:main"]),
         ({"pattern": "out", "path": "build"}, ["No matches."]),
         ({"pattern": "main", "path": "build"}, ["build/out.py:1:main"]),
+        ({"pattern": "main", "glob": "*.md *.log"}, ["README.md:2:run main", "keep.log:1:main log"]),
+        ({"pattern": "main", "type": "", "glob": "", "path": "src/app.py"}, ["src/app.py:3:def main():"]),
+        ({"pattern": "main", "glob": "*.go"}, ["No matches.", NONE_FITS]),
+        ({"pattern": "main", "type": "go"}, ["No matches.", NONE_FITS]),
+        ({"pattern": "main", "path": "src/app.py", "glob": "*.ts"}, ["No matches.", NONE_FITS]),
         ({"pattern": "main(?= kept)"}, ["src/web/gen-keep.ts:1:main kept"]),
         ({"pattern": r"(e)\1", "path": "src"}, ["src/web/.gitignore:2:!gen-keep.ts"]),
         ({"pattern": "main", "path": "bin.dat"}, ["No matches.", "(Not searched, for they are binary: bin.dat.)"]),
@@ -291,6 +299,8 @@ async def test_glob_patterns(call, root, engine) -> None:
         ({"pattern": "view.ts"}, ['No files match. "**/view.ts" would match 1.']),
         ({"pattern": f"{root}/src/*.py"}, ["src/app.py"]),
         ({"pattern": "nothing*"}, ["No files match."]),
+        ({"pattern": "src"}, ['No files match. "**/src/**" would match 4.']),
+        ({"pattern": "**/web"}, ['No files match. "**/web/**" would match 3.']),
         ({"pattern": "src/"}, ["src/app.py", "src/web/.gitignore", "src/web/gen-keep.ts", "src/web/view.ts"]),
     ):
         assert text_of(await call(Glob(), **arguments)).split("\n") == names, arguments

@@ -209,6 +209,8 @@ async def test_odd_arguments_are_told(call, root) -> None:
     ):
         with pytest.raises(ToolError, match=said):
             await call(edit, file_path="f", **arguments)
+    await call(edit, file_path="f", old_string="", new_string="", edits=[{"old_string": "a", "new_string": "b"}])
+    await call(edit, file_path="f", old_string="b", new_string="a", edits=[])
     with pytest.raises(ToolError, match="Did you mean f"):
         await call(edit, file_path="F", old_string="a", new_string="b")
     await call(edit, file_path="new.txt", old_string="", new_string="fresh\n")
