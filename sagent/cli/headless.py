@@ -175,12 +175,13 @@ async def _answer_all(
                 if not text and not said.parts:
                     continue
                 if settings.plan:
-                    from sagent.tools.plan import EXIT_PLAN, plan_notice
+                    from sagent.context.plan import EXIT_PLAN
+                    from sagent.tools.plan import plan_notice
 
                     agent.send(user(plan_notice(has_tool=EXIT_PLAN in agent.state.tools), sender="plan mode"), "next")
                 result = await _answer(agent, user(text, *said.parts), schema)
                 if settings.plan or result.stop_reason == PROPOSED:
-                    from sagent.tools.plan import last_plan
+                    from sagent.context.plan import last_plan
 
                     result = _planned(result, last_plan(agent.messages))
                 renderer.on_result(result)

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,10 @@ _NEEDED = 4  # of these, without which an answer is not a summary
 _LEAST = 80  # characters
 _LINES = 40  # of each kind in a summary made by code
 _CHANGES = ("Write", "Edit")
+_ADDED = "mcp"  # says what tools of servers have changed: each time, what is other than before
+_HOLDING = ("plan mode", "sandbox", _ADDED)  # senders of what holds for the session: the last counts
+_JOB = re.compile(r" in the background as (job:\d+)\.")
+_ENDED = re.compile(r" (?:has (ended|failed)|was (cancelled)) after [\d.]+ s\.")
 _FILES, _FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and how much of each
 _LATEST = 0.8  # of a window: what everything else may take, together with what was said since the last request
 _RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: the last turns, that stay whole
@@ -52,9 +56,9 @@ class Cut:
 def find_cut(history: Sequence[Message], recent: int, above: str, words: int | None = None) -> Cut | None:
     """Where to cut so that the last turns, up to `recent` bytes, stay whole; None where nothing would go.
 
-    Requests, which are what a person or the agent `above` said, stay, and the last advice of each advisor; of requests
-    with more than `words` bytes the first, the last, and the latest of those that fit. Results stay with the calls they
-    answer.
+    Requests, which are what a person or the agent `above` said, stay, the last advice of each advisor, and what holds
+    for the session; of requests with more than `words` bytes the first, the last, and the latest of those that fit.
+    Results stay with the calls they answer.
     """
     place, left = len(history), recent
     for at in range(len(history) - 1, 0, -1):
@@ -77,7 +81,9 @@ def find_cut(history: Sequence[Message], recent: int, above: str, words: int | N
 def _staying(history: Sequence[Message], place: int, above: str, words: int | None) -> tuple[int, ...]:
     """The messages before a place that stay word for word."""
     requests = [at for at in range(place) if _is_request(history[at], above)]
-    stay = {history[at].sender: at for at in range(place) if history[at].sender.startswith(ADVISOR)}.values()
+    senders = ((at, history[at].sender) for at in range(place))
+    kept = ((at, sender) for at, sender in senders if sender in _HOLDING or sender.startswith(ADVISOR))
+    stay = {(sender, at * (sender == _ADDED)): at for at, sender in kept}.values()
     left = sys.maxsize if words is None else words - sum(size_of(history[at]) for at in requests[:1])
     latest = list[int]()
     for at in reversed(requests[1:]):
@@ -130,14 +136,16 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
     """A summary made by code: nothing is judged, nothing invented. What an earlier summary says is in it; of what does
     not fit in `most` characters beginning and end, and `where` the rest is."""
     calls = {call.id: call for message in history for call in message.calls}
-    failed = {result.call_id: result for message in history for result in message.results if result.is_error}
+    results = {result.call_id: result for message in history for result in message.results}
+    failed = {call: result for call, result in results.items() if result.is_error}
+    news = {message.sender: message.content for message in history if message.sender.startswith("job:")}
     reads: Counter[str] = Counter()
     changes: Counter[str] = Counter()
     commands: list[str] = []
     for call in calls.values():
         path, command = as_str(call.arguments.get("file_path")), as_str(call.arguments.get("command"))
         if command:
-            commands.append(f"- {one_line(command, 200)}: {'failed' if call.id in failed else 'done'}")
+            commands.append(f"- {one_line(command, 200)}: {_outcome(results.get(call.id), news)}")
         elif path and call.name in _CHANGES and call.id not in failed:
             changes[path] += 1
         elif path and call.id not in failed:
@@ -161,6 +169,16 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
         earlier = head_and_tail(earlier, int(most * _BEFORE), where)
         text = f"{earlier}\n\nWhat came after that:\n{text}"
     return head_and_tail(text, most, where)
+
+
+def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
+    """How a command ended, in the background by what its job's message says."""
+    if result is None or result.is_error:
+        return "failed"
+    if (job := _JOB.search(result.text[:200])) is None:
+        return "done"
+    ended = _ENDED.search(news.get(job[1], ""))
+    return f"goes on as {job[1]}" if ended is None else "done" if ended[1] == "ended" else ended[1] or ended[2]
 
 
 def _is_summary(message: Message) -> bool:
@@ -192,11 +210,11 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
 
 
 def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """What stays word for word of what goes, as messages with sender and text: advice, and the list of what is to be
-    done."""
-    from sagent.context.todo import note_of
+    """What stays word for word of what goes, as messages with sender and text: advice, the plan, and the list of what
+    is to be done."""
+    from sagent.context import plan, todo
 
-    return (*advice_in(gone), *note_of(history, gone))
+    return (*advice_in(gone), *plan.note_of(history, gone), *todo.note_of(history, gone))
 
 
 def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:

@@ -203,7 +203,7 @@ class Repl(CommandContext):
 
     async def _settle(self, answer: str) -> None:
         """Have the person decide on the plan in an answer, and the model carry it out."""
-        from sagent.tools.plan import plan_in
+        from sagent.context.plan import plan_in
 
         if (plan := plan_in(answer)) and (settled := await self._settled(plan)) is not None:
             if settled.mode is not None:

@@ -359,7 +359,8 @@ class SessionLoop(Current):
         ticking = asyncio.create_task(self._status.tick(agent))
         planning = opened.policy.mode == "plan" and opened.elsewhere is None
         if planning != self._planning:
-            from sagent.tools.plan import EXIT_PLAN, PLANNED, plan_notice
+            from sagent.context.plan import EXIT_PLAN
+            from sagent.tools.plan import PLANNED, plan_notice
 
             self._planning = planning
             has_tool = any(tool.name == EXIT_PLAN for tool in agent.tools)

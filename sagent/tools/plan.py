@@ -1,18 +1,16 @@
 """Plan mode: what the model reads of it, and the ExitPlan tool, by which it proposes a plan."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
+from sagent.context.plan import EXIT_PLAN
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_str
-from sagent.messages import Message
 from sagent.peer import Stop
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 from sagent.tools.ask import Answerer, Question
 
-EXIT_PLAN = "ExitPlan"
 PROPOSED = "planned"  # why a run ends that has proposed a plan to nobody in particular
 _ON = "Plan mode is on: nothing can be written now. Look at what matters first. When it is clear what is to be done, "
 _BY_TOOL = "call ExitPlan with the plan: the person accepts, changes or refuses it before anything is changed."
@@ -21,27 +19,11 @@ _BY_HEADING = (
 )
 _OPEN = "The person has not decided on the plan, and plan mode is still on. End your turn: they will write."
 PLANNED = "Plan mode is off: you may change what the permissions allow."
-_HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 
 
 def plan_notice(*, has_tool: bool) -> str:
     """What the model reads when plan mode begins."""
     return _ON + (_BY_TOOL if has_tool else _BY_HEADING)
-
-
-def plan_in(answer: str) -> str:
-    """The plan that an answer proposes under a heading, "" where it has none."""
-    found = _HEADING.search(answer)
-    return answer[found.start() :].strip() if found else ""
-
-
-def last_plan(messages: Sequence[Message]) -> str:
-    """The plan that the last reply proposes, by a call or under a heading; "" where it proposes none."""
-    reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
-    if reply is None:
-        return ""
-    called = (as_str(call.arguments.get("plan")).strip() for call in reply.calls if call.name == EXIT_PLAN)
-    return next(filter(None, called), "") or plan_in(reply.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,21 @@ from hypothesis import strategies as st
 
 from sagent import tools
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.context.compaction import HEADINGS
+from sagent.context.compaction import HEADINGS, sum_up
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.events import Notice
 from sagent.lib.json import JsonObject
-from sagent.messages import Message, Text, assistant, user
+from sagent.messages import Message, Text, ToolResult, assistant, user
 from sagent.model import ModelLimits, Request
 from sagent.peer import Compact, Switch
 from sagent.session.folds import history
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 from sagent.tool import Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema
+from sagent.tools.ask import Question
+from sagent.tools.plan import ExitPlan, Settled
 from tests.depth import deep
 from tests.messages import call
 
@@ -304,6 +306,78 @@ async def test_what_was_kept_word_for_word_stays_through_any_number_of_compactio
             assert "The queue is begun in queue.py." in "".join(said)
     assert history(log.entries(), log.blobs.get) == tuple(agent.messages)
     await agent.aclose()
+
+
+PLAN = "1. Move the queue to queue.py.\n2. Never two locks."
+
+
+@pytest.mark.parametrize("summary", [SUMMARY, "I will not."])
+@pytest.mark.parametrize("by_call", [True, False])
+async def test_a_plan_and_what_the_person_said_of_it_stay_through_any_number_of_compactions(
+    tmp_path: Path, summary: str, *, by_call: bool
+) -> None:
+    async def accept(question: Question) -> str:
+        return Settled("edit").answer()
+
+    proposed = Message("assistant", (call("1", "ExitPlan", plan=PLAN),))
+    told = [summary] if summary == SUMMARY else [summary, summary]
+    begins = [proposed, "I begin."] if by_call else [f"I have looked.\n\n## Plan\n{PLAN}"]
+    rounds = [[call_read(10 * time), "looked", *told] for time in range(2, 6)]
+    model = ScriptedModel(*begins, *(line for lines in rounds for line in lines))
+    log = MemoryLog()
+    agent, _ = agent_of(model, tmp_path, log=log, extra=[ExitPlan(accept)])
+    await agent.run("plan the queue")
+    for time in range(2, 6):
+        await agent.run(f"request {time}")
+        await agent.compact()
+        said = "\n".join(message.content for message in agent.messages)
+        assert PLAN in said
+        assert sum(message.sender == "plan" for message in agent.messages) == 1
+        assert ("The person accepts the plan." in said) is by_call
+    assert history(log.entries(), log.blobs.get) == tuple(agent.messages)
+    await agent.aclose()
+
+
+@pytest.mark.parametrize("sender", ["plan mode", "sandbox"])
+async def test_what_was_said_last_of_what_may_be_done_stays(tmp_path: Path, sender: str) -> None:
+    model = ScriptedModel(call_read(1), "looked", "looked", "looked " * 99, SUMMARY)
+    agent, _ = agent_of(model, tmp_path)
+    for text in ("It is on.", "It is off."):
+        agent.send(user(text, sender=sender), "next")
+        await agent.run("look")
+    await agent.run("and now?")
+    await agent.compact()
+    assert [message.content for message in agent.messages if message.sender == sender] == ["It is off."]
+    await agent.aclose()
+
+
+async def test_tools_that_a_server_has_added_stay_described(tmp_path: Path) -> None:
+    model = ScriptedModel(call_read(1), "looked", "looked", "looked " * 99, SUMMARY)
+    agent, _ = agent_of(model, tmp_path)
+    for name in ("one", "two"):
+        agent.send(user(f"New, called by call_tool, {name}", sender="mcp"), "next")
+        await agent.run(name)
+    await agent.run("and now?")
+    await agent.compact()
+    assert [message.content[-3:] for message in agent.messages if message.sender == "mcp"] == ["one", "two"]
+    await agent.aclose()
+
+
+def test_a_summary_by_code_says_how_jobs_ended_or_that_they_go_on() -> None:
+    def began(number: int) -> Message:
+        job = f"Bash was started in the background as job:{number}. Its result arrives as a message; go on."
+        return Message("user", (ToolResult(str(number), (Text(job),)),))
+
+    calls = assistant("", *(call(str(number), "Bash", command=f"make {number}") for number in range(1, 5)))
+    news = [
+        user(
+            f"job:{number}, the call of Bash (make {number}), {how} after 1.0 s. Its result:\n", sender=f"job:{number}"
+        )
+        for number, how in ((1, "has ended"), (2, "has failed"), (3, "was cancelled"))
+    ]
+    said = sum_up((calls, *map(began, range(1, 5)), *news))
+    for line in ("make 1: done", "make 2: failed", "make 3: cancelled", "make 4: goes on as job:4"):
+        assert f"- {line}\n" in said
 
 
 async def test_the_mark_of_a_cut_names_what_read_can_open(tmp_path: Path) -> None:

@@ -324,7 +324,8 @@ class Session:
     def _say_whether_planning(self, agent: "Agent") -> None:
         """Have the model read that plan mode begins or ends."""
         if (planning := self.policy.mode == "plan") != self._planning:
-            from sagent.tools.plan import EXIT_PLAN, PLANNED, plan_notice
+            from sagent.context.plan import EXIT_PLAN
+            from sagent.tools.plan import PLANNED, plan_notice
 
             self._planning = planning
             text = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
@@ -332,7 +333,7 @@ class Session:
 
     async def _accepted(self, agent: "Agent", result: Result) -> str:
         """What asks the model to carry out the plan in its answer, where the person wants that; "" where not."""
-        from sagent.tools.plan import EXIT_PLAN, plan_in
+        from sagent.context.plan import EXIT_PLAN, plan_in
 
         plan = plan_in(result.content) if self.policy.mode == "plan" and EXIT_PLAN not in agent.state.tools else ""
         settled = await self._person.settle(plan) if plan else None

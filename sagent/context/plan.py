@@ -1,0 +1,41 @@
+"""The plan that was proposed last, read from the conversation."""
+
+import re
+from collections.abc import Sequence
+
+from sagent.lib.json import as_str
+from sagent.messages import Message
+
+EXIT_PLAN = "ExitPlan"
+SENDER = "plan"  # of the message by which the plan stays when the conversation is cut
+_HEAD = "The plan that was proposed last:"
+_HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
+
+
+def plan_in(answer: str) -> str:
+    """The plan that an answer proposes under a heading, "" where it has none."""
+    found = _HEADING.search(answer)
+    return answer[found.start() :].strip() if found else ""
+
+
+def last_plan(messages: Sequence[Message]) -> str:
+    """The plan that the last reply proposes, by a call or under a heading; "" where it proposes none."""
+    reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
+    return "" if reply is None else _proposed(reply)[0]
+
+
+def note_of(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+    """The plan, and what the person said of it, as a message with its sender, where it is among what is cut."""
+    answers = {result.call_id: result.text for message in messages for result in message.results}
+    for message in reversed(messages):
+        plan, call = _proposed(message) if message.role == "assistant" else ("", "")
+        note = "\n\n".join(filter(None, (_HEAD, plan, answers.get(call)))) if plan else message.content
+        if plan or message.sender == SENDER:
+            return ((SENDER, note),) if any(message is each for each in gone) else ()
+    return ()
+
+
+def _proposed(reply: Message) -> tuple[str, str]:
+    """The plan that a reply proposes, and the id of the call that does, "" where that is none."""
+    called = ((as_str(call.arguments.get("plan")).strip(), call.id) for call in reply.calls if call.name == EXIT_PLAN)
+    return next(filter(lambda found: found[0], called), (plan_in(reply.content), ""))
