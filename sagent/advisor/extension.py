@@ -105,7 +105,10 @@ class AdvisorExtension(Advisors):
         return min(wanted, int(room / 2 / one)) if one else wanted
 
     def _worst_advice(self, advisor: Advisor) -> Decimal | None:
-        return self.worst(self.roster.model(advisor), self._max_input + 4_096, OUTPUT)
+        """USD of one consultation at most, and of the executor's next round, which reads everything again."""
+        read = self._max_input + 4_096
+        own, its = self.worst(self.state.model, read + OUTPUT, 0), self.worst(self.roster.model(advisor), read, OUTPUT)
+        return None if own is None or its is None else own + its
 
     def _asked_by_provider(self) -> Advisor | None:
         """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not

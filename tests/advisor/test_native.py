@@ -224,7 +224,7 @@ async def test_advice_goes_along_to_another_family_as_text() -> None:
 
 @pytest.mark.parametrize(
     ("cap", "size", "uses"),
-    [("0.10", 9, None), ("0.50", 9, 2), ("3.00", 9, 5), ("0.50", 30_000, None), ("1", 30_000, 1), ("1", 100_000, None)],
+    [("0.10", 9, None), ("0.50", 9, 1), ("3.00", 9, 5), ("0.50", 30_000, None), ("1", 30_000, 1), ("1", 100_000, None)],
 )
 async def test_under_a_cap_the_api_asks_as_often_as_half_pays_for_and_else_we_ask(
     cap: str, size: int, uses: int | None
@@ -244,4 +244,25 @@ async def test_a_cap_covers_what_the_api_may_ask() -> None:
         rig = Rig(server, cap=Decimal(2))
         await rig.agent.run("go")
         assert rig.ledger.cost().total == Decimal("0.013125")
+        await rig.aclose()
+
+
+async def test_what_is_held_covers_that_the_executor_reads_all_again_after_each_advice() -> None:
+    """As it was recorded: the API lists, and bills, a round of the executor's before and after each consultation."""
+    size, held = 100_000, list[Decimal]()
+
+    def play(_: Received) -> Step:
+        held.append(rig.ledger.held)
+        return asked()
+
+    async with FakeProviderServer(play, strict=False) as server:
+        rig = Rig(server, cap=Decimal(20))
+        await rig.agent.run("word " * (size // 5))
+        executor = rig.ledger.prices.ceiling("anthropic", "claude-sonnet-4-6")
+        advisor = rig.ledger.prices.ceiling("anthropic", "claude-opus-4-6")
+        assert executor is not None
+        assert advisor is not None
+        limit = server.requests[0].json["max_tokens"]
+        assert isinstance(limit, int)
+        assert held[0] >= executor.cost(size, limit) + 5 * (executor.cost(size, 0) + advisor.cost(size, 2_048))
         await rig.aclose()
