@@ -100,7 +100,7 @@ _PASSED = re.compile(r"[ =](?!-)([^\s\"',;&<>(){}\[\]\\$]{3,})")  # --password h
 
 _KEY_NAME = re.compile(
     r"(?:keys?|token|secrets?|passw(?:or)?d|passphrase|credentials?|connection_string)(?:_|\d*\Z)"
-    r"|_(?:pat|pwd|pass|auth|jwt|headers|auth_config)\Z|sshpass",
+    r"|_(?:pwd?|headers|auth_config)\Z|(?:_|\A)(?:pat|pass|auth|jwt|cookie|creds)\Z|sshpass|\A(?:bw|op)_session",
     re.IGNORECASE,
 )
 

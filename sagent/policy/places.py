@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagent.policy.survey import Survey
 
 _MOST_DIRECTORIES = 300  # to look into for .env files: some 10 ms
-_ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults"})
+_ENV = re.compile(r"\.env(?![a-zA-Z*]|[._-](?:example|sample|template|dist|defaults)\Z)")
 
 
 class Places:
@@ -132,7 +132,7 @@ def is_note_name(name: str) -> bool:
 
 def is_env(name: str) -> bool:
     """Whether a file of this name holds a program's environment, and so its keys."""
-    return (name == ".env" or name.startswith(".env.")) and name not in _ENV_EXAMPLES
+    return _ENV.match(name) is not None
 
 
 def env_files(directory: str) -> Iterator[str]:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 SandboxMode: TypeAlias = Literal["required", "auto", "off"]
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the strictest to the freest
 
-# What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them.
-_STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
+# What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them. By
+# LANGUAGE one may come to messages of a command's making, which are formats.
+_STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LANGUAGE", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
 _REGISTER = "before"  # a directory of the cache
 _PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside

@@ -175,9 +175,11 @@ async def test_reading_keys_needs_a_question_that_only_a_rule_naming_them_spares
 async def test_env_files_and_process_environments_are_keys(home, tree):
     edit = policy("edit", home)
     (tree.cwd / "plain").symlink_to(".env")
-    for name in (tree.cwd / ".env", tree.cwd / "a" / ".env.local", tree.cwd / "plain", Path("/proc/self/environ")):
-        assert isinstance(await judge(edit, "Read", read(name), tree), Ask), name
-    assert await judge(edit, "Read", read(tree.cwd / ".env.example"), tree) == Allow()
+    for name in (".env", "a/.env.local", ".env_prod", ".env-old", ".env~", ".env.sample.local", "plain"):
+        assert isinstance(await judge(edit, "Read", read(tree.cwd / name), tree), Ask), name
+    assert isinstance(await judge(edit, "Read", read(Path("/proc/self/environ")), tree), Ask)
+    for name in (".env.example", ".env-sample", ".envrc", ".environment"):
+        assert await judge(edit, "Read", read(tree.cwd / name), tree) == Allow(), name
 
 
 async def test_writing_what_runs_by_itself_needs_a_question_inside_the_roots_too(home, tree):

@@ -12,7 +12,7 @@ import pytest
 
 from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
-from sagent.sandbox import Sandbox
+from sagent.sandbox import Confined, Sandbox
 from sagent.sandbox.probe import Means
 from sagent.sandbox.profile import Profile
 from sagent.tool import RunContext, ToolOutput, Workspace
@@ -207,6 +207,13 @@ async def test_what_steers_a_loader_comes_into_force_behind_the_wall(boxed: Boxe
     said = await boxed.run('printf "%s" "$LD_PRELOAD"')
     assert said.endswith("/of/no/avail.so")
     assert said.count("ld.so") <= 1  # of the shell: nsenter and the others say nothing
+
+
+def test_messages_that_a_command_may_have_made_are_for_programs_behind_the_wall() -> None:
+    confined = Confined(["/bin/true"], wall=["wall"])
+    argv, environment = confined.launched({"LANG": "C.UTF-8", "LANGUAGE": "../../work/messages"})
+    assert argv == ["wall", "/usr/bin/env", "LANGUAGE=../../work/messages", "/bin/true"]
+    assert environment == {"LANG": "C.UTF-8"}
 
 
 async def test_where_nothing_is_mounted_a_command_cannot_alter_what_is_put_back(
