@@ -92,7 +92,6 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
         budget_usd=asked.budget,
         role=role,
     )
-    _, before = agent.ledger.billed(role)
     try:
         peer = await _spawn(agent, child)
     except OSError as error:
@@ -103,9 +102,8 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
         peer.interrupt()
         await peer.wait()
         raise
-    _, after = agent.ledger.billed(role)
-    usd = None if after is None or before is None else after - before
-    billed = replace(asked.blank, usage=result.usage, usd=usd)
+    _, priced = agent.ledger.billed(role)
+    billed = replace(asked.blank, usage=result.usage, usd=None if priced is None else result.run_usd)
     if result.error is not None and not (result.content and result.stop_reason in ("max_turns", "max_tokens")):
         if result.stop_reason in _REFUSALS:
             return judge(billed, result.content, result.stop_reason)

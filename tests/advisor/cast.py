@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
+from sagent.advisor.advisor import Advisor
 from sagent.advisor.advisory import Setup
 from sagent.advisor.conversation import Asking
 from sagent.advisor.extension import advise
@@ -81,7 +82,7 @@ class Rig:
         self,
         executor: Model,
         *others: Model,
-        advisors: Sequence[str] = ("strong/oracle",),
+        advisors: Sequence[Advisor | str] = ("strong/oracle",),
         rules: Rules = QUIET,
         setup: Mapping[str, object] = {},
         tools: Sequence[Tool] = (),

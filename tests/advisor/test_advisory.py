@@ -281,6 +281,16 @@ async def test_a_child_has_the_same_advisors_and_counts_on_the_same_account() ->
     assert rig.ledger.cost().by_role["advisor:advisor"] > 0
 
 
+async def test_advice_that_two_agents_get_at_the_same_time_has_each_its_own_cost() -> None:
+    executor = worker((act("c1"), ask("a1")), (act("c2"), ask("a2")), "done", "done")
+    looker = Advisor("advisor", "other/sage", tools=("Act",))
+    rig = Rig(executor, sage(act("s1"), act("s2"), OK, OK), advisors=[looker], tree=Tree())
+    for child in [await rig.agent.spawn(f"look {n}") for n in range(2)]:
+        await child.wait()
+    assert rig.statuses == ["answered", "answered"]
+    assert sum(one.usd or 0 for one in rig.advice) == rig.ledger.cost().by_role["advisor:advisor"] > 0
+
+
 # -- switched ----------------------------------------------------------------------------------------------------------
 
 
