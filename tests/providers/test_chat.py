@@ -67,6 +67,17 @@ def call(index: int | None, call_id: str | None = None, name: str | None = None,
     return delta if index is None else {"index": index, **delta}
 
 
+def test_a_thought_comes_before_the_text_that_came_with_it() -> None:
+    """vLLM ends the one and begins the other in one chunk, and an answer in one piece has both."""
+    told = [TextPart("Yes"), TextPart(".")]
+    _, out = drafted(says(reasoning="Hm"), says(content="Yes", reasoning="."), says(content="."))
+    assert out == [ThinkingPart("Hm"), ThinkingPart("."), *told]
+    reader, out = ChatReplyReader(Origin("acme", "m"), "chat:acme"), []
+    message = {"content": "Yes.", "reasoning_content": "Hm."}
+    reader.whole({"choices": [{"message": message, "finish_reason": "stop"}]}, out)
+    assert out == [ThinkingPart("Hm."), TextPart("Yes.")]
+
+
 def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
     body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
     assert list(body)[:3] == ["tools", "messages", "model"]

@@ -10,14 +10,16 @@ import pytest
 
 from sagent.agent import Agent
 from sagent.errors import ModelError, UsageError
-from sagent.lib.json import json_freeze_object
-from sagent.messages import Document, Image, Message, Private, Text, Thinking, ToolCall, ToolResult, user
+from sagent.lib.json import json_freeze_object, json_thaw
+from sagent.messages import Document, Image, Message, Opaque, Private, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Model, Reply, Request, ToolSpec
 from sagent.providers import Bedrock, provider_named
 from sagent.providers.abilities import reasons, sees
 from sagent.providers.families.anthropic.provider import AnthropicModel
+from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.families.converse.provider import ConverseModel, think
 from sagent.providers.rows import built_in_row
+from sagent.providers.wire.faults import Origin
 from sagent.testing.families.converse import frame
 from sagent.testing.model_suite import OpenModel, ServedModelSuite
 from sagent.testing.server import Fail, FakeProviderServer, Received, Turn, Wire
@@ -385,6 +387,47 @@ async def test_what_the_provider_s_own_tools_did_is_kept_and_goes_back(raw_serve
     assert called == {"toolUse": {**use, "input": {"query": "x"}}}
     assert found["toolResult"]["content"] == [{"text": "found"}]
     assert text == {"text": "So it is."}
+
+
+async def test_sources_are_kept_with_the_text_and_images_as_such(raw_server) -> None:
+    web = {"location": {"web": {"url": "https://example.com", "domain": "example.com"}}}
+    parts: list[dict] = [{"text": "So it "}, {"citation": web}, {"text": "is."}]
+    answer = events(
+        *(("contentBlockDelta", {"contentBlockIndex": 0, "delta": part}) for part in parts),
+        ("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"citation": {"title": "No text of its own"}}}),
+        ("contentBlockStart", {"contentBlockIndex": 2, "start": {"image": {"format": "png"}}}),
+        ("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"image": {"source": {"bytes": "aGk="}}}}),
+        ("messageStop", {"stopReason": "end_turn"}),
+        USED,
+    )  # fmt: skip
+    async with raw_server(served(answer)) as server, asking(server.url) as model:
+        reply = await reply_of(model)
+    text, image = reply.message.parts
+    assert (reply.message.content, image) == ("So it is.", Image("image/png", b"hi"))
+    assert isinstance(text, Text)
+    assert text.private
+    assert json_thaw(text.private.data) == {"citations": [web, {"title": "No text of its own"}]}
+    async with FakeProviderServer([Turn("ok")], strict=False) as server, asking(server.url) as model:
+        await reply_of(model, user("hi"), reply.message, user("and?"))
+    assert judged(server.requests[0])["messages"][1]["content"] == [{"text": "So it is."}, {"text": "[image/png]"}]
+
+
+def test_an_answer_in_one_piece_has_the_same_blocks() -> None:
+    use = {"toolUseId": "u1", "name": "nova_grounding", "type": "server_tool_use", "input": {"query": "x"}}
+    found = {"toolUseId": "u1", "type": "nova_grounding_result", "content": [{"text": "found"}]}
+    cited = {"content": [{"text": "So it is."}], "citations": [{"title": "a"}]}
+    image = {"format": "png", "source": {"bytes": "aGk="}}
+    blocks = [{"toolUse": use}, {"toolResult": found}, {"citationsContent": cited}, {"image": image}]
+    reader = ConverseReplyReader(Origin("bedrock", NOVA), "converse:amazon")
+    reader.whole({"output": {"message": {"content": blocks}}, "stopReason": "end_turn"}, [])
+    asked, result, text, drawn = reader.message().parts
+    kept = [
+        json_thaw(part.private.data)
+        for part in (asked, result, text)
+        if isinstance(part, Opaque | Text) and part.private
+    ]
+    assert kept == [{"toolUse": use}, {"toolResult": found}, {"citations": [{"title": "a"}]}]
+    assert (reader.message().content, drawn) == ("So it is.", Image("image/png", b"hi"))
 
 
 # -- who answers -------------------------------------------------------------------------------------------------------

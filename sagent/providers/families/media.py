@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import is_
 from typing import assert_never
 
+from sagent.lib.json import sha256_hex
 from sagent.messages import Document, Image, Message, Part, Text, ToolResult
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -36,6 +37,14 @@ def image_at(url: str) -> Image | None:
         return Image(found[1], a2b_base64(data))
     except ValueError:
         return None
+
+
+def made_notes(parts: Iterable[Part]) -> tuple[str, ...]:
+    """Where the images and the sound of an answer are."""
+    made = [part for part in parts if isinstance(part, Image | Document)]
+    names = ["image" if isinstance(part, Image) else f"sound, {part.name}," for part in made]
+    kept = [f"is kept with the session as {sha256_hex(part.data)}" for part in made]
+    return tuple(f"the answer's {name} {place}" for name, place in zip(names, kept, strict=True))
 
 
 def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:

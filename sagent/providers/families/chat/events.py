@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, sha256_hex, valid_text
-from sagent.messages import Document, Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.messages import Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
-from sagent.providers.families.media import image_at
+from sagent.providers.families.media import image_at, made_notes
 from sagent.providers.wire.faults import Origin, error_in, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
 from sagent.usage import Charge, Usage
@@ -170,13 +170,16 @@ class ChatReplyReader(ReplyReader):
 
     def _choice(self, choice: Mapping[str, object], delta: Mapping[str, object], out: list[Delta]) -> None:
         if delta:
+            more = len(delta) > 1 or "content" not in delta
+            if more:
+                self._reason(delta, out)
             content = delta.get("content")
             if isinstance(content, str):
                 if content:
                     self._write(content, out)
             elif content is not None:
                 self._content(content, out)
-            if len(delta) > 1 or "content" not in delta:
+            if more:
                 self._take_rest(delta, out)
         if "usage" in choice:  # Moonshot
             self._price({"usage": choice["usage"]}, out)
@@ -185,8 +188,7 @@ class ChatReplyReader(ReplyReader):
             self._finish(as_str(reason), choice)
 
     def _take_rest(self, delta: Mapping[str, object], out: list[Delta]) -> None:
-        """What a chunk holds other than text."""
-        self._reason(delta, out)
+        """What a chunk holds other than thinking and text."""
         if refusal := as_str(delta.get("refusal")):
             self._refused = True
             self._say(refusal, out)
@@ -234,13 +236,7 @@ class ChatReplyReader(ReplyReader):
             self._say(url, out)
 
     def notes(self) -> tuple[str, ...]:
-        parts = self.message().parts if self._sound or self._images else ()
-        made = [part for part in parts if isinstance(part, Image | Document)]
-        names = ["image" if isinstance(part, Image) else f"sound, {part.name}," for part in made]
-        return tuple(
-            f"the answer's {name} is kept with the session as {sha256_hex(part.data)}"
-            for name, part in zip(names, made, strict=True)
-        )
+        return made_notes(self.message().parts) if self._sound or self._images else ()
 
     def _write(self, text: str, out: list[Delta]) -> None:
         """Text, which may begin with thinking; not where that comes apart from it."""

@@ -3,14 +3,16 @@
 Shapes: docs.aws.amazon.com, API_runtime_ConverseStream, and the service's model in botocore.
 """
 
+from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import field
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
-from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
+from sagent.messages import Image, Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import tier_named
+from sagent.providers.families.media import made_notes
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
@@ -33,13 +35,16 @@ _WHOLE_INPUT = "openai."
 
 @dataclass(slots=True)
 class _Block:
-    """A content block while it arrives. `start` is what it began with: a call, or a result of the provider's own."""
+    """A content block while it arrives. `start` is what it began with: a call, an image, or a result of the provider's
+    own."""
 
     start: Mapping[str, object] = EMPTY
     texts: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
     arguments: list[str] = field(default_factory=list[str])
     results: list[object] = field(default_factory=list[object])
+    sources: list[object] = field(default_factory=list[object])
+    images: list[bytes] = field(default_factory=list[bytes])
     signature: str = ""
     redacted: str = ""
 
@@ -50,6 +55,7 @@ class ConverseReplyReader(ReplyReader):
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
         self._blocks: dict[int, _Block] = {}
+        self._spoken: _Block | None = None  # the last one with text
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         for kind, value in event.items():
@@ -75,10 +81,20 @@ class ConverseReplyReader(ReplyReader):
         for index, item in enumerate(as_array(as_object(as_object(body.get("output")).get("message")).get("content"))):
             block, at = as_object(item), {"contentBlockIndex": index}
             call, thought = as_object(block.get("toolUse")), as_object(block.get("reasoningContent"))
-            self.feed({"contentBlockStart": {**at, "start": block if call else EMPTY}}, out)
+            self.feed({"contentBlockStart": {**at, "start": block}}, out)
             delta = {**as_object(thought.get("reasoningText")), **thought}
-            given = {"toolUse": {"input": json_dump(call.get("input"))}} if call else {"reasoningContent": delta}
-            self.feed({"contentBlockDelta": {**at, "delta": {"text": block.get("text"), **given}}}, out)
+            given: dict[str, object] = {"reasoningContent": delta}
+            if call:
+                given = {"toolUse": {"input": json_dump(call.get("input"))}}
+            given["toolResult"] = as_object(block.get("toolResult")).get("content")
+            cited = as_object(block.get("citationsContent"))
+            deltas = [
+                {**given, "text": block.get("text"), "image": block.get("image")},
+                *as_array(cited.get("content")),
+            ]
+            deltas += [{"citation": source} for source in as_array(cited.get("citations"))]
+            for each in deltas:
+                self.feed({"contentBlockDelta": {**at, "delta": each}}, out)
         self.feed({"messageStop": body, "metadata": body}, out)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
@@ -87,6 +103,9 @@ class ConverseReplyReader(ReplyReader):
     def message(self) -> Message:
         parts = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block)) is not None]
         return self._assembled(parts, _STOPS.get(self._stop, "end"))
+
+    def notes(self) -> tuple[str, ...]:
+        return made_notes(self.message().parts)
 
     def charges(self) -> tuple[Charge, ...]:
         """What it cost; counts that are disjoint, as our `Usage` has them."""
@@ -109,7 +128,15 @@ class ConverseReplyReader(ReplyReader):
     def _delta(self, block: _Block, delta: Mapping[str, object], out: list[Delta]) -> None:
         thought = as_object(delta.get("reasoningContent"))
         self.reasoning = bool(thought)
-        self._show(TextPart(as_str(delta.get("text"))), block.texts, out)
+        if text := as_str(delta.get("text")):
+            self._show(TextPart(text), block.texts, out)
+            self._spoken = block
+        if source := as_object(delta.get("citation")):  # Nova's are about the text before them, in whatever block
+            (self._spoken or block).sources.append(source)
+            self._bound((self._spoken or block).sources)
+        if data := as_str(as_object(as_object(delta.get("image")).get("source")).get("bytes")):
+            block.images.append(self._image(data))
+            self.received += 1  # it is no silence
         self._show(ThinkingPart(as_str(thought.get("text"))), block.thoughts, out)
         block.signature += as_str(thought.get("signature"))
         block.redacted += as_str(thought.get("redactedContent"))
@@ -118,6 +145,12 @@ class ConverseReplyReader(ReplyReader):
         self._count(piece)
         block.results += as_array(delta.get("toolResult"))
         self._bound(block.results)
+
+    def _image(self, data: str) -> bytes:
+        try:
+            return a2b_base64(data)
+        except ValueError as error:
+            raise self._origin.error("protocol", f"an image of its answer is no base64: {error}") from error
 
     def _ended(self, reason: str) -> None:
         if reason in _BROKEN:
@@ -141,5 +174,8 @@ class ConverseReplyReader(ReplyReader):
             return Thinking(thought, self._private({"redactedContent": block.redacted}))
         if thought or block.signature:
             return Thinking(thought, self._private({"signature": block.signature}) if block.signature else None)
+        if block.images:
+            kind = as_str(as_object(block.start.get("image")).get("format"), "png")
+            return Image(f"image/{kind}", b"".join(block.images))
         text = valid_text("".join(block.texts))
-        return Text(text) if text else None
+        return Text(text, self._private({"citations": block.sources}) if block.sources else None) if text else None
