@@ -96,6 +96,15 @@ async def test_a_stream_without_its_closing_event_is_cut(raw_server, pieces) -> 
         assert (await failure(model)).kind == "cut"
 
 
+async def test_a_finished_reply_does_not_wait_for_a_server_that_only_pings(raw_server, monkeypatch) -> None:
+    monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER", 0.05)
+    pings = [0.01, chunk(PING)] * 6_000
+    async with raw_server([HEAD, chunk(says("hello", "stop") + USAGE), *pings]) as server, chat(server.url) as model:
+        async with asyncio.timeout(20):
+            _, reply = await ask(model)
+    assert (reply.message.content, reply.usage.output) == ("hello", 2)
+
+
 async def collect(stream: AsyncIterator[Delta | Reply], heard: list[Delta | Reply]) -> None:
     async for item in stream:
         heard.append(item)

@@ -161,10 +161,10 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     bounds = _Bounds(call, reader)
     while chunk:
         await give_way()
-        reader.alive = False
+        reader.alive, ended = False, call.reader.complete
         out: list[Delta] = []
         error = _take_events(call, bounds.feed(chunk), out)
-        if reader.alive:
+        if reader.alive and not ended:
             watch.touch()
         if out:
             yield _merged(out)

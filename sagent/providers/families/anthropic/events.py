@@ -122,10 +122,6 @@ class MessagesReplyReader(ReplyReader):
         self._ended(body)
         self.complete = self.closed = True
 
-    def done(self) -> None:
-        """An end where the reply has said why it stopped."""
-        self.complete = self.closed = self.complete or bool(self._stop)
-
     def message(self) -> Message:
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
         return self._assembled(parts, _STOPS.get(self._stop, "end"))
@@ -237,6 +233,7 @@ class MessagesReplyReader(ReplyReader):
 
     def _ended(self, delta: Mapping[str, object]) -> None:
         self._stop = as_str(delta.get("stop_reason")) or self._stop
+        self.complete = bool(self._stop)  # gateways have been seen that never send the last event
         self._details = as_object(delta.get("stop_details")) or self._details
 
     def _part(self, block: _Block) -> Part | None:
