@@ -156,6 +156,7 @@ def test_a_rate_limit_in_tokens_is_no_overflow_unless_it_can_never_fit() -> None
         ({"base_resp": {"status_code": 1004, "status_msg": "i"}}, "i"),
         ({"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "j"}]}}, "body: j"),
         ({"message": json.loads("[" * 400 + "]" * 400), "detail": "k"}, "k"),
+        (b'\xef\xbb\xbf{"error": {"message": "l"}}', "l"),
         (b"plain words", "plain words"),
         (b"", "no explanation was given"),
         ({"error": {"message": "x" * 5000}}, "x" * 600 + "…"),

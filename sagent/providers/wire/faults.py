@@ -137,7 +137,7 @@ class Origin:
 
 def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """The error that a response with an error status, or an answer that is no answer, stands for."""
-    text = body.decode("utf-8", "replace").strip()
+    text = body.decode("utf-8-sig", "replace").strip()
     try:
         data: object = json.loads(text)
     except (ValueError, RecursionError):
