@@ -92,7 +92,8 @@ def test_what_providers_differ_in() -> None:
     moonshot = body_of(provider="moonshot", model="kimi-k2.6", max_output=9, effort="none")
     assert (moonshot["max_completion_tokens"], moonshot["thinking"]) == (9, {"type": "disabled"})
     assert "max_completion_tokens" not in body_of(provider="moonshot", model="kimi-k2.6")
-    assert body_of(provider="dashscope", model="qwen3.6-plus", effort="low")["enable_thinking"] is True
+    dashscope = body_of(provider="dashscope", model="qwen3.6-plus", max_output=9, effort="low")
+    assert (dashscope["max_completion_tokens"], dashscope["enable_thinking"]) == (9, True)
     assert body_of(provider="minimax", model="MiniMax-M2.7")["reasoning_split"] is True
     assert "stream_options" not in body_of(provider="mistral", model="mistral-large")
     assert "prompt_cache_key" not in body_of(provider="openai-compatible", model="x")
