@@ -102,3 +102,19 @@ def test_a_question_answered_in_a_low_terminal_is_gone_when_it_is_high_again(
     assert "? The model asks" not in screen
     once = ("› go", "● AskUser", "Word00", "Word01", "Word02", "› next", "mode edit", "│ $0")
     assert [screen.count(text) for text in once] == [1] * len(once)
+
+
+@pytest.mark.parametrize(("lines", "narrow"), [(1, (40, 24)), (6, (20, 6))])
+def test_a_row_that_was_longer_leaves_nothing_in_another_width(
+    console: Console, lines: int, narrow: tuple[int, int]
+) -> None:
+    question = "\n\n".join(f"Line {number} of what is to be known." for number in range(lines))
+    ask(console, {"question": question, "options": ["red", "green"]}, width=80, height=24)
+    console.until("1 red", gone="stopped typing")  # which was in its place
+    for width, height in (narrow, (80, 24)):
+        resize(console, width, height)
+        time.sleep(0.8)
+    rows = console.until("? The model asks", "2 green").splitlines()
+    below = rows.index("› go") + 1
+    assert [row[:9] for row in rows[below : below + 4]] == ["", "◌ AskUser", "◌ Running", ""]
+    assert "\n".join(rows).count("◌ AskUser") == 1

@@ -1,17 +1,18 @@
 """A terminal whose size changes: nothing is drawn until it stays, and then what is ours is found again."""
 
 import asyncio
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from sagent.repl.terminal.application import ScreenApplication
 from sagent.repl.terminal.surface import SteadyOutput, Surface
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from prompt_toolkit.application import Application
     from prompt_toolkit.data_structures import Size
-    from prompt_toolkit.layout.screen import Char
+    from prompt_toolkit.layout.screen import Screen as Drawn
 
 SETTLED = 0.35  # seconds without a change after which a size counts; tmux reports one up to 0.25 s after it was made
 MOST_UNSETTLED = 1.0  # seconds after which what is final is written all the same
@@ -25,6 +26,7 @@ class Resizing:
         self.on_resizing: Callable[[], None] = lambda: None
         self.on_resized: Callable[[], None] = lambda: None
         self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
+        self._columns: list[int] = []  # of the rows that were drawn, as the terminal counts them
         self._holding = False
         self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
         self._patient_until = 0.0
@@ -46,9 +48,12 @@ class Resizing:
             self._output.hold()  # until the new rows are drawn
             self._holding = True
             app.renderer.erase(leave_alternate_screen=False)
+        if app.renderer.last_rendered_screen is None:
+            self._columns = []
 
     def _drawn(self, app: "Application[None]") -> None:
-        del app
+        if self._output.remembers_cells and (screen := app.renderer.last_rendered_screen) is not None:
+            self._columns = [max(row) for row in zip_longest(_drawn_widths(screen), self._columns, fillvalue=0)]
         if self._holding:
             self._holding = False
             self._output.release()
@@ -116,7 +121,7 @@ class Resizing:
         if screen is not None:
             cursor = screen.get_cursor_position(app.layout.current_window)
             at, over = cursor.y, cursor.x // max(size.columns, 1)
-            rows = [_drawn_width(screen.data_buffer[row]) for row in range(screen.height)]
+            rows = self._columns or _drawn_widths(screen)
         reach = self.cursor_row and self.cursor_row - 1
         above = self.surface.forget(rows[:at], rows[at + 1 :], size, over, reach)
         self.cursor_row = None
@@ -127,6 +132,7 @@ class Resizing:
         app.renderer.reset()
 
 
-def _drawn_width(row: "Mapping[int, Char]") -> int:
-    """The columns of a drawn row up to the last that is not blank."""
-    return max((x + 1 for x, cell in row.items() if cell.char.strip()), default=0)
+def _drawn_widths(screen: "Drawn") -> list[int]:
+    """The columns of drawn rows up to the last that is not blank."""
+    rows = (screen.data_buffer[row].items() for row in range(screen.height))
+    return [max((x + 1 for x, cell in row if cell.char.strip()), default=0) for row in rows]

@@ -134,6 +134,11 @@ class SteadyOutput(Vt100_Output):
         """
         self.write_raw(f"\r\x1b[{self.get_size().rows}M\x1b[J")
 
+    @property
+    def remembers_cells(self) -> bool:
+        """Whether the terminal rewraps a row with the blanks of what was erased at its end, as tmux does."""
+        return "TMUX" in os.environ or (self.term or "").startswith(("tmux", "screen"))
+
     def ask_for_cursor(self) -> None:
         """Have the terminal say in which row the cursor is (DSR, https://vt100.net/docs/vt510-rm/DSR-CPR.html)."""
         if self.term not in ("linux", "dumb") and not self.stalled:
@@ -302,17 +307,15 @@ class Surface:
 
     def _change(self, before: Line, after: Line) -> None:
         """Write what differs in the row where the cursor is, from the first column that does; all of it where it is
-        not sure which that is."""
+        not sure which that is, or where it was longer: tmux rewraps blanks with the row, if only its end is erased."""
         out, same = self._output, 0
         out.write_raw("\r")
-        if is_agreed(before) and is_agreed(after):
+        if is_agreed(before) and is_agreed(after) and line_width(after) >= line_width(before):
             same = _common(before, after)
             out.cursor_forward(line_width(slice_line(after, 0, same)))
         else:
             out.write_raw("\x1b[K")
         self._write(slice_line(after, same))
-        if line_width(after) < line_width(before):
-            out.write_raw("\x1b[K")
 
     def _forget_other_looks(self) -> None:
         """Forget attributes that were of another theme. To ask costs more than to know: once for each painting."""
