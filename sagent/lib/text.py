@@ -9,19 +9,28 @@ from sagent.lib.dataclass import dataclass
 
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 _TURNING = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-_UNSEEN = r"\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_UNSEEN = (
+    r"\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+)
 _MISLEADING = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}]|(?<=[\x00-\x7f])[\u200c\u200d]")
 """The joiners stay within emoji and the scripts that are written with them."""
 
 
-_BLANK = "\xa0\u034f\u115f\u1160\u1680\u2000-\u200d\u202f\u205f\u2800\u3000\u3164\uffa0\U000e0100-\U000e01ef"
-_NAMED = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}{_BLANK}]")
+_BLANK = (
+    r"\xa0\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200d\u202f\u205f\u2800\u3000\u3164\ufe00-\ufe0e"
+    r"\uffa0\U00013430-\U0001343f\U000e0100-\U000e01ef"
+)
+_JOINED = r"\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff"  # parts of emoji, which are drawn as letters or not at all
+_MARKS = r"\u037e\u2024\u2044\u2215\u2236\u29f8\U0001d7ce-\U0001d7ff"  # like those of addresses and paths, and digits
+_PICTURES = r"\xa9\xae\u203c-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_NAMED = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}{_BLANK}{_JOINED}{_MARKS}]|(?<![{_PICTURES}])\ufe0f")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _ALIKE = frozenset(
-    "ɑɡͿΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγικνορτυχωϜϲϳϹЅІЈАВЕКМНОРСТУХагеопрсухьѕіјѡѴѵҬҮүһҽӀӏԁԌԚԛԜԝՍՏՕգզհոսցօဝႽჿᎠ"
-    "ᎡᎢᎥᎩᎪᎫᎬᎳᎷᎻᎽᏀᏂᏃᏏᏒᏔᏕᏙᏚᏞᏟᏢᏦᏴᐯᑌᑭᒍᒪᖴᗅᗞᗪᗷ᙭ᴄᴏᴜᴠᴡⲈⲎⲔⲘⲚⲞⲟⲢⲣⲤⲥⲦⲨⲬⲭꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴꜱ"
+    "ǃɑɡͿΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγικνορτυχωϜϲϳϹЅІЈАВЕКМНОРСТУХагеопрсухьѕіјѡѴѵҬҮүһҽӀӏԁԌԚԛԜԝՍՏՕգզհոսցօဝႽჿᎠ"
+    "ᎡᎢᎥᎩᎪᎫᎬᎳᎷᎻᎽᏀᏂᏃᏏᏒᏔᏕᏙᏚᏞᏟᏢᏦᏴᐯᑌᑭᒍᒪᖴᗅᗞᗪᗷ᙭ᴄᴏᴜᴠᴡⲈⲎⲔⲘⲚⲞⲟⲢⲣⲤⲥⲦⲨⲬⲭꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴꓸꜱ"
 )
-"""Letters of other alphabets that look like those of ASCII, after https://www.unicode.org/reports/tr39/; the wide,
+"""Letters of other alphabets that look like signs of ASCII, after https://www.unicode.org/reports/tr39/; the wide,
 mathematical and other forms of letters of ASCII are recognised by their NFKC."""
 
 TELLING = (

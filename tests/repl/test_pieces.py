@@ -548,6 +548,10 @@ def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
         ("gᴏ ꓚat 𝐫m", "gᴏ⟨U+1D0F⟩ ꓚ⟨U+A4DA⟩at 𝐫⟨U+1D42B⟩m"),
         ("ｒm\u00a0x", "ｒ⟨U+FF52⟩m⟨U+00A0⟩x"),
         ("a\udcff", "a⟨U+DCFF⟩"),
+        ("🇬🇮x 1\ufe0f\u20e3", "⟨U+1F1EC⟩⟨U+1F1EE⟩x 1⟨U+FE0F⟩⟨U+20E3⟩"),
+        ("a\ufe0f ⚠\ufe0f 👍🏽", "a⟨U+FE0F⟩ ⚠\ufe0f 👍⟨U+1F3FD⟩"),
+        ("a\ufe00\u180b\U0001d173\ufff0\U000e0fffb", "a⟨U+FE00⟩⟨U+180B⟩⟨U+1D173⟩⟨U+FFF0⟩⟨U+E0FFF⟩b"),
+        ("git.com\u2215x\u2024io 𝟙ꓸ", "git.com⟨U+2215⟩x⟨U+2024⟩io ⟨U+1D7D9⟩ꓸ⟨U+A4F8⟩"),
     ],
 )
 def test_letters_that_look_like_others_are_told_apart(text: str, shown: str) -> None:
