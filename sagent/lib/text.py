@@ -21,7 +21,7 @@ _BLANK = (
     r"\xa0\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200d\u202f\u205f\u2800\u3000\u3164\ufe00-\ufe0e"
     r"\uffa0\U00013430-\U0001343f\U000e0100-\U000e01ef"
 )
-_JOINED = r"\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff"  # parts of emoji, which are drawn as letters or not at all
+_JOINED = r"\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff"  # of emoji: drawn as letters, or not at all
 _MARKS = r"\u037e\u2024\u2044\u2215\u2236\u29f8\U0001d7ce-\U0001d7ff"  # like those of addresses and paths, and digits
 _PICTURES = r"\xa9\xae\u203c-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _NAMED = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}{_BLANK}{_JOINED}{_MARKS}]|(?<![{_PICTURES}])\ufe0f")
