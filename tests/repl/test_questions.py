@@ -207,6 +207,25 @@ async def test_a_question_that_the_terminal_has_not_taken_takes_no_keys(
         assert desk.questions.taking is not None
 
 
+async def test_a_question_that_is_on_its_way_to_the_terminal_takes_no_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def answer() -> None:  # as the terminal does, in the order of what was written to it
+        desk.keys.send_text("\x1b[0n")
+        for _ in range(9):
+            await asyncio.sleep(0.01)
+
+    async with seated(monkeypatch, tmp_path) as desk:
+        await answer()  # it is one that does
+        await desk.ask()
+        await desk.wait(9.0)
+        assert desk.questions.taking is None
+        await answer()
+        await desk.wait()
+        assert desk.questions.taking is not None
+        assert desk.screen.buffer.text == ""
+
+
 async def test_tab_takes_a_question_up_and_what_else_is_typed_goes_to_the_draft(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -429,14 +429,16 @@ class Questions:
 
     async def _watch(self, picker: "Picker[T]") -> None:
         """Have a question take keys as soon as nobody types; a list when it is drawn and earlier keys are read."""
-        await self._screen.until_drawn()
+        await (self._screen.until_seen() if picker.held else self._screen.until_drawn())
         await asyncio.sleep(0)
         self._unseen, self._shown_at = False, self._presence.clock()
         away = False
         while not picker.chosen.done():
             held, before, away = picker.held, away, self._screen.unseen
-            if before and not away:
-                self._shown_at = self._presence.clock()  # until now it was not to be seen
+            if before and not away:  # until now it was not to be seen
+                self._shown_at = math.inf
+                await self._screen.until_seen()
+                self._shown_at = self._presence.clock()
             self.look()
             if picker.held != held:
                 self._screen.redraw()

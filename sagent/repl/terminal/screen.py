@@ -4,6 +4,8 @@ import asyncio
 import gc
 import os
 import sys
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.cursor_shapes import CursorShape
@@ -19,7 +21,7 @@ from sagent.errors import UsageError
 from sagent.lib.text import printable
 from sagent.repl.terminal.application import Rows, ScreenApplication, drawn_text
 from sagent.repl.terminal.line import InputLine
-from sagent.repl.terminal.parser import QUESTION, InputParser
+from sagent.repl.terminal.parser import QUESTION, STATUS, InputParser
 from sagent.repl.terminal.resizing import Resizing
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.lines import Line, drawable
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
 
 YOUNG, OLDER = 700, 10  # objects, and looks at them, after which garbage is looked for among them and among older ones
+ASKED_AGAIN, MOST_WAITED = 3.0, 60.0  # seconds for a terminal's answer, and until it is taken for one that has none
 LOW = 12  # rows of a terminal in which fewer of them are left empty
 
 
@@ -49,7 +52,10 @@ class Screen:
         self.on_focus: Callable[[], None] = lambda: None  # it is in front, or is no longer
         self.theme = "auto"
         self.light = _light_background()  # None where it is not known
-        self._asked = os.environ.get("TERM") in ("dumb", "linux") or _colours() == ColorDepth.DEPTH_1_BIT
+        self._to_ask = "" if os.environ.get("TERM") in ("dumb", "linux") else STATUS
+        if self._to_ask and _colours() != ColorDepth.DEPTH_1_BIT:
+            self._to_ask += QUESTION
+        self._well: asyncio.Event | None = None  # set when the terminal has answered; None where it has not so far
         self._rules = dict(rules_of(self.theme, light=self.light))
         self._style = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
@@ -84,7 +90,14 @@ class Screen:
         source = app.input
         if (parser := getattr(source, "vt100_parser", None)) is not None:
             take = parser.feed_key_callback
-            parser = InputParser(take, self._take_focus, self._take_background, lambda: self._loaded, self._take_cursor)
+            parser = InputParser(
+                take,
+                self._take_focus,
+                self._take_background,
+                lambda: self._loaded,
+                self._take_cursor,
+                self._take_status,
+            )
             source.vt100_parser = parser  # pyright: ignore[reportAttributeAccessIssue]
         # the application remembers its bindings from the first key on, so that they must not be others later
         app.key_bindings = DynamicKeyBindings(lambda: self.keys)
@@ -138,6 +151,22 @@ class Screen:
         finally:
             self.app.after_render -= note
 
+    async def until_seen(self) -> None:
+        """Draw all as it is now, and wait until the terminal has it: what was written may lie on the way to it. One
+        that never answers is not waited for."""
+        await self.until_drawn()
+        end = time.monotonic() + MOST_WAITED
+        while (well := self._well) is not None:
+            well.clear()
+            self.output.write_raw(STATUS)
+            self.output.flush()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(well.wait(), ASKED_AGAIN)
+            if well.is_set():
+                return
+            if time.monotonic() > end:
+                self._well = None
+
     def set_theme(self, name: str) -> None:
         """Use a theme. Raises UsageError naming the themes."""
         if name not in THEMES:
@@ -157,6 +186,10 @@ class Screen:
 
     def _take_cursor(self, row: int) -> None:
         self.resizing.cursor_row = row
+
+    def _take_status(self) -> None:
+        self._well = self._well or asyncio.Event()
+        self._well.set()
 
     def set_vim(self, value: str) -> str:
         """vi keys "on" or "off", or the other way than now; which it is then."""
@@ -211,10 +244,10 @@ class Screen:
         self._set_title()
         if self._loaded and gc.get_count()[0] > YOUNG:
             gc.collect(int(gc.get_count()[1] > OLDER))
-        if not self._asked:
-            self._asked = True
-            self.output.write_raw(QUESTION)
+        if self._to_ask:
+            self.output.write_raw(self._to_ask)
             self.output.flush()
+            self._to_ask = ""
 
     def _set_title(self) -> None:
         if (title := printable(self.title())) != self._titled and self.output.term != "linux":
