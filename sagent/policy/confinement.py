@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 
@@ -24,24 +25,26 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     rules, home = judge.rules, os.path.realpath(judge.places.home)
     known = known_places()
     hidden = {*judge.places.secrets, *_sockets(judge)}
-    protected = {f"{root}/{name}" for root in judge.roots for name in known.protected}
-    protected |= _own_program(judge.roots)
+    protected = _own_program(judge.roots)
     repositories = list(_git_directories(judge.roots))
     tops = set(judge.roots)
     denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
-    counts = partial(_counts, [pattern for _, pattern in denied])
+    counts = partial(_counts, [pattern for _, pattern in denied], frozenset({*known.repositories, *known.protected}))
     key = (*judge.roots, *(str(rule) for rule, _ in denied))
     surveys = {root: judge.places.survey(root, key, counts) for root in judge.roots}
     for survey in surveys.values():
         for path in survey.look():
             last = path.rpartition("/")[2]
-            if last == ".git":
+            if last in known.repositories:
                 tops.add(path.rpartition("/")[0])
             elif is_env(last):
                 hidden.add(path)
+            elif last in known.protected:
+                protected.add(path)
             for rule, pattern in denied:
                 if pattern.fullmatch(path):
                     (hidden if rule.tool == "Read" else protected).add(path)
+    protected |= {f"{top}/{name}" for top in tops for name in known.protected}
     obeyed = {path for top in tops for path in _obeyed_by_git(top)}
     protected |= {path for path in obeyed if is_below(path, [*judge.roots, *repositories])}
     literal = [(path, rule.tool) for rule, _ in denied for path in _literal(rule, judge)]
@@ -89,10 +92,10 @@ def _own_program(roots: Sequence[str]) -> set[str]:
     return {path for path in (package, f"{os.path.realpath(programs)}/{program}") if is_below(path, roots)}
 
 
-def _counts(denied: Sequence[re.Pattern[str]], path: str) -> bool:
+def _counts(denied: Sequence[re.Pattern[str]], names: AbstractSet[str], path: str) -> bool:
     """Whether a path is to be hidden or protected wherever it lies."""
     name = path.rpartition("/")[2]
-    return name == ".git" or is_env(name) or any(pattern.fullmatch(path) for pattern in denied)
+    return name in names or is_env(name) or any(pattern.fullmatch(path) for pattern in denied)
 
 
 def _not_denied(hosts: Sequence[str], rules: Sequence[Rule]) -> Iterator[str]:

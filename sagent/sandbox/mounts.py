@@ -95,7 +95,7 @@ class Mounts:
         profile = replace(profile, hidden=(*profile.hidden, *others))
         held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
         # else one is renamed, mounts and all, and made anew
-        parents = {str(parent) for place in held for parent in Path(place).parents if profile.can_write(str(parent))}
+        parents = filter(profile.can_write, {str(parent) for place in held for parent in Path(place).parents})
         there = filter(_exists, {*profile.writable, *parents, *held, *profile.exposed})  # most are not
         bound = [place for place in there if profile.can_read(place)]
         writable = [place for place in bound if profile.can_write(place)]

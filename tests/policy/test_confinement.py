@@ -65,6 +65,16 @@ async def test_the_person_s_settings_are_not_written_unasked_where_they_lie_in_t
     assert policy.profile(workspace).can_read(str(file))
 
 
+def test_what_runs_by_itself_is_protected_in_repositories_below_and_wherever_it_lies(work: Path) -> None:
+    for directory in ("nested/.git", "with-hg/.hg", "a/b/.vscode"):
+        (work / directory).mkdir(parents=True)
+    (work / "a/.envrc").write_text("")
+    profile = PermissionPolicy("edit").profile(Workspace(work))
+    names = ("nested/.envrc", "nested/.claude/settings.json", "with-hg/.hg/hgrc", "a/b/.vscode/tasks.json", "a/.envrc")
+    assert [name for name in names if profile.can_write(f"{work}/{name}")] == []
+    assert [name for name in ("nested/a", "a/b/c") if not profile.can_write(f"{work}/{name}")] == []
+
+
 @pytest.mark.needs("bwrap")
 async def test_no_command_connects_to_a_socket_of_the_workspace(work: Path, listeners: list[str]) -> None:
     sandbox, policy = Sandbox(), PermissionPolicy("edit")
