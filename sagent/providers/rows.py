@@ -24,7 +24,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "family": FAMILIES,
     "via": ("", "azure", "bedrock", "foundry", "vertex"),
     "effort": STYLES,
-    "reasoning_back": ("", "reasoning_content", "reasoning_details", "reasoning", "reasoning_text", "thinking", "same"),
+    "reasoning_back": (
+        *("", "reasoning_content", "reasoning_details", "reasoning", "reasoning_text", "thinking", "content", "same"),
+    ),
     "documents": ("", "file"),
     "structured": STRUCTURES,
 }
@@ -70,7 +72,7 @@ class Quirks:
     max_tokens: str = "max_tokens"  # the name of the output limit
     effort: str = ""  # how an effort is sent, one of STYLES
     efforts: tuple[Knob, ...] = ()  # how it is sent to some of the models
-    reasoning_back: str = ""  # reasoning to be sent back: reasoning_content, reasoning_details; same as it came; none
+    reasoning_back: str = ""  # reasoning to be sent back, and in which member; same as it came; none
     reasoning_filler: str = ""  # sent as reasoning_content of a message with calls that has none
     documents: str = ""  # file: PDFs go in as they are; "" is not at all
     images: bool = True

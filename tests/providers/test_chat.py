@@ -78,6 +78,27 @@ def test_a_thought_comes_before_the_text_that_came_with_it() -> None:
     assert out == [ThinkingPart("Hm."), TextPart("Yes.")]
 
 
+@pytest.mark.parametrize("signed", [{}, {"signature": "c2ln"}], ids=["plain", "signed"])
+@pytest.mark.parametrize("calling", [False, True])
+def test_mistral_gets_its_thinking_back_as_it_came(signed: dict, calling: bool) -> None:
+    def thought(text: str) -> dict:
+        return {"type": "thinking", "thinking": [{"type": "text", "text": text}], **signed}
+
+    chunks = [says(content=[thought("Hm")]), says(content=[thought(".")]), says(content="Yes.")]
+    reader, _ = drafted(*chunks, *([calls(call(0, "abcdefghi", "A", "{}"))] if calling else []), family="chat:mistral")
+    said = replace(reader.message(), model="mistral/m")
+    sent = body_of(user("hi"), said, provider="mistral", model="mistral-medium-3-5")["messages"][1]
+    assert sent["content"] == [thought("Hm."), {"type": "text", "text": "Yes."}]
+    assert bool(sent.get("tool_calls")) == calling
+
+
+@pytest.mark.parametrize("place", [{"service_tier": "priority"}, {"usage": {"service_tier": "priority"}}])
+def test_a_service_tier_is_said_by_the_chunk_or_by_its_usage(place: dict) -> None:
+    counts = {"prompt_tokens": 9, "completion_tokens": 2}
+    reader, _ = drafted(says(content="Hi"), {**ends("stop"), **place, "usage": {**counts, **place.get("usage", {})}})
+    assert reader.charges()[0].tier == "priority"
+
+
 def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
     body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
     assert list(body)[:3] == ["tools", "messages", "model"]

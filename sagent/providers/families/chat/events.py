@@ -80,6 +80,7 @@ class ChatReplyReader(ReplyReader):
         self._field = ""  # where the reasoning came from
         self._details: list[dict[str, object]] = []
         self._opaque = ""  # the same, signed or encrypted: Copilot's
+        self._signatures = set[str]()  # of the same: Mistral's
         self._sound: list[bytes] = []
         self._images: dict[Image, None] = {}  # in their order, each once
         self._calls: list[_Pending] = []
@@ -97,8 +98,10 @@ class ChatReplyReader(ReplyReader):
             self.response_id = as_str(event.get("id"))
         for name in _SOURCES:
             self._cite(name, event.get(name))
-        if tier := event.get("service_tier"):
-            self._tier = as_str(tier)
+        if tier := as_str(event.get("service_tier")) or as_str(
+            _usage_of(event).get("service_tier")
+        ):  # Mistral's is there
+            self._tier = tier
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         if any(map(count_of, _usage_of(event).values())):
@@ -143,6 +146,8 @@ class ChatReplyReader(ReplyReader):
         thoughts = valid_text("".join(self._thoughts))
         if thoughts or self._details or self._opaque:
             kept = {"field": thoughts and self._field, "details": self._details, "opaque": self._opaque}
+            if len(self._signatures) == 1:  # several are of several blocks, which are one here
+                kept["signature"] = next(iter(self._signatures))
             parts.append(Thinking(thoughts, self._private(kept)))
         if text := valid_text("".join(self._text)):
             kept = {"extra_content": self._extra, **self._cited}
@@ -282,6 +287,8 @@ class ChatReplyReader(ReplyReader):
                 said = (part.get(name) for name in ("thinking", "reasoning", "summary", "text"))  # Databricks' summary
                 for text in _texts(next(filter(None, said), None)):
                     self._think(text, "content", out)
+                if signature := as_str(part.get("signature")):
+                    self._signatures.add(signature)
             elif kind == "image_url":
                 self._draw(part, out)
             elif kind in ("text", "output_text", "") or "text" in part:

@@ -110,7 +110,10 @@ class ChatDialect(Dialect):
     def _assistant(self, turn: ModelTurn) -> Mapping[str, object]:
         thoughts = [part for part in turn.parts if isinstance(part, Thinking)]
         text = marked(thoughts) + "".join(part.text for part in turn.parts if isinstance(part, Text | Opaque))
-        message: dict[str, object] = {"role": "assistant", "content": text or None}
+        content: object = text or None
+        if self.quirks.reasoning_back == "content" and (blocks := _thought_blocks(thoughts)):
+            content = [*blocks, *([{"type": "text", "text": text}] if text else ())]
+        message: dict[str, object] = {"role": "assistant", "content": content}
         for part in turn.parts:
             if isinstance(part, Text) and part.private and (extra := as_object(part.private.data).get("extra_content")):
                 message["extra_content"] = extra
@@ -127,7 +130,7 @@ class ChatDialect(Dialect):
         if wanted in ("reasoning_details", "same"):
             details = [detail for data in private for detail in as_array(data.get("details"))]
             back = {"reasoning_details": details} if details else back
-        if wanted and wanted != "reasoning_details" and with_calls:
+        if wanted not in ("", "reasoning_details", "content") and with_calls:
             fields = [as_str(data.get("field")) for data in private]
             if wanted == "same":
                 wanted = next((field for field in fields if field in REASONING), "")
@@ -167,6 +170,17 @@ class ChatDialect(Dialect):
                 return {"type": "text", "text": in_words(part)}
             case _:
                 assert_never(part)
+
+
+def _thought_blocks(thoughts: Sequence[Thinking]) -> list[Mapping[str, object]]:
+    """Thinking that came in the content, as blocks of it."""
+    blocks: list[Mapping[str, object]] = []
+    for part in thoughts:
+        data = as_object(part.private.data) if part.private else EMPTY
+        if data.get("field") == "content":
+            signed = {"signature": data["signature"]} if "signature" in data else {}
+            blocks.append({"type": "thinking", "thinking": [{"type": "text", "text": part.text}], **signed})
+    return blocks
 
 
 def _call(part: ToolCall) -> object:
