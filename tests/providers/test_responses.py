@@ -4,6 +4,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportOptionalIterable=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 
 import json
+import struct
 from collections.abc import Callable
 from contextlib import aclosing
 
@@ -198,6 +199,17 @@ def test_the_weight() -> None:
     model = OpenAI.from_key("k" * 8).model("gpt-5.2")
     assert 1_000 < model.max_input_tokens(Request("a", [user("x" * 1_000)])) < 2_500
     assert 8_000 < model.max_input_tokens(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "detail"), [(2_560, 1_440, "auto"), (4_000, 2_500, "high"), (0, 0, "high")]
+)
+def test_an_image_is_shown_in_no_more_detail_than_it_counts_for(width: int, height: int, detail: str) -> None:
+    """GPT-5.6 bills an image of 4,000 x 2,500 pixels at 11,900 tokens where it may choose, and refuses larger ones."""
+    header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height)
+    data = header + b"IEND" if width else b"no image"
+    (item,) = body_of(user("", Image("image/png", data)))["input"]
+    assert item["content"][0]["detail"] == detail
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 import hashlib
 import re
+from typing import Literal
 
+from sagent.messages import Image
 from sagent.model import Effort
 
-IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
+IMAGE_TOKENS = 8_000  # 1,536 patches times at most 2.46, or as many as `image_detail` lets through times 1.2
 PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
+_MOST_PATCHES = 6_000
 
 
 def efforts_of(model: str) -> tuple[Effort, ...]:
@@ -49,6 +52,15 @@ def gpt_version(name: str) -> tuple[int, int]:
     major, _, minor = words[1].partition(".")
     numbers = [int(each[:9]) if each.isdecimal() else 0 for each in (major, minor)]
     return (numbers[0], numbers[1]) if numbers[0] else (0, 0)
+
+
+def image_detail(image: Image) -> Literal["auto", "high"]:
+    """In which detail an image is shown. By themselves, models from GPT-5.4 on read up to 10,000 patches of 32 pixels a
+    side, GPT-5.6 up to 30,000; it refuses an image that has more (developers.openai.com, images and vision)."""
+    from sagent.lib.image import measure_image
+
+    size = measure_image(image.data, image.media_type)
+    return "auto" if size and -(-size[0] // 32) * -(-size[1] // 32) <= _MOST_PATCHES else "high"
 
 
 def cache_key(conversation: str) -> str:

@@ -19,6 +19,7 @@ from sagent.providers.families.openai_models import (
     PAGE_TOKENS,
     cache_key,
     efforts_of,
+    image_detail,
     is_openais,
 )
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
@@ -174,8 +175,8 @@ def _block(part: Shown) -> Mapping[str, object]:
     match part:
         case Text(text, _):
             return {"type": "input_text", "text": text}
-        case Image(media_type, data) if data and media_type in IMAGES:
-            return {"type": "input_image", "detail": "auto", "image_url": data_url(media_type, data)}
+        case Image(media_type, data) as image if data and media_type in IMAGES:
+            return {"type": "input_image", "detail": image_detail(image), "image_url": data_url(media_type, data)}
         case Document("application/pdf", data, name) if data:
             file = {"filename": name or "document.pdf", "file_data": data_url("application/pdf", data)}
             return {"type": "input_file", **file}
