@@ -389,14 +389,26 @@ def new_client() -> "Client":
                 raise Refused("The bus does not use TLS, which its URL asks for: nothing was sent.")
             await super()._process_info(info, initial_connection)
 
+        def _connect_command(self) -> bytes:
+            transport = _transport(self)
+            if transport is not None and transport.get_extra_info("sslcontext"):
+                protocol = transport.get_protocol()
+                if isinstance(protocol, asyncio.StreamReaderProtocol):
+                    vars(protocol)["_over_ssl"] = True  # it does not know of the change, and would warn of each end
+            return super()._connect_command()
+
     return Abrupt()
 
 
 def _abort(client: "Client") -> None:
     """End a connection without a word."""
+    if transport := _transport(client):
+        transport.abort()
+
+
+def _transport(client: "Client") -> asyncio.WriteTransport | None:
     writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001 -- it has no other name
-    if isinstance(writer, asyncio.StreamWriter):
-        writer.transport.abort()
+    return writer.transport if isinstance(writer, asyncio.StreamWriter) else None
 
 
 async def _no_answer(_: bytes) -> None:

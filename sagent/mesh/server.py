@@ -12,6 +12,7 @@ import shutil
 import sysconfig
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -184,7 +185,7 @@ def _configuration(options: ServerOptions, ports: Path) -> str:
     lines = [
         f"host: {_quoted(options.host)}",
         f"port: ${_OWN_PORT}",
-        f"server_name: {_own_name(options.directory)}",
+        f"server_name: {_own_name(options)}",
         f"max_payload: {MAX_PAYLOAD}",
         f"ports_file_dir: {_quoted(str(ports))}",
         "ping_interval: 5s",  # a client whose host is gone is known to be after 15 s
@@ -234,9 +235,10 @@ def _kept(path: Path, make: Callable[[], str]) -> str:
     return path.read_text(errors="replace").strip()
 
 
-def _own_name(folder: Path) -> str:
-    """By which the other servers of a cluster know it for good."""
-    return _kept(folder / "name", lambda: f"{names.SYNCED}-{os.urandom(4).hex()}")
+def _own_name(options: ServerOptions) -> str:
+    """By which the other servers of a cluster know it for good: one that has lost its disk gets everything again."""
+    place = options.cluster.address.encode() if options.cluster else os.urandom(8)
+    return _kept(options.directory / "name", lambda: f"{names.SYNCED}-{sha256(place).hexdigest()[:8]}")
 
 
 def _secret(path: Path) -> str:

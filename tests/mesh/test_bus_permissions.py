@@ -296,7 +296,7 @@ async def test_a_key_that_was_removed_is_refused(tmp_path: Path, users: Users) -
             await bus.ensure()
 
 
-async def test_tls_is_checked_on_both_sides(tmp_path: Path) -> None:
+async def test_tls_is_checked_on_both_sides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = trustme.CA()
     server = write_certificate(tmp_path / "bus.pem", "127.0.0.1", authority=authority)
     client = write_certificate(tmp_path / "client.pem", "client", authority=authority)
@@ -307,6 +307,7 @@ async def test_tls_is_checked_on_both_sides(tmp_path: Path) -> None:
         own = f"&cert={client}&cert_key={client}"
         async with nats_bus(broker.url + own) as bus:
             await bus.send(message("a", "over TLS"))
+        assert not caplog.records
         for wrong in ("", f"&cert={stranger}&cert_key={stranger}"):
             with pytest.raises((Refused, Unavailable)):
                 async with connected(broker.url + wrong, timeout=1.0):

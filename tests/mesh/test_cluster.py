@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -101,6 +102,16 @@ async def test_the_leader_is_killed_and_sessions_end(tmp_path: Path) -> None:
             assert (tmp_path / "ticks").read_text() == "\n"
             assert await rebuilt(here, json.loads(out)["session_id"], tmp_path / stream)
             await all_of_it.start(leader)
+
+
+async def test_a_server_that_has_lost_its_disk_gets_everything_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as all_of_it:
+        server, store = all_of_it.running["b1"], tmp_path / "b1" / "store"
+        server.kill(signal.SIGTERM)
+        await server.process.wait()
+        shutil.rmtree(tmp_path / "b1")
+        await all_of_it.start("b1")
+        await until(all_of_it.here, store / "jetstream" / "acme" / "streams" / names.LOG)
 
 
 async def test_who_is_with_the_smaller_part_of_a_cluster_stops(tmp_path: Path) -> None:
