@@ -231,7 +231,7 @@ class _Reader:
         with self._file.open("rb") as stream:
             for line in stream:
                 pieces = list(_split(line))
-                self.mended += len(pieces) > 1  # the end of a line
+                self.mended += any(isinstance(piece, Entry) and piece.line != line for piece in pieces)  # its end
                 for piece in pieces:
                     if not isinstance(piece, bytes):
                         yield from self._mend(damaged)
@@ -283,8 +283,9 @@ class _Reader:
 
 
 def _split(line: bytes) -> Iterator[Entry | bytes]:
-    """The entry of a line, or of one that holds several, for the end of a line is lost; what is none as it is."""
-    if (whole := _entry(line)) is not None:
+    """The entry of a line, whatever it ends with, or of one that holds several, for the end of a line is lost; what is
+    none as it is."""
+    if (whole := _entry(line) or _entry(line.removesuffix(b"\r\n") + b"\n")) is not None:
         yield whole
         return
     cuts = [0, *(found.start() for found in _INNER.finditer(line)), len(line)]

@@ -393,6 +393,18 @@ def test_the_end_of_a_line_that_is_lost_costs_no_entry(session: Path):
     assert list(read_log(file))[:-1] == before
 
 
+def test_line_ends_that_another_program_wrote_cost_no_entry(session: Path):
+    heads = {file: list(read_log(file)) for file in log_files(session)}
+    for file in heads:
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    done = repair(session)
+    assert {each.file: (each.mended, each.gaps, each.dropped) for each in done} == {
+        file: (len(entries), 0, 0) for file, entries in heads.items()
+    }
+    assert all(list(read_log(file))[:-1] == entries for file, entries in heads.items())
+    works(session)
+
+
 def test_a_torn_last_line_needs_no_repair(session: Path):
     file = session / "root.jsonl"
     file.write_bytes(file.read_bytes()[:-9])
