@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Protocol, TypeVar
 
 from sagent.config import Settings
@@ -84,7 +85,7 @@ def _open_file_log(
         keeper.follow(session)
     log = session.log()
     if resumed and log.head:
-        stack.callback(session.close)
+        stack.push(partial(_close, session, log.head if settings.fork is not None else ""))
         if log.torn:
             notices.append(f"The last run was killed while it wrote its log; {log.torn} incomplete bytes were removed.")
         return log, _read_past(log, session)
@@ -95,6 +96,14 @@ def _open_file_log(
         raise
     stack.callback(session.close_begun, first)  # nothing happened in it where no model was found, for instance
     return log, Past()
+
+
+def _close(session: Session, copied: str, kind: type[BaseException] | None, *_: object) -> None:
+    """Close it; after an error a session that was copied up to an entry is deleted, if nobody went on in it."""
+    if copied and kind is not None:
+        session.close_begun(copied)
+    else:
+        session.close()
 
 
 def _open_session(settings: Settings) -> tuple[Session, bool]:

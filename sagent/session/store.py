@@ -106,7 +106,8 @@ class Session:
                 yield from charges(read_log(file))
 
     def close_begun(self, first: str) -> None:
-        """Close it; one that was begun with this entry, and in which nothing has happened since, leaves no trace."""
+        """Close it; one that was begun with this entry, or copied up to it, and in which nothing has happened since,
+        leaves no trace."""
         empty = self.log().head == first
         self.close()
         if empty:
@@ -240,13 +241,16 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
     """A new session with all that another holds, which may be in use; with `entry`, or the beginning of its id, it goes
     on from there. What comes after that entry is in the copy too, as a branch.
 
-    Raises SessionNotFound, UsageError for an entry that is not there, and OSError.
+    Raises SessionNotFound, SessionCorrupt, UsageError for an entry that is not there or a newer format, and OSError.
     """
     import shutil
 
     if not is_session(source):
         raise SessionNotFound(f"no session at {source}")
     _check_repaired(source)
+    check_version(source, "fork it")
+    for _ in read_log(source / "root.jsonl"):
+        pass  # of one that is damaged nobody can go on in a copy
     home = sessions_of(state, cwd)
     make_directory(home)
     _sweep_copies(home)

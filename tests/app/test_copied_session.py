@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from sagent.app import open_agent
+from sagent.codec import VERSION
 from sagent.config import load
 from sagent.context.compaction import HEADINGS
-from sagent.session.store import delete
+from sagent.errors import SagentError
+from sagent.session.contents import NoticeEntry, Opened
+from sagent.session.entries import parse_line, read_body, seal_again
+from sagent.session.store import Session, delete, sessions
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 
 SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
@@ -55,3 +59,26 @@ async def test_what_a_cut_names_can_be_read_in_a_copy_too(
             results = agent.messages[-2].results
     assert [result.is_error for result in results] == [False, False]
     assert all("the port is 4711" in result.text for result in results)
+
+
+@pytest.mark.parametrize("wrong", ["provider", "damaged", "newer"])
+async def test_a_fork_in_which_nobody_can_go_on_leaves_no_copy(tmp_path: Path, wrong: str) -> None:
+    state = tmp_path / "state"
+    with Session.create(state, tmp_path) as session:
+        session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+        session.log().append(NoticeEntry("said"))
+    log = session.path / "root.jsonl"
+    if wrong == "damaged":
+        log.write_bytes(log.read_bytes().replace(b"said", b"sad!"))
+    elif wrong == "newer":
+        opened, _ = log.read_bytes().splitlines(keepends=True)
+        entry = parse_line(opened)
+        log.write_bytes(seal_again("", entry, {**read_body(entry), "version": VERSION + 1}).line)
+    model = f"{'nobody' if wrong == 'provider' else 'anthropic'}/model"
+    flags = {"model": model, "fork": str(session.path)}
+    settings = load(flags, {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(state)}, tmp_path)
+    with pytest.raises(SagentError) as caught:
+        async with open_agent(settings, lambda _: None):
+            pass
+    assert (session.id in str(caught.value)) is (wrong != "provider")
+    assert list(sessions(state)) == [session.path]
