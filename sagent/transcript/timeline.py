@@ -133,7 +133,7 @@ def asked_of(step: Consulted) -> str:
 
 def words_of(remark: Remark) -> str:
     """What happened, as a sentence of what is known of it."""
-    facts = dict(remark.details)
+    facts = {name: value for name, value in remark.details if value}
     pieces = _SENTENCES.get(remark.kind)
     if pieces is None:
         return ", ".join(filter(None, (remark.kind, *(f"{name} {value}".strip() for name, value in facts.items()))))
@@ -155,7 +155,7 @@ _SENTENCES: Mapping[str, Sequence[str]] = {
     "returned": ("{agent} is done",),
     "sent": ("A message", " to {to}", ", due {due}", ": {text}"),
     "spawned": ("{agent} begins", " with {model}"),
-    "switched": ("Switched", " to {model}", ", effort {effort}", ", advisor {advisor}", ": {reason}"),
+    "switched": ("Switched", " to {model}", ", effort {effort}", ": {advisor}", ": {reason}"),
 }
 """Remarks in words: a piece is left out where what it names is not known."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sagent.errors import SessionCorrupt
 from sagent.repl.cast import write_cast
 from sagent.session.bundle import read_manifest
-from sagent.session.contents import Unknown
+from sagent.session.contents import AdviceOutcome, Content, Opened, SwitchedEntry, Unknown
 from sagent.session.entries import parse_line
 from sagent.session.log import read_log
 from sagent.session.store import Session, named_logs
@@ -156,6 +156,22 @@ def test_markdown_has_no_markup_of_theirs_and_no_secret(session: Path):
     assert "<img" not in outside.replace("\\<", "")
     for words in ("## root, turn 1", "Call of Edit, done", "-y = 2", "+y = <b>3</b>", "critic advises root: adjust"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (AdviceOutcome("reviewer", "a" * 64, "followed", ""), "The advice of reviewer was followed"),
+        (AdviceOutcome("reviewer", "a" * 64, "rejected", "slow"), "The advice of reviewer was rejected: slow"),
+        (SwitchedEntry("a/b", "high"), "Switched to a/b, effort high"),
+        (SwitchedEntry(advisor="advisor reviewer off"), "Switched: advisor reviewer off"),
+    ],
+)
+def test_what_happened_is_a_sentence(tmp_path: Path, content: Content, words: str):
+    with Session.create_at(tmp_path / "s") as session:
+        session.log().append(Opened(session.id, "root", "/work", {}))
+        session.log().append(content)
+    assert f"{words}\n".encode() in export_text(tmp_path / "s", "md", Redaction())[0]
 
 
 def test_a_damaged_session_is_shown_as_far_as_it_can_be_read(session: Path):
