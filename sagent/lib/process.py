@@ -21,6 +21,7 @@ that close what they did not open. Hardly a program does both. process.sh knows 
 """
 
 _REAPER = Path(__file__).with_name("process.sh")
+_MOST_NOTES = 1 << 21  # bytes: a command may write as much as it likes
 _POLL = 0.01  # seconds, where the system has no handle for a process's end
 _PATIENCE = 15.0  # seconds for a reaper, which gives up by itself after about ten
 
@@ -247,8 +248,9 @@ class Process:
         return code
 
     def notes(self) -> bytes:
-        """What it wrote into the file it was given as standard input."""
-        return os.pread(self._notes, os.fstat(self._notes).st_size, 0)
+        """What it wrote into the file it was given as standard input; nothing where that is too much to be read."""
+        size = os.fstat(self._notes).st_size
+        return os.pread(self._notes, size, 0) if size <= _MOST_NOTES else b""
 
     def terminate(self) -> None:
         """SIGTERM for its process group, unless it has ended."""

@@ -299,7 +299,10 @@ async def test_state_survives_every_end_of_the_shell(rig: Rig, end: str) -> None
     assert (rig.workspace.cwd, (rig.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
 
 
-@pytest.mark.parametrize("end", ["exec true", "kill -9 $$", "exec 219>&-", "trap 'exit 3' EXIT; exit"])
+@pytest.mark.parametrize(
+    "end",
+    ["exec true", "kill -9 $$", "exec 219>&-", "trap 'exit 3' EXIT; exit", "truncate -s 1T /proc/self/fd/219"],
+)
 async def test_a_shell_that_cannot_report_leaves_the_state_as_it_was_and_says_so(rig: Rig, end: str) -> None:
     before = rig.workspace.cwd
     text = await rig.text(f"cd /usr; export KEPT=1; {end}")
