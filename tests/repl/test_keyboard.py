@@ -102,6 +102,8 @@ ANSWERS = [
     "\x1b]10;rgb:ff/ff/ff\x07",
     "\x1b[?62;22c",
     "\x1b[0n",
+    "\x1b[<0;9;9M",
+    "\x1b[M yy",
     "\x1b[?2026;2$y",
     "\x1bP>|tmux 3.4\x1b\\",
 ]

@@ -20,8 +20,9 @@ _CURSOR = re.compile(r"\x1b\[(\d{1,5});\d{1,5}R")  # CPR, the answer to DSR 6
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
 _PASTE_END = "\x1b[201~"
 _SEQUENCE = re.compile(  # a paste with its marks, or what begins with Esc, the end of which may come with the next read
-    r"(?P<paste>\x1b\[200~.*?(?:\x1b\[201~|\Z))|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]^_X][^\x07\x1b]*(?:\x07|\x1b\\)"
-    r"|(?P<begun>\x1b(?:\[[0-?]*\$?|\](?:\d{1,4}(?:;[^\x07\x1b\s]{0,60}\x1b?)?)?"
+    r"(?P<paste>\x1b\[200~.*?(?:\x1b\[201~|\Z))|\x1b\[M[^\x1b]{3}|\x1b\[(?!M[^\x1b]{0,2}\Z)[0-?]*[ -/]*[@-~]"
+    r"|\x1b[P\]^_X][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|(?P<begun>\x1b(?:\[(?:M[^\x1b]{0,2}|[0-?]*\$?)|\](?:\d{1,4}(?:;[^\x07\x1b\s]{0,60}\x1b?)?)?"
     r"|P(?:(?:[>!]|[01][$+])[^\x07\x1b]{0,60}\x1b?|[01])?)?\Z)",
     re.DOTALL,
 )
@@ -86,8 +87,8 @@ class InputParser(Vt100Parser):
             super().feed(data)
 
     def _known(self, found: re.Match[str]) -> str:
-        """A paste or a key; "" for what is neither, as an answer to whoever had the terminal before: its Esc and its
-        letters were not pressed."""
+        """A paste or a key; "" for what is neither, as what a mouse did, or an answer to who had the terminal
+        before: its Esc and its letters were not pressed."""
         if found["paste"]:
             return found[0]
         if found["begun"]:
@@ -101,7 +102,7 @@ class InputParser(Vt100Parser):
         if cursor := _CURSOR.fullmatch(found[0]):
             self._on_cursor(int(cursor[1]))
             return ""
-        return found[0] if self._get_match(found[0]) else ""
+        return "" if self._get_match(found[0]) in (None, Keys.Vt100MouseEvent) else found[0]
 
     def _is_pasted(self, data: str) -> bool:
         if data == "\r" or not self._loaded() or not _WORDS.fullmatch(data):
