@@ -803,3 +803,12 @@ async def test_the_status_line_beside_a_question_fits_at_every_width(
                 assert line_width(line) <= width
                 assert "……" not in plain([line])
                 assert not asked or plain([line]).startswith("Esc says no"[: width - 1].rstrip())
+
+
+async def test_the_title_of_the_window_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        written: list[bytes] = []
+        monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
+        desk.screen.title = lambda: "a\n\x1b]0;b\x07\tc"
+        await desk.screen.until_drawn()
+        assert "\x1b]2;a �]0;b� c\x1b\\" in b"".join(written).decode()

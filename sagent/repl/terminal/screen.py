@@ -18,13 +18,12 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import DynamicStyle, Style
 
 from sagent.errors import UsageError
-from sagent.lib.text import printable
 from sagent.repl.terminal.application import Rows, ScreenApplication, drawn_text
 from sagent.repl.terminal.line import InputLine
 from sagent.repl.terminal.parser import QUESTION, STATUS, InputParser
 from sagent.repl.terminal.resizing import Resizing
 from sagent.repl.terminal.surface import SteadyOutput
-from sagent.repl.view.lines import Line, drawable
+from sagent.repl.view.lines import Line, drawable, one_line
 from sagent.repl.view.theme import THEMES, rules_of
 
 if TYPE_CHECKING:
@@ -250,7 +249,7 @@ class Screen:
             self._to_ask = ""
 
     def _set_title(self) -> None:
-        if (title := printable(self.title())) != self._titled and self.output.term != "linux":
+        if (title := one_line(self.title())) != self._titled and self.output.term != "linux":
             self.output.write_raw(f"\x1b[22;2t\x1b]2;{title}\x1b\\" if not self._titled else f"\x1b]2;{title}\x1b\\")
             self.output.flush()
             self._titled = title
