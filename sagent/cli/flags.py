@@ -238,7 +238,7 @@ def meant_command(words: list[str]) -> str:
         return ""
     from difflib import get_close_matches
 
-    near = get_close_matches(first, alike, 2, 0.8)
+    near = get_close_matches(first, alike, 2, 0.75 if len(words) == 1 else 0.8)  # of four letters, two changed places
     return " or ".join(dict.fromkeys(ELSEWHERE.get(name, f"sagent {name}") for name in near))
 
 

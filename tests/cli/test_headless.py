@@ -845,6 +845,7 @@ def test_input_without_an_end_is_refused_before_memory_is_full(shell: Shell) -> 
 def test_other_names_of_commands_may_be_misspelled_too() -> None:
     assert meant_command(["logot"]).startswith("sagent doctor")
     assert meant_command(["verison"]) == "sagent --version"
+    assert {meant_command([word]) for word in ("hepl", "hlep", "halp", "help")} == {"sagent --help"}
     assert meant_command(["logot", "page"]) == ""
     assert meant_command(["exec", "fix the test"]) == "sagent run"
     assert meant_command(["exec", "this"]) == ""
