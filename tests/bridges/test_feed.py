@@ -119,3 +119,12 @@ async def test_whoever_begins_to_follow_hears_what_is_reported_from_then_on(tmp_
     async with asyncio.timeout(10):
         assert [(await anext(follower)).name for _ in range(2)] == ["live", "status"]
     await follower.aclose()
+
+
+def test_what_is_no_id_leaves_nothing_out(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s")
+    stage.say("root")
+    every = list(stage.feed.past())
+    for digit in "0123456789abcdef":  # some entry's id begins with it, or none does
+        assert list(stage.feed.past(digit)) == every
+    assert list(stage.feed.past(every[0].id)) == every[1:]

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import json
 import tomllib
+import urllib.error
+import urllib.request
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -274,6 +276,11 @@ async def test_a_body_has_a_size_and_a_time(place: Path, monkeypatch: pytest.Mon
             assert refused.status_code == 413 and "1,048,576" in refused.json()["detail"]
         refused = await nobody.post("/login", content=b'{"token": "' + b"x" * 5_000 + b'"}')
         assert refused.status_code == 413
+        large = urllib.request.Request(
+            f"{client.url}/v1/sessions", b" " * 8_000_000, {"Authorization": f"Bearer {TOKEN}"}
+        )
+        with pytest.raises(urllib.error.HTTPError, match="413"):  # of a client that sends all before it reads
+            await asyncio.to_thread(urllib.request.urlopen, large)
         monkeypatch.setattr("sagent.bridges.serve.repeats.PATIENCE", 0.1)
         for path, token in (("/v1/sessions", TOKEN), ("/login", "none")):
             reader, writer = await client.half_a_request(path, token)

@@ -15,6 +15,7 @@ from sagent.lib.json import sha256_hex
 MOST = 2_000  # keys that are remembered
 MOST_BODY = 1 << 20  # bytes of a request
 MOST_OF_NOBODY = 4_096  # bytes of one without a token
+MOST_DROPPED = 64 << 20  # bytes that are read of one that is too large: who sends all of it first can then read why
 PATIENCE = 30  # seconds in which a request must have arrived
 _LONGEST = 200  # characters of a key
 
@@ -22,17 +23,21 @@ _LONGEST = 200  # characters of a key
 async def read_body(request: Request) -> bytes:
     """What a request has sent. Raises UsageError for too much, or too slowly."""
     if not hasattr(request.state, "body"):
-        data, most = bytearray(), MOST_BODY if USER in request.scope else MOST_OF_NOBODY
+        data, size, most = bytearray(), 0, MOST_BODY if USER in request.scope else MOST_OF_NOBODY
         try:
             async with asyncio.timeout(PATIENCE):
                 async for piece in request.stream():
-                    data += piece
-                    if len(data) > most:
-                        raise BodyTooLarge(f"The request is larger than {most:,} bytes.")
+                    size += len(piece)
+                    if size <= most:
+                        data += piece
+                    elif size > MOST_DROPPED:
+                        break
         except TimeoutError as error:
             raise BodyTooSlow(f"The request did not arrive within {PATIENCE} seconds: send it again.") from error
         except ClientDisconnect as error:
             raise UsageError("The request was cut off.") from error
+        if size > most:
+            raise BodyTooLarge(f"The request is larger than {most:,} bytes.")
         request.state.body = bytes(data)
     return request.state.body
 
