@@ -14,7 +14,7 @@ from program import Outcome, Shell
 from reviewed import BAD, KEY, answer, event, git, two_commits
 
 from sagent.testing.script import Call, Fail
-from sagent.testing.server import Step, Turn, Usage
+from sagent.testing.server import Cut, Step, Turn, Usage
 
 FAR = {**BAD, "file": "b.py", "line": 99, "end_line": 99, "severity": "low", "title": "Far", "suggestion": "x"}
 
@@ -186,6 +186,17 @@ def test_one_cap_holds_for_the_review_and_its_fixes(shell: Shell, shas: tuple[st
     argv = ("review", "HEAD~1", "--fix", "--max-response-tokens", "1000", "--max-budget-usd", "0.301")
     done = shell.run(*argv, model="")
     assert done.code == 3 and len(server.requests) == 1, done.err
+    assert "high: a.py:2" in done.out
+
+
+def test_what_a_lost_call_of_the_review_may_have_cost_is_not_left_for_its_fixes(
+    shell: Shell, shas: tuple[str, str]
+) -> None:
+    reviewed = replace(answer(BAD), usage=Usage(input=52_000, output=1))
+    server = shell.serve([Cut(reviewed, after_events=-1), reviewed, Turn(text="Fixed.")])
+    argv = ("review", "HEAD~1", "--fix", "--max-response-tokens", "4000", "--max-budget-usd", "0.16")
+    done = shell.run(*argv, model="")
+    assert done.code == 3 and len(server.requests) == 2, done.err
     assert "high: a.py:2" in done.out
 
 

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 
 from sagent.bridges.github import open_github
@@ -19,6 +18,7 @@ from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.events import Event, Notice, Result, ToolStarted
 from sagent.lib.atomic import atomic_output
+from sagent.lib.money import EXACT, ZERO
 from sagent.lib.text import printable
 from sagent.review.changes import read_changes
 from sagent.review.finding import SEVERITIES, Review
@@ -84,7 +84,8 @@ async def _locally(given: argparse.Namespace, settings: Settings) -> int:
         if result.error is not None:
             return _failed(result)
         if (cap := settings.max_budget_usd) is not None:  # it is one for both
-            settings = replace(settings, max_budget_usd=max(cap - result.run_usd, Decimal()))
+            spent = EXACT.add(result.cost.total, result.cost.unbilled)
+            settings = replace(settings, max_budget_usd=max(EXACT.subtract(cap, spent), ZERO))
     code = _report(given, found)
     return await _fix(settings, open_findings(found)) if given.fix and found.findings else code
 
@@ -96,7 +97,7 @@ async def _fix(settings: Settings, findings: Sequence[tuple[str, str]]) -> int:
     if result.error is not None:
         return _failed(result)
     binary_safe(sys.stdout).write(printable(f"{result.content}\n"))
-    report(f"the fixes have cost {float(result.run_usd):.4f} USD")
+    report(f"the fixes have cost {_cost(result)}")
     return 0
 
 
@@ -127,8 +128,12 @@ def _progress() -> Callable[[Event], None]:
 
 def _failed(result: Result) -> int:
     why = "" if result.error is None else result.error.message.rstrip(".")
-    report(f"the review failed: {why}. It has cost {float(result.run_usd):.4f} USD.")
+    report(f"the review failed: {why}. It has cost {_cost(result)}.")
     return exit_code(result)
+
+
+def _cost(result: Result) -> str:
+    return f"{'at least ' if result.cost.unpriced else ''}{result.run_usd:.4f} USD"
 
 
 def _report(given: argparse.Namespace, found: Review) -> int:
