@@ -70,8 +70,8 @@ class Account:
         used += sum(held.tokens for held in self._held)
         if rules.max_tokens is not None and used + likely > rules.max_tokens:
             yield (
-                f"it would take about {likely} tokens, and of the {rules.max_tokens} that advisors may use in a "
-                f"session {max(rules.max_tokens - used, 0)} are left"
+                f"it would take about {likely} tokens, but {max(rules.max_tokens - used, 0)} are left of the "
+                f"{rules.max_tokens} that advisors may use in a session"
             )
 
     def _too_dear(self, advisor: Advisor, rules: Rules, cost: Cost, worst: Decimal | None) -> Iterator[str]:
@@ -79,17 +79,17 @@ class Account:
         if rules.max_share is not None:
             held = sum((each.usd for each in self._held), ZERO)
             if worst is None:
-                yield f"its price is not known, so that the share of {rules.max_share:.0%} cannot be kept"
+                yield f"its price is not known, so the limit of {rules.max_share:.0%} of the cost cannot be kept"
             elif cost.advisor + held + worst > Decimal(str(rules.max_share)) * (cost.total + held + worst):
                 yield (
-                    f"it may cost {worst:.4f} USD, with which advisors would have more than their share of "
+                    f"it may cost {worst:.4f} USD, which would take advisors beyond their share of "
                     f"{rules.max_share:.0%} of this session's cost"
                 )
         for whose, most, used in self._budgets(advisor, rules, cost):
             if worst is None:
-                yield f"its price is not known, so that {whose} {most} USD cannot be kept"
+                yield f"its price is not known, so {whose} {most} USD cannot be kept"
             elif used + worst > most:
-                yield f"it may cost {worst:.4f} USD, and of {whose} {most} USD {max(most - used, ZERO):.4f} are left"
+                yield f"it may cost {worst:.4f} USD, but {max(most - used, ZERO):.4f} of {whose} {most} USD are left"
 
     def _budgets(self, advisor: Advisor, rules: Rules, cost: Cost) -> Iterator[tuple[str, Decimal, Decimal]]:
         """Whose each bound on USD is, the bound, and what is spent or held of it."""
@@ -156,7 +156,7 @@ class Outcomes:
             elif one.turns < TURNS:
                 self._waiting.append(one)
             if outcome == "contradicted" and not one.reconciled and ask is None:
-                why = f"the executor found what contradicts your advice: {reason or 'see above'}. Which holds?"
+                why = f"the executor found evidence against your advice: {reason or 'see above'}. Which is right?"
                 ask = (name, why)
         if waiting and word is not None and word[0] == "contradicted":
             for one in self._fresh:

@@ -113,7 +113,7 @@ class Advisors:
             return remarks
         calls = self.account.calls
         if not calls and self._turns >= LONG_TASK:
-            remarks.append(f"In {self._turns} turns no advisor was asked, so none was of use: see [advisor_rules].")
+            remarks.append(f"No advisor was asked in {self._turns} turns: [advisor_rules] says when one is.")
         if calls and self._turns >= FAIR:
             cost, first = self.state.ledger.cost(), self.roster.active[0]
             usage = self.state.ledger.usage().get((self.state.path, self.state.role), Usage())

@@ -32,7 +32,7 @@ _FAILURES = {
     "overloaded": "its provider is overloaded",
     "context_overflow": "the conversation is too long for it",
     "auth": "its provider does not accept the key",
-    "payment": "its provider wants payment",
+    "payment": "its provider requires payment",
     "not_found": "its provider does not know the model",
 }
 _ASKED = {"asked": "The executor asks you.", "person": "The person asks you."}

@@ -15,11 +15,11 @@ from sagent.session.contents import ConsultationEntry
 
 TOOL = "advisor"
 """The name by which an executor asks."""
-HELD = "Not done yet: an advisor was asked first, and what it says follows. Make the call again if it still stands."
+HELD = "Not done yet: an advisor was asked first, and its advice follows. Make the call again if you still want it."
 _HOLDS = "Not done yet: "
 _BYTES = 3  # of text to a token, about
 _LEAST = 400  # bytes of a message that are shown however little fits
-_SMALLER = "(The executor's own context was made smaller here.)"
+_SMALLER = "(The executor's own context was compacted here.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Conversation:
         self._seen = seen if same else ()
 
     def _next(self, asking: Asking) -> str:
-        task = f'The task is another now: "{cut(clean(asking.task), 300, 100)}"\n' if asking.task != self._task else ""
+        task = f'The task has changed: "{cut(clean(asking.task), 300, 100)}"\n' if asking.task != self._task else ""
         smaller = "" if self._follows(asking.executor.messages) else f"{_SMALLER}\n"
         return f"{task}Since then:\n{smaller}"
 
@@ -154,7 +154,7 @@ def fit(text: str, size: int) -> str:
 
 def held_without(why: str) -> str:
     """What a call is answered that is to wait for advice that nobody can give."""
-    return f"{_HOLDS}it takes something away for good, and {why}. Make the call again if it still stands."
+    return f"{_HOLDS}it may destroy something for good, and {why}. Make the call again if you still want it."
 
 
 def is_held(text: str) -> bool:

@@ -107,7 +107,7 @@ class AdvisorPolicy:
             what = " ".join(effect.command.split()) or f"{call.name} {call.arguments!r}"
             key = await asyncio.to_thread(_lost_by, call.name, effect.command, what, workspace.cwd)
             if key and key not in self._cleared:
-                return "destructive", f"the executor is about to run what cannot be taken back: {what}", key
+                return "destructive", f"the executor is about to do something that cannot be undone: {what}", key
         first = changes and not self._watch.wrote and not self._asked and not self._holds
         if first and "first_write" in triggers and "write" not in self._cleared:
             return "first_write", "the executor is about to make its first change in this task", "write"
@@ -128,7 +128,7 @@ class AdvisorPolicy:
         self._returned += ended
         if not ended or self._returned <= MOST_RETURNS:
             why = why.rstrip(".")
-            text = f"You asked for advice, and there is none: {why}. Go on by yourself, without asking again."
+            text = f"You asked for advice, but there is none: {why}. Continue by yourself, without asking again."
             self._advisors.agent.inform(user(text, sender="sagent"))
 
     async def _ask(self, trigger: str, what: str, name: str = "") -> Sequence[Advice]:

@@ -103,7 +103,7 @@ def _shorten(text: str, keep: Keep) -> str:
     left = len(cleaned) - HEAD - TAIL
     if left <= 200:
         return cleaned
-    return f"{cleaned[:HEAD]}\n[{left} characters are left out here; the whole is {keep(text)}]\n{cleaned[-TAIL:]}"
+    return f"{cleaned[:HEAD]}\n[{left} characters are left out here; the full text is {keep(text)}]\n{cleaned[-TAIL:]}"
 
 
 def clean(text: str) -> str:

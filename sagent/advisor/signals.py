@@ -82,7 +82,7 @@ class Watch:
         if self.doubt is not None and self.doubt < rules.confidence_threshold:
             found.append(("confidence", f"the executor reports a confidence of {self.doubt:g}"))
         if self._reverted:
-            found.append(("stagnation", "an edit was taken back"))
+            found.append(("stagnation", "an edit was reverted"))
         if self.idle >= rules.stagnation_turns:
             found.append(("stagnation", f"{self.idle} turns in a row only repeated calls made before"))
         if self.alike + 1 >= rules.stagnation_turns > 1:

@@ -30,7 +30,7 @@ class AdvisorTool(Harmless):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Its advice, or why there is none: neither ends the run."""
         if run.caller is None:
-            raise ToolError("There is nobody to ask here.")
+            raise ToolError("No advisor is available here.")
         try:
             advice = await run.caller.consult(as_str(arguments.get("question")), as_str(arguments.get("name")))
         except UsageError as error:

@@ -64,7 +64,7 @@ class Parallel(Pattern):
             raise UsageError(f"a quorum of {quorum} cannot be met by {len(members)} members")
         busy = Counter(id(agent) for member in members for agent in _agents(member))
         if any(times > 1 for times in busy.values()):
-            raise UsageError("an agent is in two members of parallel, and it can do one thing at a time: make another")
+            raise UsageError("an agent is in two members of parallel, but can do one thing at a time: use another")
 
     async def perform(self, prompt: Message, stage: Stage) -> Gathered:
         """Ask all, gather, aggregate. When cancelled, the members are stopped before it returns."""
@@ -112,7 +112,7 @@ class Parallel(Pattern):
         if self._aggregate is None:
             return said(_sections(results))
         if isinstance(self._aggregate, Runnable):
-            text = f"Several agents were asked:\n\n{prompt.content}\n\nTheir answers follow. Make one answer of them."
+            text = f"Several agents were asked:\n\n{prompt.content}\n\nCombine their answers into one."
             return await stage.run(self._aggregate, f"{text}\n\n{_sections(results)}")
         return said(await made_by("aggregate", self._aggregate(good), str, "a text is needed"))
 

@@ -32,7 +32,7 @@ class Pattern(Composite):
         for each in members:
             if not callable(getattr(each, "run", None)):
                 kind = type(each).__name__
-                raise UsageError(f"{kind} is no agent: give agents or patterns, each as an argument of its own")
+                raise UsageError(f"{kind} is not an agent: pass agents or patterns, each as its own argument")
         self.members = tuple(members)
         self._task: asyncio.Task[object] | None = None  # which a run is in
         self._interrupted = False

@@ -72,7 +72,7 @@ class Team(Pattern):
         super().__init__((lead,))
         check_kind("roles", roles, Iterable, "a list of roles, [Role(...), ...]")
         if strangers := [each for each in roles or () if not isinstance(each, Role)]:  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
-            raise UsageError(f"{strangers[0]!r:.60} is no role: give Role(name, prompt)")
+            raise UsageError(f"{strangers[0]!r:.60} is not a role: use Role(name, prompt)")
         self.name = name
         self._lead: Node = lead
         self._finish = lead.resources.finish
@@ -117,7 +117,7 @@ class Team(Pattern):
         """The team's work: below its lead, or as a tool below the agent that calls."""
         caller = stage.caller
         if media_of(prompt):
-            raise UsageError("a team's task is text: put images and documents where its roles can read them")
+            raise UsageError("a team's task is text: save images and documents in files that its roles can read")
         task = valid_text(prompt.content).strip()  # as the log will have it
         if not task:
             raise UsageError("a team needs a task: what is it to do?")
@@ -168,7 +168,7 @@ class Team(Pattern):
         if twice := [name for name in names if [other.lower() for other in names].count(name.lower()) > 1]:
             raise UsageError(f"two roles are called {twice[0]!r}: give each its own name")
         if setup.editor and setup.mode == "sequential":
-            raise UsageError("an editor joins what roles have found in parallel; in a sequence the last role does it")
+            raise UsageError("an editor combines answers given in parallel; in a sequence the last role does that")
         if setup.editor and (setup.editor not in names or len(names) < 2):
             raise UsageError(f"the editor {setup.editor!r} must be one of at least two roles: {', '.join(names)}")
         live = self._lead.tree.limits.max_live
@@ -182,11 +182,11 @@ class Team(Pattern):
 
     def _check_role(self, role: Role) -> None:
         if not isinstance(role.name, str) or not isinstance(role.prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
-            raise UsageError("its name and its prompt are texts")
+            raise UsageError("its name and its prompt must be strings")
         if not ROLE_NAME.fullmatch(role.name) or role.name == "parent":
             raise UsageError("a role's name is a letter, then letters, digits, - and _, at most 32")
         if not role.prompt.strip():
-            raise UsageError("it needs a prompt: what is its part?")
+            raise UsageError("it needs a prompt that says what it is to do")
         if role.max_turns is not None:
             check_whole(f"max_turns={role.max_turns!r:.60}", role.max_turns, 1)
         if role.budget_usd is not None:
@@ -199,7 +199,7 @@ class Team(Pattern):
         if role.model and role.model != full_name(self._lead.model):
             self._lead.check(Switch(model=role.model))
         if role.advisors and self._lead.advisory is not None:
-            raise UsageError("the lead has advisors, whom all roles have: give the lead none, or this role")
+            raise UsageError("the lead has advisors, which all roles use: give them to the lead or to this role")
         for advisor in role.advisors:
             self._lead.check(Switch(advisor=advisor))
 

@@ -38,7 +38,7 @@ def sequential(*steps: Runnable) -> Pattern:
             if error is not None and not (answers and isinstance(error, SagentError)):
                 raise error
             if not result.is_error and not result.content and len(answers) + 1 < len(steps):
-                empty = f"step {len(answers) + 1} of {len(steps)} answered nothing, so the next had nothing to be asked"
+                empty = f"step {len(answers) + 1} of {len(steps)} had an empty answer, so nothing to ask the next step"
                 result = replace(result, error=Failure("empty", empty))
             if result.is_error:
                 return _with_answers(result, answers, len(steps))
@@ -67,7 +67,7 @@ def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | 
     """
     check_named("triage", agents)
     if not agents:
-        raise UsageError("triage needs at least one agent to choose")
+        raise UsageError("triage needs at least one agent to choose from")
     if default is not None and default not in agents:
         raise UsageError(f"the default {default!r} is not one of the agents: {', '.join(agents)}")
     choices = dict(agents)
@@ -117,8 +117,8 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
         if not isinstance(done, Runnable):
             return await made_by("done", done(result), (bool, str), "True approves, and a text says what is wrong")
         asked = (
-            "Judge whether the answer below does the task. If it does, say APPROVED and nothing else; if not, say what "
-            f"must change.\n\nThe task:\n{prompt.content}\n\nThe answer:\n{result.content}"
+            "Judge whether the answer below completes the task. If it does, say APPROVED and nothing else; if not, "
+            f"say what must change.\n\nThe task:\n{prompt.content}\n\nThe answer:\n{result.content}"
         )
         judged = await stage.run(done, user(asked, *media_of(prompt)))
         return judged if judged.is_error else bool(APPROVED.match(judged.content)) or judged.content
@@ -135,7 +135,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
             if number == rounds:
                 rejected = f"not approved after {number} rounds; the last objection: {wrong}"
                 return replace(result, error=Failure("max_rounds", rejected))
-            again = user(f"That is not good yet: {wrong}\n\nGive the whole answer again, with this put right.")
+            again = user(f"That is not good yet: {wrong}\n\nGive the whole answer again, with this fixed.")
             if not isinstance(agent, Node):  # which remembers the task and what it said
                 context = f"The task:\n{prompt.content}\n\nThe answer so far:\n{result.content}"
                 again = user(f"{context}\n\n{again.content}", *media_of(prompt))
@@ -166,7 +166,7 @@ def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 
             if not to:
                 return result
             if times == most:
-                loop = f"the conversation was handed on {times} times and not answered; raise most, or say who decides"
+                loop = f"the conversation was handed on {times} times unanswered; raise `most`, or say who decides"
                 return replace(result, stop_reason="max_handoffs", error=Failure("max_handoffs", loop))
             times += 1
             said.append(f"{name}:\n{result.content}".rstrip() + f"\n{name} to {to}:\n{message}")
@@ -183,9 +183,9 @@ def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 
         raise UsageError(f"the start {start!r} is not one of the agents: {', '.join(agents)}")
     for name, agent in agents.items():
         if agent.running:
-            raise UsageError(f"agent {agent.path} is running; it can be given the tool {TOOL} when it has ended")
+            raise UsageError(f"agent {agent.path} is running; wait until it has finished: it needs the tool {TOOL}")
         if TOOL in agent.state.tools:
-            raise UsageError(f"agent {agent.path} has a tool {TOOL!r} already; give this place an agent of its own")
+            raise UsageError(f"agent {agent.path} already has a tool {TOOL!r}; use another agent in its place")
         agent.state.offer(_HandoffTool([other for other in agents if other != name], wishes))
     return made
 
@@ -215,4 +215,4 @@ class _HandoffTool(Harmless):
         reason, to = f"{TOOL} by {run.agent}", as_str(arguments.get("to"))
         self._wishes[reason] = (to, as_str(arguments.get("message")))
         run.caller.apply(Stop(reason))
-        return ToolOutput.of(f"{to} goes on from here.", summary=f"to {to}")
+        return ToolOutput.of(f"{to} continues from here.", summary=f"to {to}")

@@ -62,7 +62,7 @@ def read_changes(cwd: Path, named: str = "") -> Changes:
         raise UsageError(f"{cwd} is not in a git repository. A review needs one to know what has changed.")
     cwd = root
     if named.startswith("-"):
-        raise UsageError(f"{named!r} names no commits.")
+        raise UsageError(f"{named!r} does not name any commits: give a branch, or a range such as main..HEAD.")
     if not named:
         base = _commit(cwd, "HEAD")
         files = parse_diff(_git(cwd, "diff", *_SHOWN, base, "--"))
@@ -104,8 +104,8 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
     call = git_call(cwd, "-c", "core.quotePath=false", *arguments)
     if call is None:
         raise UsageError(
-            f"git is not asked about {cwd}: its configuration includes other files or names filters. In CI, check out "
-            "without credentials (persist-credentials: false)."
+            f"git is not run in {cwd}, because its configuration includes other files or names filters. In CI, check "
+            "out without credentials (persist-credentials: false)."
         )
     try:
         done = subprocess.run(call.argv, env=call.environment, capture_output=True, timeout=SECONDS, check=False)

@@ -31,7 +31,7 @@ SCHEMA: Mapping[str, object] = {
                     "message": {"type": "string", "description": "What goes wrong, when, and why"},
                     "suggestion": {
                         "type": "string",
-                        "description": "What exactly replaces these lines; empty where no such edit fixes it",
+                        "description": "The exact text that replaces these lines; empty if no such edit fixes it",
                     },
                 },
                 "required": ["file", "line", "end_line", "severity", "title", "message", "suggestion"],

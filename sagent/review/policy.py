@@ -24,8 +24,8 @@ class RepositoryPolicy(PermissionPolicy):
         roots = [Path(os.path.realpath(each)) for each in (*workspace.roots, workspace.kept) if each is not None]
         places = [Path(os.path.realpath(each)) for each in (*effect.paths, effect.real) if each]
         if any(not any(place.is_relative_to(root) for root in roots) for place in places):
-            return Deny("A review reads its repository alone.")
+            return Deny("A review can read only files of its repository.")
         below = [place.relative_to(root) for place in places for root in roots if root in place.parents]
         if any(part.lower() == ".git" for place in below for part in place.parts):
-            return Deny("A review reads nothing in .git: a token may be there.")
+            return Deny("A review cannot read .git, because a token may be in it.")
         return await super().before_tool(call, effect, workspace)

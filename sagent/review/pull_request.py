@@ -38,16 +38,16 @@ def read_event(file: Path) -> PullRequest:
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is no event of GitHub: {error}") from error
+        raise UsageError(f"{file} is not a GitHub event: {error}") from error
     repository = as_str(as_object(event.get("repository")).get("full_name"))
     if not _NAME.fullmatch(repository):
-        raise UsageError(f"{file} is no event of GitHub: it names no repository.")
+        raise UsageError(f"{file} is not a GitHub event: it names no repository.")
     pull, issue = as_object(event.get("pull_request")), as_object(event.get("issue"))
     if pull:
         return _of_pull(repository, pull, event)
     if issue.get("pull_request") and event.get("comment"):
         return _of_comment(repository, issue, event)
-    raise UsageError(f"{file}: this event is about no pull request. Use pull_request, or issue_comment.")
+    raise UsageError(f"{file}: this event is not about a pull request. Run on pull_request or issue_comment.")
 
 
 def read_merge_request(variables: Mapping[str, str]) -> PullRequest:
@@ -91,14 +91,14 @@ def _reason_to_skip(repository: str, pull: Mapping[str, object], event: Mapping[
     if pull.get("draft") is True:
         return "it is a draft"
     if as_str(as_object(event.get("sender")).get("type")) == "Bot":
-        return "a bot has made the event"
+        return "a bot triggered the event"
     return ""
 
 
 def _fork(source: str, target: str) -> str:
     if source and source.lower() == target.lower():
         return ""
-    return f"it comes from another repository ({source or 'which is gone'}), and secrets are not used on those"
+    return f"it comes from another repository ({source or 'which is gone'}), and secrets are not used for those"
 
 
 def _of_comment(repository: str, issue: Mapping[str, object], event: Mapping[str, object]) -> PullRequest:
@@ -108,7 +108,7 @@ def _of_comment(repository: str, issue: Mapping[str, object], event: Mapping[str
     who = as_str(as_object(comment.get("user")).get("login"))
     skip = ""
     if as_str(event.get("action")) != "created" or wish not in ("review", "fix"):
-        skip = f"the comment asks for nothing: `{WISH} review` and `{WISH} fix` do"
+        skip = f"the comment has no command: the commands are `{WISH} review` and `{WISH} fix`"
     elif as_str(comment.get("author_association")) not in _TRUSTED:
-        skip = f"{who} may not write to {repository}"
+        skip = f"{who} has no write access to {repository}"
     return PullRequest(repository, as_int(issue.get("number")), skip=skip, wish=wish)

@@ -63,9 +63,9 @@ def read_review(text: str) -> Review:
     try:
         value = as_object(json_load(wire_bytes(json_load(text))))  # written once, for halves of letters are lost so
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"That is no review: {error}.") from error
+        raise UsageError(f"This is not a review: {error}.") from error
     if value.get("version") != 1 or "findings" not in value or not isinstance(value.get("cost_usd", 0), int | float):
-        raise UsageError("That is no review: `sagent review --format json` writes one.")
+        raise UsageError("This is not a review: `sagent review --format json` writes one.")
     return Review(
         as_str(value.get("base")),
         as_str(value.get("head")),
@@ -97,7 +97,7 @@ def as_sarif(review: Review) -> str:
 def _sarif_rule(severity: Severity) -> dict[str, object]:
     """What findings of a severity are, with all that code scanning of GitHub requires."""
     short = f"A finding of severity {severity}"
-    about = f"{short}, by a model that has read the change. Its message says what goes wrong and when."
+    about = f"{short}, found by a model that read the change. Its message says what goes wrong and when."
     return {
         "id": f"review/{severity}",
         "shortDescription": {"text": short},

@@ -93,8 +93,8 @@ def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], a
             parts.append(f"What this project asks of its code, from {name} before the change:\n{guidance}")
             break
     if description := without_hidden(about)[:MOST_ABOUT].strip():
-        parts.append(f"What its author says of it, which may be wrong:\n<description>\n{description}\n</description>")
+        parts.append(f"The author's description, which may be wrong:\n<description>\n{description}\n</description>")
     if left_out:
-        parts.append(f"Not in this prompt, as they are large or binary; look at them yourself: {', '.join(left_out)}")
+        parts.append(f"Not in this prompt, because large or binary; look at them yourself: {', '.join(left_out)}")
     parts.append(f"The diff:\n\n{diff}")
     return "\n\n".join(parts)

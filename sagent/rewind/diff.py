@@ -24,8 +24,8 @@ from sagent.rewind.snapshot import (
 from sagent.session.touches import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 
 MOST_NAMED = 20  # files that are named as not covered, of one command
-MOVED_HERE = "it was there before, in a place where nobody looked, and was moved here"
-NOT_LOOKED_AT = "it may have been there before, where nobody looked (ignored by git, for example)"
+MOVED_HERE = "it existed before in a place that is not covered, and was moved here"
+NOT_LOOKED_AT = "it may have existed before in a place that is not covered (ignored by git, for example)"
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ def _compare(log: Log, entry: str, path: str, stop: Stop) -> FileDiff:
     if was.kind == now.kind == "file" and was.mode != now.mode:
         notes.append(f"permissions {was.mode:o}, now {now.mode:o}")
     if b"\0" in old or b"\0" in new:
-        notes.append(f"no text: {len(old):,} bytes, now {len(new):,}")
+        notes.append(f"not text: {len(old):,} bytes, now {len(new):,}")
         old = new = b""
     return FileDiff(path, was, now, unified(_lines(old), _lines(new)), "; ".join(notes))
 

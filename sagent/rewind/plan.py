@@ -22,7 +22,7 @@ Read: TypeAlias = Callable[[str], Iterable[Entry]]
 REWIND = "rewind"  # stands for the tool where files were rewound
 BETWEEN = "somebody else changed it in between"
 ELSE = "somebody else has changed it since"
-EARLIER = "a call that had begun before changed files there, and may have done so before"
+EARLIER = "a call that had begun earlier changed files there, and may have done so before this"
 
 
 @dataclass(frozen=True, slots=True)

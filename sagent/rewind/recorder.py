@@ -38,7 +38,7 @@ LARGEST_NAMED = 8 << 20  # bytes of a file that a call said it would write
 LAST_LOOK = 0.5  # seconds that a call that was cancelled has to find out what it changed
 LAST_STEP = 0.3  # seconds that work in a thread has to stop
 CUT_OFF = "the call was cancelled before it was known what it had changed"
-LET_GO = "the command was let go and went on by itself"
+LET_GO = "the command was detached and continued by itself"
 
 
 class Journal(Protocol):
@@ -164,7 +164,7 @@ class Checkpoints:
                 try:
                     found = await self._look(root, skip, relist=False)
                 except OSError as error:
-                    found = f"it cannot be looked at: {error.strerror or error}"
+                    found = f"it cannot be read: {error.strerror or error}"
             if not isinstance(found, str) and found.why:  # which would be no different the next time
                 found = self._refused[root] = found.why
             if isinstance(found, str):

@@ -21,7 +21,7 @@ from sagent.session.touches import Omission, Snapshot, Touch, Touched
 
 Fetch = Callable[[str], bytes]
 _MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
-ASTRAY = "its directory is reached through a link now"
+ASTRAY = "its directory is now reached through a link"
 
 
 @dataclass(frozen=True, slots=True)

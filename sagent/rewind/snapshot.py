@@ -41,7 +41,7 @@ _LOG = b'{"id":"'  # how a log begins
 
 TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB"
 TOO_MUCH = f"together with others it is more than {MOST_HELD >> 20} MiB"
-TOO_LONG = f"it could not be looked through in {PATIENCE:g} s"
+TOO_LONG = f"it could not be searched within {PATIENCE:g} s"
 NO_CONTENT = "git did not give back its content"
 OTHER_FORM = "git keeps it in another form (a filter, an encoding)"
 

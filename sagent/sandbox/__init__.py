@@ -244,7 +244,7 @@ class Sandbox:
         for place in sorted({*profile.partly_known} - self._reported):
             self._reported.add(place)
             self.warn(
-                f"{place} has more directories than the sandbox looks into: `.env` files and repositories in the others"
+                f"{place} has more directories than the sandbox searches:  `.env` files and repositories in the others"
                 " are neither hidden from commands nor protected. Start in a smaller directory, or name them in deny"
                 " rules."
             )
@@ -336,15 +336,14 @@ class Sandbox:
         self._running.remove(watch)
         said: list[str] = []
         if view is not None and not view.box.stands:
-            said.append("its sandbox was killed, and all that ran there with it: the next command gets a new one")
+            said.append("its sandbox was killed, and everything that ran in it: the next command gets a new one")
         if self._guard is not None and (changed := self._ended(self._guard, watch)):
             said.append(self._undone(changed))
         if self._network is not None and token and (refused := self._network.proxy.refused(token)):
             named = ", ".join(f'"network:{host}"' for host in refused)
             said.append(
                 f"it was denied access to hosts that are not allowed: call again with `needs` {named} and a "
-                "`reason`, and"
-                " the person will be asked"
+                "`reason`, and the person will be asked"
             )
         if self._network is not None and token not in self._passes.values():
             self._network.proxy.dismiss(token)
@@ -352,8 +351,8 @@ class Sandbox:
 
     def _undone(self, changed: Sequence[str]) -> str:
         return (
-            f"the sandbox undid what was done to {', '.join(changed)}, for such files run by themselves; it is in"
-            f" {self._aside}, or lies there with `.undone` in its name"
+            f"the sandbox undid the changes to {', '.join(changed)}, because such files run automatically; what "
+            f"was written is in {self._aside}, or next to the file with `.undone` in its name"
         )
 
     def _ended(self, guard: "Guard", watch: "Watch") -> Sequence[str]:
@@ -367,8 +366,8 @@ class Sandbox:
     def _warn_of_loose(self, guard: "Guard") -> None:
         if loose := guard.loosened():
             self.warn(
-                f"{', '.join(loose)} was replaced while a command ran, which could write the new one for a second: look"
-                " at what it says, for such files run by themselves"
+                f"{', '.join(loose)} was replaced while a command ran, which could write the new one for a second: "
+                "check its content, because such files run automatically"
             )
 
     async def aclose(self) -> None:

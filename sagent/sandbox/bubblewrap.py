@@ -242,7 +242,7 @@ class Boxes:
                 if isinstance(opened, View):
                     return opened
             if key in self._views:
-                self._end(key, f"its view of files could not be made next to what runs there: {opened}")
+                self._end(key, f"its view of the files could not be set up next to what runs there: {opened}")
         raise ToolError(
             f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
         )
@@ -256,14 +256,14 @@ class Boxes:
             self._views.pop(key)[1].box.close()
             return None
         if box.is_full:
-            self._end(key, "there was no room for it next to thousands of processes in the sandbox")
+            self._end(key, "the sandbox had no room for it next to thousands of processes")
         return box
 
     def _end(self, key: tuple[object, ...], why: str) -> NoReturn:
         """End a box in which nothing more can be run. Raises ToolError, always."""
         self._views.pop(key)[1].box.close()
         raise ToolError(
-            f"The command was not run: {why}. All that earlier commands had left running there was ended: run it again."
+            f"The command was not run: {why}. What earlier commands had left running was ended: run it again."
         )
 
     async def _open(self, key: tuple[object, ...], shown: object, mounts: Sequence[str], box: Box | None) -> View | str:
@@ -309,20 +309,20 @@ class Boxes:
         assert process.stderr is not None
         with process.stderr, info:
             ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
-            said = "bubblewrap did not come to an end"
+            said = "bubblewrap did not finish in time"
             if ready and process.stdout.read(5) == b"ready":
                 try:
                     info.seek(0)
                     pid = json.load(info)["child-pid"]
                     view = View(box or Box(process, pid), pid, frozenset(began.items()))
                     made = remove_made(began)
-                    why = f"{', '.join(made)} went away meanwhile" if made else view.box.harden(pid)
+                    why = f"{', '.join(made)} disappeared meanwhile" if made else view.box.harden(pid)
                     if box:
                         process.communicate()
                     elif why:
                         view.box.close()
                 except (OSError, ValueError, KeyError) as error:
-                    said = f"the sandbox could not be made ready: {error}"
+                    said = f"the sandbox could not be prepared: {error}"
                 else:
                     return why or view
             process.kill()

@@ -85,7 +85,7 @@ class Entry:
         below = text.startswith("*.")
         host, port = _parse(text.removeprefix("*."))
         if below and not isinstance(host, str):
-            raise ValueError(f"{text!r} is no host: addresses have no subdomains")
+            raise ValueError(f"{text!r} is not a host: an address has no subdomains")
         return cls(host, port, below)
 
     def rules_out(self, other: "Entry") -> bool:

@@ -203,10 +203,10 @@ def _gaps(profile: Profile) -> Iterator[str]:
             yield f"{path} can be written"
     for path in (os.path.realpath(place) for place in (sys.executable, os.__file__, str(Path(__file__).parent))):
         if can_write(path):
-            yield f"{path}, which runs outside, can be written"
+            yield f"{path}, which is run outside the sandbox, can be written"
     if profile.domains:
         yield f"every host can be reached, not only {', '.join(profile.domains)}"
     if abi() < 3:
-        yield "files outside can be emptied: that is refused from Linux 6.2 on"
+        yield "files outside the sandbox can be emptied: that is refused from Linux 6.2 on"
     if abi() < 6:
         yield "your other processes can be sent signals: that is refused from Linux 6.12 on"

@@ -152,9 +152,9 @@ class Proxy:
     async def _answer(self, client: Side, request: h11.Request) -> None:
         admitted = self._passes.get(shown_pass(request))
         if admitted is None:
-            raise Refusal(407, "This proxy is for commands of sagent, and this is not the pass of one that runs.")
+            raise Refusal(407, "This proxy serves running commands of sagent, and these credentials are not theirs.")
         if len(admitted.tasks) >= MOST_AT_ONCE:
-            raise Refusal(503, f"The sandbox allows a command {MOST_AT_ONCE} connections at once.")
+            raise Refusal(503, f"The sandbox allows a command at most {MOST_AT_ONCE} connections at once.")
         self._waiting.pop(admitted.enter(), None)
         endpoint, path = target(request)
         client.patience.reschedule(None)  # a look-up and a connection have limits of their own
@@ -231,8 +231,8 @@ async def _connect(
             return reader, writer
         writer.transport.abort()
         raise _astray(endpoint)
-    raise Refusal(502, f"{endpoint} could not be connected to: {said}.")
+    raise Refusal(502, f"{endpoint}: connecting failed: {said}.")
 
 
 def _astray(endpoint: Endpoint) -> Refusal:
-    return Refusal(403, f"{endpoint.host} leads to this machine or to what only machines talk to; no name may do that.")
+    return Refusal(403, f"{endpoint.host} leads to this machine, a link-local address or a metadata service.")

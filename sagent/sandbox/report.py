@@ -22,10 +22,10 @@ def shortfall(sandbox: Sandbox) -> str:
         return ""
     means = sandbox.means
     if means.name == "landlock" and "not installed" not in means.why:
-        return f"bubblewrap does not hold commands, for {means.why}: Landlock does, which holds less (sagent doctor)."
+        return f"bubblewrap cannot be used, because {means.why}. Landlock is used, which holds less (sagent doctor)."
     if sandbox.stands:
         return ""
-    return f"Commands run without a sandbox, as {means.why}: you are asked about them. {advice(means)}".rstrip()
+    return f"Commands run without a sandbox, because {means.why}: you are asked about them. {advice(means)}".rstrip()
 
 
 def advice(means: Means) -> str:
@@ -33,8 +33,8 @@ def advice(means: Means) -> str:
     if "not installed" not in means.why:
         return ""
     if "bwrap" in means.why:
-        return "Install bubblewrap (apt install bubblewrap, or as this system has it)."
-    return "Install util-linux, where that comes from."
+        return "Install bubblewrap (apt install bubblewrap, or the equivalent of this system)."
+    return "Install util-linux, which provides it."
 
 
 def described(profile: Profile, *, whole: bool = False) -> Sequence[tuple[str, str]]:

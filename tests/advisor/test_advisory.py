@@ -108,7 +108,7 @@ async def test_tokens_are_bounded() -> None:
     )
     await rig.run()
     assert rig.statuses == ["answered", "withheld"]
-    assert "of the 6000 that advisors may use in a session 1900 are left" in rig.told("a1")
+    assert "1900 are left of the 6000 that advisors may use in a session" in rig.told("a1")
 
 
 @pytest.mark.parametrize("rules", [Rules(triggers=(), max_usd=Decimal(1)), Rules(triggers=(), max_share=0.5)])
@@ -457,7 +457,7 @@ async def test_what_contradicts_advice_is_put_to_that_advisor_once() -> None:
         ("second", "asked"),
         ("second", "reconcile"),
     ]
-    assert "contradicts your advice: the test passes. Which holds?" in seen(second.requests[1])
+    assert "found evidence against your advice: the test passes. Which is right?" in seen(second.requests[1])
     assert tally(rig, "second") == (0, 0, 2)
     assert first.requests == []
 
@@ -523,7 +523,7 @@ async def test_the_second_task_is_seen_as_the_second_task() -> None:
     await rig.run("Write the parser.")
     await rig.run("Now write the docs.")
     said = model.requests[1].messages[-1].content
-    assert 'The task is another now: "Now write the docs."' in said
+    assert 'The task has changed: "Now write the docs."' in said
     assert "person: Now write the docs." in said
     assert "The task:\nWrite the parser." not in said
 

@@ -106,7 +106,7 @@ def test_another_task_is_told_as_another_task() -> None:
     question = asking(*history)
     other = type(question)(question.executor, "Now write the docs.", "ADVISE", question.keep)
     said = text_of(talk.ask(other))
-    assert 'The task is another now: "Now write the docs."' in said
+    assert 'The task has changed: "Now write the docs."' in said
     talk.answer(talk.ask(other), "VERDICT: proceed")
     assert "another now" not in text_of(
         talk.ask(type(question)(question.executor, "Now write the docs.", "A", question.keep))
@@ -120,7 +120,7 @@ def test_results_that_gave_way_to_stubs_are_not_told_again_and_nothing_new_is_lo
     consult(talk, *history)
     shrunk = [*history[:-1], result("c2", "[This result was taken out]"), user("go on"), assistant("Three.")]
     said = text_of(talk.ask(asking(*shrunk)))
-    assert "(The executor's own context was made smaller here.)" in said
+    assert "(The executor's own context was compacted here.)" in said
     assert said.count("go on") == 1, "the second of two equal messages is new"
     assert "Three." in said
     assert "taken out" not in said

@@ -200,7 +200,7 @@ async def test_where_nobody_can_advise_each_act_is_held_once_all_the_same(
     executor = worker(*((call(f"b{n}", "Bash", command="rm -rf a"),) for n in range(2)), "done")
     rig = Rig(executor, oracle(*script), rules=given, tools=[shell])
     await rig.run()
-    assert rig.told("b0").startswith("Not done yet: it takes something away for good, and advisor ")
+    assert rig.told("b0").startswith("Not done yet: it may destroy something for good, and advisor ")
     assert why in rig.told("b0")
     assert len(shell.done) == 1
 
@@ -220,7 +220,7 @@ async def test_a_question_that_no_advisor_can_answer_goes_back_with_the_reason(r
     result = await rig.run()
     assert (result.content, result.error) == ("b, then.", None)
     said = executor.requests[1].messages[-1].content
-    assert said.startswith("You asked for advice, and there is none: advisor was not asked: the 0 consultations")
+    assert said.startswith("You asked for advice, but there is none: advisor was not asked: the 0 consultations")
 
 
 @pytest.mark.parametrize("advisors", [(), ("strong/oracle",)])

@@ -134,7 +134,7 @@ def test_an_edit_that_is_taken_back_is_standing_still() -> None:
     def edit(call_id: str, old: str, new: str, error: str | None = None, path: str = "a.py") -> Turn:
         return turn("", (call(call_id, "Edit", file_path=path, old_string=old, new_string=new), error))
 
-    assert fires(edit("1", "x", "y"), edit("2", "y", "x")) == ("stagnation", "an edit was taken back")
+    assert fires(edit("1", "x", "y"), edit("2", "y", "x")) == ("stagnation", "an edit was reverted")
     assert fires(edit("1", "x", "y"), edit("2", "y", "x", path="b.py")) is None
     assert fires(edit("1", "x", "y", "no match"), edit("2", "y", "x")) is None
     assert fires(edit("1", "x", "y"), edit("2", "y", "z")) is None

@@ -752,7 +752,7 @@ def test_a_model_in_another_library_s_words_says_how_it_is_written() -> None:
 
 @pytest.mark.parametrize("pattern", [sequential, parallel])
 def test_a_pattern_says_what_its_members_are(pattern: Callable[..., object]) -> None:
-    with pytest.raises(UsageError, match="list is no agent: give agents or patterns, each as an argument of its own"):
+    with pytest.raises(UsageError, match="list is not an agent: pass agents or patterns, each as its own argument"):
         pattern([Agent(ScriptedModel("x")), Agent(ScriptedModel("x"))])
 
 

@@ -333,7 +333,7 @@ def test_a_fix_is_made_for_those_who_may_write(shell: Shell, shas: tuple[str, st
     api.pull = json.loads((shell.cwd / ".git/event.json").read_text())["pull_request"]
     said = {"body": "/sagent fix", "user": {"login": "eve"}, "author_association": "NONE"}
     event(shell, shas, comment=said)
-    assert "eve may not write" in run(shell).err
+    assert "eve has no write access" in run(shell).err
     event(shell, shas, comment={**said, "author_association": "MEMBER"})
     done = run(shell)
     assert done.code == 0, done.err

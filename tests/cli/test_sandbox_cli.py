@@ -68,8 +68,8 @@ def test_where_there_is_none_it_is_said_once_and_commands_are_asked_about(
     nothing()
     shell.serve([MAKES, Turn(text="one"), Turn(text="two"), Turn(text="alone")])
     told = (
-        "Commands run without a sandbox, as bwrap is not installed: you are asked about them. "
-        "Install bubblewrap (apt install bubblewrap, or as this system has it)."
+        "Commands run without a sandbox, because bwrap is not installed: you are asked about them. "
+        "Install bubblewrap (apt install bubblewrap, or the equivalent of this system)."
     )
     prompts = "\n".join(json.dumps(text) for text in ("go", "on"))
     done = shell.run("--output-format", "stream-json", "--input-format", "stream-json", stdin=prompts)

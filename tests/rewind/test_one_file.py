@@ -183,7 +183,7 @@ async def test_without_a_terminal_it_is_a_patch_and_undo_has_to_be_said(tmp_path
     assert "This session has changed no files." in await do("/diff")
     await session.run("sed -i s/two/2/ old.txt; mkdir sub; printf 'a\\tb' > sub/new.txt; printf '\\0' > bits")
     patch = await do("/diff")
-    assert "# bits: no text: 0 bytes, now 1" in patch
+    assert "# bits: not text: 0 bytes, now 1" in patch
     subprocess.run(["git", "apply", "-p1", "-"], input=patch.encode(), cwd=copy, check=True)
     assert state_of(copy) == {name: text for name, text in state_of(cwd).items() if name != "bits"}
 

@@ -283,7 +283,7 @@ def test_a_box_that_cannot_be_made_ready_ends_and_holds_nobody_up(monkeypatch: p
         opened = Boxes(scratch).open(())
     finally:
         scratch.remove()
-    assert opened == "the sandbox could not be made ready: [Errno 24] Too many open files"
+    assert opened == "the sandbox could not be prepared: [Errno 24] Too many open files"
 
 
 def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:

@@ -501,7 +501,7 @@ def test_what_cannot_be_held_is_said(tmp_path: Path) -> None:
         "every host can be reached, not only example.org",
     )
     place = os.path.realpath(Path(landlock.__file__).parent)
-    assert landlock.gaps(Profile(writable=(place,))) == (f"{place}, which runs outside, can be written",)
+    assert landlock.gaps(Profile(writable=(place,))) == (f"{place}, which is run outside the sandbox, can be written",)
 
 
 def test_older_kernels_hold_less(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -343,7 +343,7 @@ async def test_a_name_that_is_unknown_and_a_server_that_is_down_are_told(tmp_pat
             assert out.refused(token) == ()
     assert status(unknown) == status(down) == 502
     assert unknown.endswith(b"\r\n\r\na.example was not found: No such name.\n")
-    assert down.endswith(b"could not be connected to: Connection refused.\n")
+    assert down.endswith(b"connecting failed: Connection refused.\n")
 
 
 @pytest.mark.parametrize("listed", [True, False])

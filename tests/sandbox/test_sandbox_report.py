@@ -68,7 +68,7 @@ async def test_the_doctor_tries_it_anew(
 
 
 def test_what_a_busy_moment_brings_about_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "bubblewrap did not come to an end"))
+    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "bubblewrap did not finish in time"))
     assert Sandbox(cache=tmp_path).means.name == "none"
     monkeypatch.setattr(probe, "_try_all", lambda: Means("bubblewrap"))
     assert Sandbox(cache=tmp_path).means.name == "bubblewrap"
