@@ -197,7 +197,7 @@ def _apart(found: Comparison) -> Iterator[str]:
     ended = {arm: side.apart.get("budget", 0) for arm, side in found.sides.items()}
     if any(ended.values()):
         counts = ", ".join(f"{arm} {side.solved}/{side.judged + ended[arm]}" for arm, side in found.sides.items())
-        yield f"               With those that the budget ended as unsolved: {counts} solved."
+        yield f"               Counting runs that the budget ended as unsolved: {counts} solved."
 
 
 _WORDS = {"failed": "failed (not the task's doing)", "budget": "ended by the budget"}

@@ -67,11 +67,11 @@ class Unplugged:
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
         del headers, body
-        raise AssertionError(f"a replay sends nothing, and this was to go to {url}")
+        raise AssertionError(f"a replay sends nothing, but this was to be sent to {url}")
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
         del headers
-        raise AssertionError(f"a replay asks for nothing, and this was to come from {url}")
+        raise AssertionError(f"a replay requests nothing, but this was to come from {url}")
 
     async def aclose(self) -> None:
         """There is nothing to close."""

@@ -204,7 +204,7 @@ async def _ask(
         own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
         policy = _Fenced(own, asked.cwd)
         strangers = [name for name in names if name not in builtin and not settings.mcp]
-        notes += [f"{name} is no tool of sagent's own, and was not offered." for name in strangers]
+        notes += [f"{name} is not one of sagent's own tools, so it was not offered." for name in strangers]
     result = Result("", (), "error", Failure("error", "nothing was asked"))
     try:
         async with open_agent(own, listener, None, policy, more) as agent:

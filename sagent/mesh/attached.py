@@ -248,7 +248,7 @@ class RemoteAgent:
         except Fenced:
             await self.peer.change(action)
         words = " and ".join(f"{name} {text}" for name, text in chosen.items() if text)
-        self._emit(Notice("root", "info", f"It goes on with {words}."))
+        self._emit(Notice("root", "info", f"It continues with {words}."))
 
     async def compact(self, hints: str = "") -> None:
         del hints

@@ -134,7 +134,7 @@ class Store:
             data = b"".join([chunk.data async for chunk in chunks]) if info.size else b""
             if info.digest == f"SHA-256={urlsafe_b64encode(sha256(data).digest()).decode()}":
                 return data
-        raise Unavailable(f"What the bus keeps as {name} in {self._name} is damaged.")
+        raise Unavailable(f"The object {name} in {self._name} on the bus is damaged.")
 
     async def delete(self, name: str) -> None:
         from nats.js.errors import NotFoundError

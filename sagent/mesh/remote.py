@@ -265,7 +265,7 @@ class RemotePeer:
         try:
             answer = json_freeze_object(as_object(json_load(said)))
         except ValueError as error:
-            raise Failed(f"What the node of session {self.path} answers cannot be read: {error}.") from error
+            raise Failed(f"The answer of the node of session {self.path} cannot be read: {error}.") from error
         if error := as_str(answer.get("error")):
             raise Failed(error)
         return answer

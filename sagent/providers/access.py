@@ -53,7 +53,7 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
     if (key.strip() and not found) or any(
         not each.isascii() or not each.isprintable() or " " in each for each in (first, *others)
     ):
-        raise UsageError(f"{variable or 'The key'} for {name} holds characters that no key has; set it again.")
+        raise UsageError(f"{variable or 'The key'} for {name} has characters that a key cannot have; set it again.")
     return Access(name, base_url, first, variable, bearer, others=tuple(others))
 
 
@@ -61,7 +61,7 @@ def check_text(name: str, given: object) -> None:
     """Raise UsageError for an argument that is no text: not everybody has a type checker. It may be a key: it is not
     shown."""
     if not isinstance(given, str):
-        raise UsageError(f"{name} is {type(given).__name__}: give a text")
+        raise UsageError(f"{name} is {type(given).__name__}: give a string")
 
 
 def check_url(name: str, base_url: str) -> str:

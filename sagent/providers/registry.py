@@ -59,7 +59,7 @@ def _own_way(
     timeouts: Timeouts | None,
 ) -> Provider:
     if transport == "sdk" and name not in ("llamacpp", "selfhosted"):
-        raise UsageError(f"{name} is reached by a login, not by an SDK: leave --transport out.")
+        raise UsageError(f"{name} uses a login, not an SDK: leave --transport out.")
     match name:
         case "selfhosted":
             from sagent.providers.local.selfhosted import SelfHosted
@@ -117,7 +117,7 @@ def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
         return row
     known = {**built_in(), **(rows or {})}
     near = nearest_rows(name, rows)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(sorted(known))}."
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(known))}."
     raise UsageError(f"There is no provider {name!r}. {hint}")
 
 

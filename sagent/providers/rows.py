@@ -261,7 +261,7 @@ def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:
 def _headers(given: Mapping[str, object], where: str) -> Mapping[str, str]:
     for name, value in given.items():
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or name.lower() in _OWN_HEADERS:
-            raise ConfigError(f"{where} headers: {name!r} is set by sagent itself, or is no name of a header")
+            raise ConfigError(f"{where} headers: {name!r} is set by sagent itself, or is not a header name")
         if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
             raise ConfigError(f"{where} headers: {name} needs a text of printable ASCII")  # not shown: it may be a key
     return {name: str(value) for name, value in given.items()}

@@ -224,7 +224,7 @@ def _answer_of(path: str, result: Result) -> ToolOutput:
     """A child's answer; of one that failed, why, and what it had."""
     if result.error is None:
         return ToolOutput.of(result.content or "(no answer)", summary=f"{path}: {count(result.turns, 'turn')}")
-    had = f"\nWhat it had until then:\n{result.content}" if result.content else "\nIt had said nothing yet."
+    had = f"\nIts output so far:\n{result.content}" if result.content else "\nIt had not said anything yet."
     text = f"{path} failed ({result.error.kind}): {result.error.message}{had}"
     return ToolOutput((Text(text),), is_error=True, summary=f"{path}: {result.error.kind}")
 
@@ -256,9 +256,9 @@ def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
     if context.get("clear") in (True, "true"):
         actions.append((Compact(clear=True), "the conversation is cleared before the next step"))
     elif names:
-        actions.append((Compact(drop=names), f"results of {', '.join(names)} give way to stubs before the next step"))
+        actions.append((Compact(drop=names), f"results of {', '.join(names)} become stubs before the next step"))
     elif context.get("compact") in (True, "true"):
-        actions.append((Compact(as_str(context.get("hints"))), "the context is made smaller before the next step"))
+        actions.append((Compact(as_str(context.get("hints"))), "the context is compacted before the next step"))
     for action, _ in actions:
         target.check(action)
     for action, _ in actions:

@@ -394,7 +394,7 @@ def _command(arguments: JsonObject) -> str:
             " no shell can be given. Send the whole character, or let `printf` make the bytes."
         ) from error
     if "\0" in command:
-        raise ToolError("`command` holds a NUL character, which no shell can be given. Let `printf '\\0'` make it.")
+        raise ToolError("`command` holds a NUL character, which no shell accepts. Let `printf '\\0'` make it.")
     return command
 
 
@@ -422,7 +422,7 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
             need = Need(need.kind, os.path.realpath(workspace.resolve(need.target)))
             if not os.path.lexists(need.target):
                 above = os.path.dirname(need.target)  # noqa: PTH120 -- a text path
-                raise ToolError(f"The command was not run: nothing lies at {need.target}. Ask for {need.kind}:{above}.")
+                raise ToolError(f"The command was not run: {need.target} does not exist. Ask for {need.kind}:{above}.")
         found.append(need)
     return tuple(dict.fromkeys(found))
 

@@ -118,7 +118,7 @@ class _Translator:
         elif self._multiline:
             self._put(r"\n", r"(?:\r?\n)")
         else:
-            raise PatternError("it contains a line break, which a search line by line never finds; set multiline")
+            raise PatternError("it contains a line break, which a line-by-line search never finds; set multiline")
 
     def _repeat(self, quantifier: str) -> None:
         self._steady = self._steady and quantifier == "?"

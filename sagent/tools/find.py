@@ -37,7 +37,7 @@ def with_calls(tools: Sequence[Tool]) -> Sequence[Tool]:
     """The tools, with one more by which those are called that come later, where there is none yet."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
-    return (*tools, CallTool((), "Call a tool that was not there at first, as a message describes it."))
+    return (*tools, CallTool((), "Call a tool that was added later, as a message describes it."))
 
 
 class FindTools(Harmless):

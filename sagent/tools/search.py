@@ -20,7 +20,7 @@ from sagent.tools.globs import glob_regex
 
 TIME = 20  # seconds for a search, which then shows what it has
 PATIENCE = 30  # seconds for one in a process of its own
-CUT = "(There was no time to look through all of the directory. Give a narrower path.)"
+CUT = "(There was not enough time to search the whole directory. Give a narrower path.)"
 _BLOCK = 4_000_000  # bytes read at once
 _MOST_WHOLE = 64_000_000  # bytes of a file that must be in memory at once: UTF-16, or a search across lines
 _MOST_SIZE = 1_000_000_000  # bytes of a file that was not asked for by its name
@@ -215,7 +215,7 @@ class _Page:
     def _show_hit(self, number: int, text: str, hit: "re.Match[str]") -> None:
         if self._lines_of_hit > _MOST_LINES_A_HIT:
             if self._lines_of_hit == _MOST_LINES_A_HIT + 1:
-                self._out.append("... (the match goes on)")
+                self._out.append("... (the match continues)")
             self._last = number
             return
         for earlier, line in self._before:
@@ -269,7 +269,7 @@ class _Finder:
         for why, paths in self._passed_over.items():
             if paths:
                 more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-                notes.append(f"(Not searched, for they {why}: {', '.join(map(quote_path, paths[:5]))}{more}.)")
+                notes.append(f"(Not searched, because they {why}: {', '.join(map(quote_path, paths[:5]))}{more}.)")
         if self.stopped:
             notes.append(f"(Stopped after {TIME} s at {quote_path(self.stopped)}. Give a narrower path, glob or type.)")
         if self._query.empty:

@@ -138,7 +138,7 @@ async def test_an_expert_that_fails_says_why_and_what_it_had() -> None:
     result = await agent.run("go")
     assert result.error is None
     assert "expert failed (auth): p/m: no key" in result.content
-    assert "What it had until then:\nhalf" in result.content
+    assert "Its output so far:\nhalf" in result.content
     assert agent.messages[2].results[0].is_error
 
 

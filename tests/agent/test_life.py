@@ -256,7 +256,7 @@ async def test_one_that_crashes_says_what_it_had_and_closes_its_books() -> None:
     agent = root_of(cast)
     result = await agent.run("go")
     assert "root/a failed (crashed): RuntimeError: a defect" in result.content
-    assert "What it had until then:\nhalf of it" in result.content
+    assert "Its output so far:\nhalf of it" in result.content
     assert [read_body(e)["kind"] for e in agent.log.child("root/a").entries() if e.kind == "failed"] == ["crashed"]
 
 

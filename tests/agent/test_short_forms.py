@@ -225,17 +225,17 @@ async def later(event: object) -> None:
             lambda _: Agent(ScriptedModel(), prepare_tools=lambda run, specs: ["Read"]).run_sync("x"),
             "returned 'Read': return",
         ),
-        (lambda _: Anthropic(api_key="k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]
-        (lambda _: Anthropic("k"), r"Anthropic is made with a key by Anthropic.from_key\("),  # type: ignore[call-arg]
+        (lambda _: Anthropic(api_key="k"), r"Anthropic is created with Anthropic.from_key\("),  # type: ignore[call-arg]
+        (lambda _: Anthropic("k"), r"Anthropic is created with Anthropic.from_key\("),  # type: ignore[call-arg]
         (lambda agent: agent.apply(3), "3 is not an action: give one of sagent.peer"),
-        (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a text or SpawnRequest"),
+        (lambda agent: asyncio.run(agent.spawn(3)), "order is int: give a string or SpawnRequest"),
         (lambda agent: asyncio.run(agent.spawn(SpawnRequest("x", budget_usd=0.5))), "budget_usd=0.5: .* Decimal"),
         (lambda _: Agent(ScriptedModel(), policy=lambda run: Plain()).run_sync("x"), "Plain.before_tool is not async"),
         (lambda _: Ledger(0.5, PriceBook()), "a ledger's budget is USD as a Decimal, as in .*, not 0.5"),
         (lambda _: Ledger(Decimal("nan"), PriceBook()), r"a ledger's budget is USD as a Decimal, .*, not Decimal"),
         (lambda _: Bash(withheld="HOME"), "withheld='HOME': give a list of names"),
         (lambda _: Notebook(keep_keys="HOME"), "keep_keys='HOME': give a list of names"),
-        (lambda _: provider_named(None), "name is NoneType: give a text"),
+        (lambda _: provider_named(None), "name is NoneType: give a string"),
         (lambda _: Anthropic.from_key("k" * 8, transport=3), "transport is direct or sdk, not 3"),
         (lambda _: Agent.open(3), "session=3: give the path of its directory"),
     ],

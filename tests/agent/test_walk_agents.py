@@ -286,7 +286,7 @@ async def test_every_way_to_lose_a_provider_is_named_with_what_there_was(kind: s
     agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_retries=0))
     said = (await agent.run("go")).content
     assert said.startswith(f"root/a failed ({kind}): p/m: it is gone")
-    assert said.endswith("What it had until then:\nhalf")
+    assert said.endswith("Its output so far:\nhalf")
 
 
 async def test_one_that_runs_out_of_money_in_the_middle_says_so_and_what_it_had() -> None:
@@ -299,7 +299,7 @@ async def test_one_that_runs_out_of_money_in_the_middle_says_so_and_what_it_had(
     said = (await root_of(cast, ledger=ledger).run("go")).content
     done = len(cast.requests["root/a"])
     assert said.startswith("root/a failed (budget)")
-    assert said.endswith(f"What it had until then:\npart {done - 1}")
+    assert said.endswith(f"Its output so far:\npart {done - 1}")
     assert ledger.spent_below("root/a") <= Decimal("0.008")
     assert ledger.cap_of("root/a") == 1
 
@@ -311,10 +311,10 @@ def test_what_a_child_had_that_the_end_of_the_process_cut_off_is_known() -> None
     asked, said, empty = user("x"), Message("assistant", (Text("half"),)), Message("assistant", ())
     entries = [entry(0, "opened"), entry(1, "message"), entry(2, "message")]
     assert resume.cut_off("root/a", entries, [], [asked, said, empty]) == (
-        "root/a was lost: the process ended.\nWhat it had until then:\nhalf"
+        "root/a was lost: the process ended.\nIts output so far:\nhalf"
     )
     assert resume.cut_off("root/a", entries, [], [asked]) == (
-        "root/a was lost: the process ended.\nIt had said nothing yet."
+        "root/a was lost: the process ended.\nIt had not said anything yet."
     )
     assert resume.cut_off("root/a", entries, ["2"], [asked, said]) is None
     assert resume.cut_off("root/a", entries[:1], [], []) is None

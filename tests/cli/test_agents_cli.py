@@ -287,7 +287,7 @@ def test_what_a_foreground_child_had_is_told_after_kill_9_once(shell: Shell) -> 
     server = shell.serve(cast(root=[echo]))
     assert "root/slow was lost: the process ended." in shell.run(*FULL, "--continue", "and?").out
     told = json.dumps(server.requests[0].json["messages"])
-    assert "What it had until then:\\nhalf of it" in told
+    assert "Its output so far:\\nhalf of it" in told
     assert "root/done was lost" not in told
     server = shell.serve(cast(root=[echo]))
     shell.run(*FULL, "--continue", "and now?")

@@ -60,7 +60,7 @@ def test_what_is_no_login_is_said(shell: Shell) -> None:
     assert "a terminal to enter the key on" in asked.err
     asked = shell.run("login", "nosuch", model="")
     assert asked.code == 2
-    assert "There is no provider 'nosuch'. Known are anthropic" in asked.err
+    assert "There is no provider 'nosuch'. The providers are anthropic" in asked.err
     host = shell.run("login", "openai", "--host", "x.example", model="")
     assert host.code == 2
     plain = shell.run("login", "copilot", "--host", "http://ghe.example", model="")

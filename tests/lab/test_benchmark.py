@@ -223,7 +223,7 @@ def test_failures_are_neither_solved_nor_unsolved() -> None:
         "without: 1 failed (not the task's doing)",
         "1 × 529: overloaded",
         "with: 1 ended by the budget",
-        "With those that the budget ended as unsolved: without 1/3, with 3/4 solved.",
+        "Counting runs that the budget ended as unsolved: without 1/3, with 3/4 solved.",
     ):
         assert words in told
 

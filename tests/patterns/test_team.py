@@ -365,7 +365,7 @@ async def test_in_parallel_the_rest_goes_on_and_the_editor_is_told() -> None:
     assert result.error is not None and result.error.kind == "auth"
     assert "b failed (auth)" in result.error.message
     assert handed(crew.prompt("chief")) == ["a", "c"]
-    assert "The role b failed (auth: p: no key); there is nothing from it." in crew.prompt("chief")
+    assert "The role b failed (auth: p: no key); there is no result from it." in crew.prompt("chief")
     assert [each.state for each in result.roles] == ["done", "failed", "done", "done"]
     assert team.unfinished == "The task."
 

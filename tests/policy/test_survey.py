@@ -59,7 +59,7 @@ async def test_of_a_workspace_that_is_too_large_to_be_known_the_person_is_told_o
     if not sandbox.stands:
         pytest.skip(sandbox.means.why)
     assert len(told) == 1
-    assert told[0].startswith(f"{root} has more directories than the sandbox looks into")
+    assert told[0].startswith(f"{root} has more directories than the sandbox searches")
 
 
 def test_what_was_installed_is_passed_over(tmp_path: Path) -> None:

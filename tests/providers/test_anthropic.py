@@ -544,7 +544,7 @@ def test_refusals_say_why() -> None:
             "usage": {},
         }
     )
-    assert reader.notes() == ("the provider refused to go on: cyber: no",)
+    assert reader.notes() == ("the provider refused to continue: cyber: no",)
 
 
 def test_a_switch_away_and_back_keeps_thoughts_apart() -> None:

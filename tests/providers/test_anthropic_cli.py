@@ -298,7 +298,7 @@ EFFORTS = [
     ("claude-fable-5-2", "none", "low", "claude-fable-5-2 has no effort none: low is used"),
     ("opus", "minimal", "low", "opus has no effort minimal: low is used"),
     ("claude-sonnet-4-6", "xhigh", "high", "claude-sonnet-4-6 has no effort xhigh: high is used"),
-    ("claude-haiku-4-5", "high", None, "claude-haiku-4-5 knows no levels of effort: high was left out"),
+    ("claude-haiku-4-5", "high", None, "claude-haiku-4-5 has no levels of effort: high was left out"),
     ("opus", "xhigh", "xhigh", ""),
 ]
 

@@ -283,7 +283,7 @@ async def test_a_batch_that_is_not_there_any_more_is_bought_again_by_a_second_tr
         model = model_of("anthropic", server, batches)
         error = await fails(model)
         assert (error.retryable, error.sent) == (True, False)
-        assert "not there any more" in str(error)
+        assert "no longer exists" in str(error)
         assert (await ask(model)).message.content == "ok"
 
 

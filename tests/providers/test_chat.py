@@ -188,7 +188,7 @@ async def test_a_model_that_sees_nothing_goes_on_with_a_conversation_that_has_im
         model = provider.model("x/y")
         for _ in range(2):
             *_, reply = [item async for item in model.stream(Request("c", history))]
-            assert any("x/y cannot be shown images" in note for note in reply.notes)
+            assert any("x/y does not accept images" in note for note in reply.notes)
         assert not prepared(*history, provider="openrouter", model="x/z").notes
         await provider.aclose()
     assert [b"image_url" in request.body for request in server.requests] == [True, False, False]

@@ -445,7 +445,7 @@ class TestRequest:
         seen, blind = server.requests
         assert seen.headers["copilot-vision-request"] == "true"
         assert "copilot-vision-request" not in blind.headers
-        assert "cannot be shown images" in reply.notes[0]
+        assert "does not accept images" in reply.notes[0]
 
     async def test_beta_features_that_the_proxy_does_not_know_are_left_out(self, tmp_path: Path) -> None:
         script = [Fail(400, message="unsupported beta header(s): thinking-binding-controls"), Turn("x"), Turn("y")]

@@ -117,7 +117,7 @@ async def test_a_server_that_goes_on_after_the_limit_is_left(of: str, talk: str)
         provider = provider_named(of, key="k" * 8, base_url=server.url)
         heard: list[Delta | Reply] = []
         stream = provider.model("claude-sonnet-4-6").stream(Request("c", [user("hi")], max_output=300))
-        with pytest.raises(ModelError, match="it went on after the 300 tokens asked for") as caught:
+        with pytest.raises(ModelError, match="it continued after the 300 tokens asked for") as caught:
             await collect(stream, heard)
         await provider.aclose()
     said = "".join(delta.text for delta in heard if isinstance(delta, TextPart))
@@ -170,7 +170,7 @@ async def test_a_summary_may_be_longer_than_the_thought_but_not_without_end(raw_
     async with raw_server(short) as server, chat(server.url) as model:
         assert [item async for item in model.stream(request)]
     async with raw_server(endless) as server, chat(server.url) as model:
-        with pytest.raises(ModelError, match="it went on after the 20 tokens"):
+        with pytest.raises(ModelError, match="it continued after the 20 tokens"):
             await collect(model.stream(request), [])
 
 

@@ -638,8 +638,8 @@ async def test_the_real_server_says_what_is_wrong_with_a_file_or_an_argument(her
         provider = LlamaCpp.from_env(environ={"LLAMA_CPP_MODEL": str(here / "tiny.gguf"), **variables})
         _, error = await failure(provider.model("tiny"), ask())
         await provider.aclose()
-        assert "ended with exit code 1 before it was ready. It said last:" in str(error)
-        assert word in str(error).partition("It said last:")[2]
+        assert "ended with exit code 1 before it was ready. Its last output:" in str(error)
+        assert word in str(error).partition("Its last output:")[2]
 
 
 async def test_a_proxy_is_not_asked_for_the_way_to_a_child(

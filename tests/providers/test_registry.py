@@ -116,11 +116,11 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> No
 @pytest.mark.parametrize("name", ["anthropic", "openai", "groq", "google", "bedrock", "llamacpp", "copilot"])
 def test_what_is_no_text_is_named_and_not_shown(name: str) -> None:
     wrong: Any = 3_141
-    with pytest.raises(UsageError, match=r"^key is int: give a text$"):
+    with pytest.raises(UsageError, match=r"^key is int: give a string$"):
         provider_named(name, key=wrong)
-    with pytest.raises(UsageError, match=r"^base_url is int: give a text$"):
+    with pytest.raises(UsageError, match=r"^base_url is int: give a string$"):
         provider_named(name, key="k" * 8, base_url=wrong)
-    with pytest.raises(UsageError, match=r"^model_id is int: give a text$"):
+    with pytest.raises(UsageError, match=r"^model_id is int: give a string$"):
         provider_named(name, key="k" * 8).model(wrong)
 
 
@@ -173,7 +173,7 @@ def test_where_chats_are_posted(base: str, url: str) -> None:
 def test_an_unknown_provider_is_answered_with_the_nearest_names() -> None:
     with pytest.raises(UsageError, match="Did you mean anthropic"):
         provider_named("antropic")
-    with pytest.raises(UsageError, match=r"Known are .*moonshot"):
+    with pytest.raises(UsageError, match=r"The providers are .*moonshot"):
         provider_named("zzzzzz")
     for name, owner in (("gemini", "google"), ("kimi", "moonshot"), ("grok", "xai"), ("lm_studio", "lmstudio")):
         with pytest.raises(UsageError, match=f"Did you mean {owner}"):

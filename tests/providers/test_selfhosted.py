@@ -592,7 +592,7 @@ async def test_effort_none_turns_thinking_off(home: Home) -> None:
     assert {each.message.content for each in replies.values()} == {"Yes."}
     assert replies["none"].usage.reasoning == 0
     assert [replies[effort].notes for effort in (None, "none")] == [(), ()]
-    assert "knows no levels of effort" in replies["high"].notes[0]
+    assert "has no levels of effort" in replies["high"].notes[0]
     stubborn = CHATML.replace("<|quiet|>", "")
     async with opened(home.make(line, name="stubborn", template=stubborn)) as model:
         assert "thought although" in (await said_by(model, effort="none")).notes[0]

@@ -118,7 +118,7 @@ async def test_where_a_step_cannot_be_captured_the_answer_goes_on_without(
     over_slots(recorder)
     replies = await talk(path)
     assert said(replies) == said(as_usual)
-    assert "writes more slowly, without a CUDA graph: " in replies[0].notes[0]
+    assert "is slower, without a CUDA graph: " in replies[0].notes[0]
     assert [len(reply.notes) for reply in replies] == [1, 0, 0, 0]
 
 

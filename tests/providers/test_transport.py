@@ -483,7 +483,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("way", ["direct", "sdk"])
 def test_a_variable_that_names_no_proxy_is_named(monkeypatch, name: str, value: str, way: Way) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(UsageError, match=rf"^{name} is no address of a proxy") as caught:
+    with pytest.raises(UsageError, match=rf"^{name} is not a proxy address") as caught:
         OpenAI.from_key("key-for-tests", transport=way)
     assert value not in str(caught.value)
     monkeypatch.setenv("NO_PROXY", "api.openai.com")
@@ -594,7 +594,7 @@ async def test_deflate_with_a_header_and_without(raw_server, bits: int, step: in
 async def test_an_encoding_that_is_not_read_is_a_clear_no(raw_server) -> None:
     async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\ncontent-length: 3\r\n\r\nabc"]) as server:
         transport = DirectTransport()
-        with pytest.raises(Disrupted, match="'zstd', which was not asked for") as caught:
+        with pytest.raises(Disrupted, match="'zstd', which was not requested") as caught:
             await fetch(transport, server.url)
         assert caught.value.final, "to ask again would not help"
         await transport.aclose()

@@ -96,7 +96,7 @@ async def test_what_is_undone_while_a_box_is_opened_ahead_is_told_to_the_command
     await until(lambda: (work / ".envrc").exists(), "the file", task=running)
     await boxed.tool.prepare(boxed.workspace, boxed.blobs)
     (work / "go").touch()
-    assert "the sandbox undid what was done" in await running
+    assert "the sandbox undid the changes to" in await running
 
 
 async def test_the_first_box_is_made_while_the_model_thinks(
@@ -173,14 +173,14 @@ async def test_what_was_left_running_does_not_write_what_is_protected_since(boxe
     with is_made(work):
         before = (work / "sub/.git/config").read_text()
         said = await boxed.run("touch go; until [ -e done ]; do sleep 0.02; done")
-    assert "the sandbox undid what was done" in said
+    assert "the sandbox undid the changes to" in said
     assert (work / "sub/.git/config").read_text() == before
 
 
 async def test_what_keeps_every_other_process_from_running_is_ended(boxed: Boxed) -> None:
     await boxed.run("(while :; do kill -9 -1; done) >/dev/null 2>&1 & sleep 60")
     (boxed.workspace.cwd / ".env").touch()
-    with pytest.raises(ToolError, match="left running there was ended: run it again"):
+    with pytest.raises(ToolError, match="left running was ended: run it again"):
         await boxed.run("echo next")
     assert await boxed.run("echo next") == "next"
 

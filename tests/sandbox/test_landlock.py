@@ -510,4 +510,4 @@ def test_older_kernels_hold_less(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(landlock, "abi", lambda abi=abi: abi)
         told[abi] = [gap.split(":")[0] for gap in landlock.gaps(Profile())]
     signals = "your other processes can be sent signals"
-    assert told == {2: ["files outside can be emptied", signals], 5: [signals], 6: []}
+    assert told == {2: ["files outside the sandbox can be emptied", signals], 5: [signals], 6: []}

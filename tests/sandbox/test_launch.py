@@ -155,7 +155,7 @@ async def test_where_processes_that_were_left_running_fill_the_sandbox_they_are_
     await boxed.run(
         f"python3 -c '{program}; print(1, flush=True); sleep(60)' >up & until [ -s up ]; do sleep 0.02; done"
     )
-    with pytest.raises(ToolError, match="left running there was ended: run it again"):
+    with pytest.raises(ToolError, match="left running was ended: run it again"):
         await boxed.run("echo next")
     assert await boxed.run("ps -e -o comm= | grep -c python; printf next") == "0\nnext"
 

@@ -353,7 +353,7 @@ def test_what_is_not_there_cannot_be_asked_for_and_the_directory_is_named(rig: R
     if not rig.sandbox.stands:
         assert rig.tool.effect(arguments, rig.workspace).needs == ()
         return
-    with pytest.raises(ToolError, match=f"nothing lies at {work}/new. Ask for {kind}:{work}"):
+    with pytest.raises(ToolError, match=f"{work}/new does not exist. Ask for {kind}:{work}"):
         rig.tool.effect(arguments, rig.workspace)
 
 

@@ -127,7 +127,7 @@ async def test_grep_shows_lines_by_path_without_what_git_ignores(call, root, eng
         ({"pattern": "main", "path": "src/app.py", "glob": "*.ts"}, ["No matches.", NONE_FITS]),
         ({"pattern": "main(?= kept)"}, ["src/web/gen-keep.ts:1:main kept"]),
         ({"pattern": r"(e)\1", "path": "src"}, ["src/web/.gitignore:2:!gen-keep.ts"]),
-        ({"pattern": "main", "path": "bin.dat"}, ["No matches.", "(Not searched, for they are binary: bin.dat.)"]),
+        ({"pattern": "main", "path": "bin.dat"}, ["No matches.", "(Not searched, because they are binary: bin.dat.)"]),
     ],
 )  # fmt: skip
 async def test_grep_options(call, root, engine, arguments, lines) -> None:
@@ -542,7 +542,7 @@ async def test_no_large_file_holds_up_a_search(call, root, engine, monkeypatch) 
     async with asyncio.timeout(15):
         for pattern in ("hel+o", "(?=hel)hello"):
             text = text_of(await call(Grep(), pattern=pattern))
-            assert text == "found.txt:1:hello\n(Not searched, for they are larger than 1 GB: text.log.)"
+            assert text == "found.txt:1:hello\n(Not searched, because they are larger than 1 GB: text.log.)"
         monkeypatch.setattr("sagent.tools.search.TIME", 0.5)
         text = text_of(await call(Grep(), pattern="nothing", path="text.log"))
         assert text.startswith("No matches.\n(Stopped after 0.5 s at text.log.")

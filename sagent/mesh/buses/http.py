@@ -256,7 +256,7 @@ def _read(data: str | bytes) -> object:
     try:
         return json_load(data)
     except ValueError as error:
-        raise errors.Unavailable(f"What the server of the bus says cannot be read: {error}.") from error
+        raise errors.Unavailable(f"The answer of the bus's server cannot be read: {error}.") from error
 
 
 def _words(error: Exception) -> str:

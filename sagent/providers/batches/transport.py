@@ -109,7 +109,7 @@ class Batches:
         if self._sends:
             await asyncio.wait(self._sends, timeout=_LAST)
         if left := len(self._waits):
-            self.report(f"{count(left, 'batch', 'batches')} in progress: the provider goes on with what was sent")
+            self.report(f"{count(left, 'batch', 'batches')} in progress: the provider continues with what was sent")
         for task in (*self._sends, *self._waits):
             task.cancel()
         await asyncio.gather(*self._sends, *self._waits, return_exceptions=True)
@@ -277,7 +277,7 @@ class _Batch:
                 outcomes = await self._form.fetch(*self._way, sent.id)
             except _RefusedError as error:
                 if error.status == 404:
-                    words = f"batch {sent.id} is not there any more"
+                    words = f"batch {sent.id} no longer exists"
                     return Outcomes(failure(503, "overloaded_error", words))
                 outcomes, trouble = None, f"HTTP {error.status}"
             except (Disrupted, OSError, ValueError) as error:

@@ -42,7 +42,7 @@ class Endpoint:
         def __new__(cls, *given: object, **named: object) -> Self:
             own, name = cls.__init__ is not Endpoint.__init__, cls.__name__  # a plan is made with its login
             if not own and not isinstance(named.get("row", *given[:1]), Row):
-                raise UsageError(f'{name} is made with a key by {name}.from_key("..."), or by from_env()')
+                raise UsageError(f'{name} is created with {name}.from_key("...") or from_env()')
             return super().__new__(cls)
 
     def __init__(
@@ -163,7 +163,7 @@ def read_access(
         found, value = first_set(row.key, environ)
         if row.via and "," in (key or value):
             raise UsageError(
-                f"{row.name} is reached by its SDK, with one key: {source or either(row.key)} holds several."
+                f"{row.name} is used through its SDK, which takes one key: {source or either(row.key)} holds several."
             )
         url = base_url or ("" if row.via else first_set(row.base, environ)[1])
         url = url and check_url(row.name, url)
@@ -174,7 +174,7 @@ def read_access(
         if not url:
             raise UsageError(f"{row.name} has no address of its own: give its base_url with the key.")
         if not key.strip() and not row.free and not loopback(url):
-            raise UsageError(f"The key for {row.name} is empty: is the variable set that it was read from?")
+            raise UsageError(f"The key for {row.name} is empty: check that the variable it was read from is set.")
         return access_from_key(row.name, key, url, variable=source or either(row.key), bearer=bearer)
     return _from_env(row, base_url, auth if own else "bearer", environ)
 
@@ -188,7 +188,7 @@ def _from_env(row: Row, base_url: str | None, auth: str | None, environ: Mapping
     if not url:
         raise UsageError(f"{row.name} has no address of its own: set {either(row.base)}, or give --base-url.")
     if not secret and not row.free and not loopback(check_url(row.name, url)):
-        anything = " (to any word, where the server wants none)" if row.name == "openai-compatible" else ""
+        anything = " (to any word, if the server needs none)" if row.name == "openai-compatible" else ""
         raise UsageError(f"No key for {row.name}: set {either(row.key, row.token)}{anything}.")
     variable = row.token if secret and secret == token != key else name
     return access_from_key(row.name, secret, url, variable=variable, bearer=bearer)
@@ -207,7 +207,7 @@ def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts:
     if not sdk:
         return DirectTransport(connect=timeouts.connect)
     if transport == "direct":
-        raise UsageError(f"{row.name} is reached by its own login, which only the sdk transport has: --transport sdk.")
+        raise UsageError(f"{row.name} uses a login of its own, which needs --transport sdk.")
     from sagent.providers.clouds.sdk import SdkTransport
 
     return SdkTransport(row.family, row.via, access, connect=timeouts.connect)

@@ -135,14 +135,14 @@ class WireModel(ABC, Generic[E_co]):
                 notes.append(f"{self.id} does not reason: effort {request.effort} was left out")
             request = replace(request, effort=effort)
         if able.tools is False and request.tools:
-            notes.append(f"{self.id} has no use of tools: none is offered to it")
+            notes.append(f"{self.id} does not support tools: none are offered to it")
             request = replace(request, tools=())
         if able.structured is False and request.output_schema is not None:
             request = replace(request, output_schema=None)
         if able.images is False:
             messages = [self._in_words(message) for message in request.messages]
             if any(map(is_not, messages, request.messages)):
-                notes.append(f"{self.id} cannot be shown images: it reads in words that they were there")
+                notes.append(f"{self.id} does not accept images: each is replaced by a line of text")
                 request = replace(request, messages=messages)
         return request, tuple(notes)
 

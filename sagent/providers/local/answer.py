@@ -136,7 +136,7 @@ class LoadedModel:
             return self._render(dressed, tools, {**_thinking(job.effort), **job.template})
         except Exception as error:
             raise self._origin.error(
-                "invalid_request", f"the chat template does not take this conversation: {shorten(str(error))}"
+                "invalid_request", f"the chat template rejects this conversation: {shorten(str(error))}"
             ) from error
 
     def _room(self, job: Job, size: int) -> int:
@@ -245,7 +245,7 @@ class LoadedModel:
         return Answer(parts, usage, stop, (*notes, notice) if notice else notes)
 
     def _slowness(self, reason: str) -> str:
-        return f"{self._origin.model} writes more slowly, without a CUDA graph: {reason}"
+        return f"{self._origin.model} is slower, without a CUDA graph: {reason}"
 
     def _notes(self, job: Job, usage: Usage) -> tuple[str, ...]:
         model = self._origin.model
@@ -254,7 +254,7 @@ class LoadedModel:
         if job.effort is None or self._levels:
             return ()
         if self._habits.switch or usage.reasoning:
-            return (f"{model} knows no levels of effort: thinking is on",)
+            return (f"{model} has no levels of effort: thinking is on",)
         return (f"{model} does not reason: effort {job.effort} was left out",)
 
     def _failure(self, error: Exception, size: int) -> ModelError:

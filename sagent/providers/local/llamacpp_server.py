@@ -124,7 +124,7 @@ class LlamaServer:
     def said(self) -> str:
         """The last lines of its output, in a sentence."""
         lines = self._output.lines()
-        return "\n".join(("It said last:", *lines)) if lines else "It said nothing."
+        return "\n".join(("Its last output:", *lines)) if lines else "It printed nothing."
 
     async def stop(self) -> None:
         """End it: SIGTERM, SIGKILL after GRACE seconds. When cancelled it is killed at once."""

@@ -53,7 +53,7 @@ def read_weights(model_id: str) -> Weights:
     size = next((at for at in range(len(parts), 1, -1) if Path("+".join(parts[:at])).expanduser().exists()), 1)
     name, options = "+".join(parts[:size]), parts[size:]
     if not name.strip():
-        raise UsageError(f"{model_id!r} names no model: give a folder, or a repository like Qwen/Qwen3-0.6B.")
+        raise UsageError(f"{model_id!r} does not name a model: give a folder, or a repository like Qwen/Qwen3-0.6B.")
     found: dict[str, tuple[str, str]] = {}
     for option in options:
         known = _option(option)

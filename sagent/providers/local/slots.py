@@ -164,7 +164,7 @@ class Slots:
         self._rewind(self._length)
         for one, other in zip(expected, self._tried(replay), strict=True):
             if not float((one - other).abs().max()) <= _TOLERANCE * float(one.abs().max()):
-                raise UnfitError("its captured step gives other numbers than the step itself")
+                raise UnfitError("its captured step gives different numbers")
         return replay
 
     def _tried(self, step: Step) -> list[Tensor]:

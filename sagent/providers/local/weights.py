@@ -108,7 +108,7 @@ def _open(library: Transformers, weights: Weights, source: Source, device: str) 
     with quiet():
         tokenizer = cast("Tokenizer", library.AutoTokenizer.from_pretrained(name, **settings))
         if not tokenizer.chat_template:
-            raise _UntaughtError("it has no chat template: take a model that was tuned for chat")
+            raise _UntaughtError("it has no chat template: use a model that was tuned for chat")
         network = cast("Network", library.AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **settings))
         return tokenizer, network.to(device).eval()
 
@@ -191,7 +191,7 @@ def _fetch_error(weights: Weights, origin: Origin, names: set[str], said: str) -
     if names & {"RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError"}:
         return origin.error("not_found", f"there is no folder {name} here, and no such model on the Hub: {said}")
     if "OfflineModeIsEnabled" in names:
-        return origin.error("not_found", f"{name} is not on this machine, and HF_HUB_OFFLINE forbids to download it.")
+        return origin.error("not_found", f"{name} is not on this machine, and HF_HUB_OFFLINE forbids downloading it.")
     on_the_way = {"ConnectionError", "TimeoutError", "TransportError", "HfHubHTTPError"}
     if "OSError" in names and not names & on_the_way:
         return origin.error("invalid_request", f"{name} cannot be stored: {said}")

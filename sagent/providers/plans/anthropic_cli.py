@@ -121,7 +121,7 @@ class AnthropicCLIModel:
         name, never_off = self._provider.resolve(self.id)
         family, version = generation(name)
         if wanted not in (None, "none") and family and version < (4, 6):
-            return None, (f"{self.id} knows no levels of effort: {wanted} was left out",)
+            return None, (f"{self.id} has no levels of effort: {wanted} was left out",)
         if wanted is None or (wanted == "none" and not (never_off or think(name, wanted, 0).notes)):
             return wanted, ()
         return nearest(self.id, wanted, levels(version if family else (5, 0)))

@@ -257,7 +257,7 @@ class Talk:
             response = as_object(line.get("response"))
             if line.get("type") == "control_response" and response.get("request_id") == "setup":
                 if response.get("subtype") != "success":
-                    raise self._too_old(as_str(response.get("error")) or "it refuses to be set up")
+                    raise self._too_old(as_str(response.get("error")) or "it rejected its setup")
                 self.models = [as_object(row) for row in as_array(as_object(response.get("response")).get("models"))]
                 return
         raise await self._gone()
@@ -268,7 +268,7 @@ class Talk:
             async with asyncio.timeout(patience):
                 line = await self._process.receive()
         except TimeoutError as error:
-            raise self._origin.error("stalled", f"nothing was heard for {patience:g} s") from error
+            raise self._origin.error("stalled", f"nothing arrived for {patience:g} s") from error
         match as_str(line.get("type")) if line else "":
             case "control_request" if line:
                 await self._serve(as_str(line.get("request_id")), as_object(line.get("request")))

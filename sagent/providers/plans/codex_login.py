@@ -94,7 +94,7 @@ class LoginFile:
             if current.access != stale.access and current.is_fresh:
                 return current
             if not current.refresh:
-                raise origin.error("auth", f"the login in {self.path} has run out and cannot be renewed. {LOGIN}")
+                raise origin.error("auth", f"the login in {self.path} has expired and cannot be renewed. {LOGIN}")
             try:
                 with atomic_write(self.path) as file:  # what cannot be written back must not be spent
                     tokens = await self._spend(current, transport, origin)
@@ -106,7 +106,7 @@ class LoginFile:
             except OSError as error:
                 raise origin.error(
                     "auth",
-                    f"the login has run out, and a new one could not be kept ({error}): make "
+                    f"the login has expired, and a new one could not be saved ({error}): make "
                     f"{self.path.resolve().parent} writable.",
                 ) from error
             return self._current(origin)

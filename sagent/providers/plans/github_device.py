@@ -47,7 +47,7 @@ def host_url(host: str) -> str:
     """Where a GitHub is, from "github.com", "company.ghe.com" or an address. Raises UsageError."""
     url = check_url("a GitHub", host if "://" in host else f"https://{host}")
     if not url.isascii() or len(url.split()) > 1:
-        raise UsageError(f"{host!r} is no name of a host.")
+        raise UsageError(f"{host!r} is not a host name.")
     if urlsplit(url).scheme != "https" and not loopback(url):
         raise UsageError(f"{host} would be sent the login unencrypted: give its name alone, or https://.")
     return url

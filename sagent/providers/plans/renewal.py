@@ -105,6 +105,6 @@ async def one_at_a_time(path: Path, origin: Origin) -> AsyncGenerator[None]:
             message = f"another process has been renewing the login for {PATIENCE:g} s"
             raise origin.error("stalled", message) from error
         except OSError as error:
-            message = f"the login has run out and cannot be renewed ({error}): make {path.parent} writable."
+            message = f"the login has expired and cannot be renewed ({error}): make {path.parent} writable."
             raise origin.error("auth", message) from error
         yield

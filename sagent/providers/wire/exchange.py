@@ -183,7 +183,7 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
         raise error
     if not call.reader.complete:
         if began and not began.startswith(_FIELDS):
-            raise call.origin.error("protocol", f"the answer is no stream of events: {_shown(began)}")
+            raise call.origin.error("protocol", f"the answer is not a stream of events: {_shown(began)}")
         raise call.origin.error("cut", "the stream ended before the reply did")
 
 
@@ -214,7 +214,7 @@ class _Bounds:
         if (received := self._call.reader.received) != self._received:
             self._quiet, self._received = 0, received
         if self._quiet > _QUIET:
-            raise _too_long(self._call, _QUIET, " in which nothing is said")
+            raise _too_long(self._call, _QUIET, " without content")
 
 
 async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
@@ -255,7 +255,7 @@ def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]
             if call.reader.closed:
                 break
             if 0 < call.max_output < call.reader.least_tokens:
-                return call.origin.hopeless(f"it went on after the {call.max_output:,} tokens asked for")
+                return call.origin.hopeless(f"it continued after the {call.max_output:,} tokens asked for")
     except ModelError as error:
         out += _bills_in(call, events)
         return error
@@ -406,7 +406,7 @@ class _Watch:
             async with asyncio.timeout_at(self._last + allowed):
                 return await step
         except TimeoutError as error:
-            raise self._call.origin.error("stalled", f"nothing was heard for {allowed:g} s") from error
+            raise self._call.origin.error("stalled", f"nothing arrived for {allowed:g} s") from error
 
 
 def read_json(text: str | bytes) -> object:

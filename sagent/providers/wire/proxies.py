@@ -27,7 +27,7 @@ def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
     if scheme.startswith("socks"):
         if socks and find_spec("socksio"):
             return proxy, name
-        reason = f"{name} names a {scheme} proxy, to which there is no way from here: {_SOCKS}, {_INSTEAD}"
+        reason = f"{name} names a {scheme} proxy, which is not supported here: {_SOCKS}, {_INSTEAD}"
         raise Disrupted("invalid_request", reason)
     try:
         parts = urlsplit(proxy)
@@ -35,7 +35,7 @@ def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
     except ValueError:
         sound = False
     if not sound:
-        raise Disrupted("invalid_request", f"{name} is no address of a proxy: say http://HOST:PORT, {_INSTEAD}")
+        raise Disrupted("invalid_request", f"{name} is not a proxy address: give http://HOST:PORT, {_INSTEAD}")
     return proxy, name
 
 

@@ -213,7 +213,7 @@ class DirectTransport:
             try:
                 status, _ = await connection.head()
             except Disrupted as error:
-                raise Disrupted("network", f"{way.through} did not lead on to {target}: {error.reason}") from error
+                raise Disrupted("network", f"{way.through} did not connect to {target}: {error.reason}") from error
             if not 200 <= status < 300:
                 raise refused_by_proxy(f"{way.through} answered {status} to CONNECT {target}", status, way.variable)
             connection.begin_tunnel()
@@ -296,7 +296,7 @@ def unreachable(what: str, error: BaseException) -> Disrupted:
     if isinstance(error, OSError) and f"[Errno {ECONNREFUSED}]" in text:  # asyncio lists all addresses it has tried
         text = "the connection was refused"
     if "WRONG_VERSION_NUMBER" in text:
-        return Disrupted("network", f"{what}: {text}. The server there speaks no TLS: use http://", final=True)
+        return Disrupted("network", f"{what}: {text}. The server there does not use TLS: use http://", final=True)
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return Disrupted("network", f"{what}: {text}. {_certificate_advice(text)}", final=True)
     return Disrupted("network", f"{what}: {text}")
@@ -305,7 +305,7 @@ def unreachable(what: str, error: BaseException) -> Disrupted:
 def _certificate_advice(text: str) -> str:
     """What to do about a certificate, by what is wrong with it."""
     if "expired" in text or "not yet valid" in text:
-        return f"Who runs the server renews it, unless the clock here is wrong ({time.strftime('%Y-%m-%d')})."
+        return f"Its operator must renew it, unless the clock here is wrong ({time.strftime('%Y-%m-%d')})."
     if "mismatch" in text or "not match" in text:
         return "It is for another name: is the base URL right, and the proxy, if there is one?"
     if own := os.environ.get("SSL_CERT_FILE"):
@@ -337,7 +337,7 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerato
     from sagent.lib.inflate import Inflater, encodings
 
     if encoding not in encodings():
-        reason = f"the answer is encoded as {encoding!r}, which was not asked for: something on the way does that"
+        reason = f"the answer is encoded as {encoding!r}, which was not requested: a proxy may have done that"
         if encoding == "br":
             from sagent.lib.installed import install_command
 

@@ -121,7 +121,7 @@ class Notebook:
         if held and sandbox is not None and profile is not None:
             if sandbox.means.name == "landlock":
                 raise ToolError(
-                    "There is no kernel: under Landlock no program may listen on a socket, which it must. Use Bash;"
+                    "There is no kernel: it has to listen on a socket, which Landlock does not allow. Use Bash;"
                     " the person can install bubblewrap."
                 )
             confined = await sandbox.confine(argv, profile, workspace.cwd, lasting=True)

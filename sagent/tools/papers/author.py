@@ -10,7 +10,7 @@ class PaperAuthor(WebTool):
     """Finds authors."""
 
     name = "PaperAuthor"
-    description = "Authors of papers by name (query), or the papers of one by an id that was found so."
+    description = "Authors of papers by name (query), or the papers of one by an id found this way."
     parameters = arguments_schema(
         query={"type": "string"},
         id={"type": "string", "pattern": r"^\d+$"},
@@ -45,5 +45,5 @@ class PaperAuthor(WebTool):
             + f" · h-index {as_int(each.get('hIndex'))}"
             for each in people
         ]
-        text = "\n".join(lines) or "(nobody of that name)"
+        text = "\n".join(lines) or "(no author of that name)"
         return ToolOutput.of(mark(text, "semanticscholar"), summary=f"{len(people)} authors")

@@ -55,7 +55,7 @@ class PaperFetch(WebTool):
         if paper is not None and paper.kind != "arxiv":
             pdf = await Library(self.access, run).open_pdf(paper)
             if not pdf:
-                raise ToolError(f"No PDF of {paper} is known that is free to read.")
+                raise ToolError(f"No free PDF of {paper} is known.")
             text = f"{paper} is free to read at {pdf}\nCall PaperFetch with that url."
             return ToolOutput.of(text, summary="a free PDF is known")
         arxiv, interval, alone, named = PAPER_SERVICES["arxiv"], None, False, False
@@ -113,7 +113,7 @@ def _shown(read: "PdfText", pages: str, parts: list[str]) -> str:
         blocks.append(_pages(read, pages))
     if "references" in wanted and read.references:
         blocks.append("\n".join(["References:", *read.references]))
-    return "\n\n".join(blocks) or "(nothing of this was found)"
+    return "\n\n".join(blocks) or "(none were found)"
 
 
 def _pages(read: "PdfText", pages: str) -> str:

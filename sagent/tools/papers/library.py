@@ -101,7 +101,7 @@ class Library:
     async def neighbours(self, paper: PaperId, which: str, limit: int) -> Sequence[Paper]:
         """The papers that one cites ("references"), or that cite it ("citations"). Raises ToolError."""
         if not paper.at_s2:
-            raise ToolError(f"{paper}: {which} are known by DOI, arXiv id, PMID or an id of Semantic Scholar.")
+            raise ToolError(f"{paper}: {which} can be listed by DOI, arXiv id, PMID or an id of Semantic Scholar.")
         path = f"/graph/v1/paper/{quote(paper.at_s2, safe=':')}/{which}"
         answer = await self._json("semanticscholar", path, {"fields": _S2_FIELDS, "limit": limit})
         member = "citedPaper" if which == "references" else "citingPaper"

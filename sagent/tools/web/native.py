@@ -28,7 +28,7 @@ async def search_native(query: str, allowed: Sequence[str], blocked: Sequence[st
     model = model or run.caller.status().model
     provider = model.partition("/")[0]
     if (tool := _TOOLS.get(provider)) is None:
-        raise ToolError(f"native: {provider} has no search of its own that is known. They are of {', '.join(_TOOLS)}.")
+        raise ToolError(f"native: {provider} has no known search of its own. Providers with one: {', '.join(_TOOLS)}.")
     wanted = [f"only from {', '.join(allowed)}"] if allowed else []
     wanted += [f"nothing from {', '.join(blocked)}"] if blocked else []
     order = SpawnRequest(

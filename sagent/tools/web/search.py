@@ -155,7 +155,7 @@ class WebSearch(WebTool):
         if response.status == 403 and name == "searxng":
             raise ToolError(f"{name} at {base} refuses JSON: its settings.yml needs json in search.formats.")
         if response.status in (401, 403, 422) and row.key[0]:
-            raise ToolError(f"{name} answered {response.status}: is its key right, and good for this?")
+            raise ToolError(f"{name} answered {response.status}: check that its key is valid and allows this.")
         if response.status != 200:
             raise ToolError(f"{name} answered {response.status}.")
         try:

@@ -109,7 +109,7 @@ async def test_one_that_says_a_wrong_length_is_ended_and_named(bench: Bench) -> 
     for number in range(4):
         assert await bench.changed("a.fake", f"{number}\n") == ""
     [warned] = bench.warned
-    assert "it wrote what is not a message" in warned
+    assert "it wrote something that is not a message" in warned
 
 
 async def test_of_thousands_of_errors_ten_are_shown_and_the_others_counted(bench: Bench) -> None:

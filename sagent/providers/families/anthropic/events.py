@@ -195,7 +195,7 @@ class MessagesReplyReader(ReplyReader):
         if self._stop != "refusal":
             return ()
         said = [as_str(self._details.get("category")), as_str(self._details.get("explanation"))]
-        return (": ".join(("the provider refused to go on", *filter(None, said))),)
+        return (": ".join(("the provider refused to continue", *filter(None, said))),)
 
     def _start(self, index: int, start: Mapping[str, object], out: list[Delta]) -> _Block:
         block = _Block(as_str(start.get("type")), start)

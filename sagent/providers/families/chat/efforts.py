@@ -49,9 +49,9 @@ def effort_members(
         case "template":  # servers that hand it to the model's chat template: vLLM, llama.cpp
             return _template(model, effort)
         case "always":
-            return EMPTY, (f"{model} always thinks, as hard as it does: effort {effort} was left out",)
+            return EMPTY, (f"{model} always thinks, at an effort of its own: {effort} was left out",)
         case _:
-            return EMPTY, (f"effort {effort} was left out: it is not known how {model} takes it",)
+            return EMPTY, (f"effort {effort} was left out: how to set it for {model} is not known",)
 
 
 def knob_of(model: str, quirks: Quirks) -> Knob:
@@ -86,7 +86,7 @@ def _template(model: str, effort: Effort) -> Members:
 def _no_levels(model: str, effort: Effort) -> tuple[str, ...]:
     if effort == "none":
         return ()
-    return (f"{model} knows no levels of effort: thinking is on",)
+    return (f"{model} has no levels of effort: thinking is on",)
 
 
 def _openai(model: str, effort: Effort | None, *, with_tools: bool) -> Members:

@@ -224,7 +224,7 @@ class ChatReplyReader(ReplyReader):
             try:
                 self._sound.append(a2b_base64(data))
             except ValueError as error:
-                raise self._origin.error("protocol", f"the sound of its answer is no base64: {error}") from error
+                raise self._origin.error("protocol", f"the sound of its answer is not base64: {error}") from error
             self.received += 1  # it is no silence
 
     def _draw(self, part: Mapping[str, object], out: list[Delta]) -> None:
@@ -396,9 +396,9 @@ class ChatReplyReader(ReplyReader):
 
     def _finish(self, reason: str, choice: Mapping[str, object]) -> None:
         if reason.lower() == "error" or error_in(choice):  # Cohere's is in capitals
-            raise from_event(self._origin, {"error": choice.get("error") or "the provider broke the reply off"})
+            raise from_event(self._origin, {"error": choice.get("error") or "the provider ended the reply early"})
         if kind := _BROKEN.get(reason):
-            raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply broke off: {reason}"}})
+            raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply ended early: {reason}"}})
         self._stop = reason
         self.complete = True
 

@@ -251,10 +251,10 @@ class ChatModel(WireModel["ChatProvider"]):
     def _left_out(self, request: Request) -> tuple[str, ...]:
         notes: list[str] = []
         if self.id in self._provider.blind and any(media_in(request.messages)):
-            notes.append(f"{self.id} cannot be shown images or documents: it reads in words that they were there")
+            notes.append(f"{self.id} does not accept images or documents: each is replaced by a line of text")
         if self.id in self._provider.unmarked:
             notes.append(
-                f"{self.provider} refuses cache_control for {self.id}: what it reads is not kept, and paid in full"
+                f"{self.provider} refuses cache_control for {self.id}: its input is not cached and costs the full price"
             )
         return tuple(notes)
 

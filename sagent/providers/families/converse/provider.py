@@ -166,14 +166,14 @@ def think(model: str, effort: Effort | None, *, limited: bool = False) -> Though
             return {"reasoningConfig": {"type": "disabled"}}, ()
         level, notes = nearest(model, effort, _LEVELS)
         if level == "high" and limited:
-            level, notes = "medium", (f"{model} takes effort high only without a limit of output: medium is used",)
+            level, notes = "medium", (f"{model} takes effort high only without an output limit: medium is used",)
         return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}, notes
     if name.startswith("openai.gpt-oss"):
         level, notes = nearest(model, effort, _LEVELS)
         return {"reasoning_effort": level}, notes
     if effort == "none":
         return EMPTY, ()
-    return EMPTY, (f"effort {effort} was left out: it is not known how {model} takes it",)
+    return EMPTY, (f"effort {effort} was left out: how to set it for {model} is not known",)
 
 
 class ConverseModel(WireModel["Converse"]):
@@ -192,7 +192,7 @@ class ConverseModel(WireModel["Converse"]):
         if not request.tools and not request.options.get("tools"):
             calls = (call for message in request.messages for call in message.calls)
             called = dict.fromkeys(safe_name(call.name, 64) or "unknown" for call in calls)
-            gone = "It is not there any more: do not call it."
+            gone = "It is no longer available: do not call it."
             tools = tuple(ToolSpec(name, gone, JsonObject({"type": "object"})) for name in called)
             request = replace(request, tools=tools) if tools else request
         return request, notes

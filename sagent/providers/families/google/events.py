@@ -126,7 +126,7 @@ class GenerateReplyReader(ReplyReader):
     def _finish(self, reason: str, candidate: Mapping[str, object]) -> None:
         why = _reason(reason, candidate.get("finishMessage"))
         if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
-            raise self._origin.error("protocol", f"the model's reply broke off: {why}")
+            raise self._origin.error("protocol", f"the model's reply ended early: {why}")
         if reason == "STOP" and not any(map(_says, self._pieces)):
             raise self._origin.error("protocol", "the model ended its reply without saying or doing anything")
         self._stop, self.complete = reason, True

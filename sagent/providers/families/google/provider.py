@@ -174,7 +174,7 @@ def think(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tupl
     kind, version = generation(model)
     if not kind or version < ((4, 0) if kind == "gemma" else (2, 5)) or speaks(model, version):
         wanted = effort not in (None, "none")
-        return EMPTY, (f"it is not known that {model} can think: effort {effort} was left out",) if wanted else ()
+        return EMPTY, (f"it is not known whether {model} can think: effort {effort} was left out",) if wanted else ()
     if version < (3, 0):
         return _budget(model, kind, effort)
     if effort is None:
@@ -201,9 +201,9 @@ def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, 
     if wanted == 0 and kind != "pro":
         return {"includeThoughts": False, "thinkingBudget": 0}, ()
     budget = max(least, min(most, wanted))
-    notes = (f"{model} cannot stop thinking: it may think {budget} tokens",) if wanted == 0 else ()
+    notes = (f"{model} always thinks: it may use {budget} tokens for that",) if wanted == 0 else ()
     if budget < wanted:
-        notes = (f"{model} thinks at most {most} tokens: effort {effort} asks for {wanted}",)
+        notes = (f"{model} can think for at most {most} tokens: effort {effort} asks for {wanted}",)
     return {"includeThoughts": True, "thinkingBudget": budget}, notes
 
 

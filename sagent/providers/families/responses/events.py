@@ -162,7 +162,7 @@ class ResponsesReplyReader(ReplyReader):
     def notes(self) -> tuple[str, ...]:
         """Why the provider broke the reply off, where nothing else says so."""
         if self._status == "incomplete" and self._reason not in _STOPS:
-            return (f"the provider broke the reply off: {self._reason or 'it gave no reason'}",)
+            return (f"the provider ended the reply early: {self._reason or 'it gave no reason'}",)
         return ()
 
     # What arrives
@@ -249,7 +249,7 @@ class ResponsesReplyReader(ReplyReader):
         if error := response.get("error"):
             raise from_event(self._origin, {"error": as_object(error) or {"message": str(error)}})
         if self._status in ("failed", "cancelled"):
-            words = f"the provider says that the response was {self._status}, and not why"
+            words = f"the provider says that the response was {self._status}, without a reason"
             raise from_event(self._origin, {"error": {"type": "server_error", "message": words}})
         self.complete = self.closed = True
 

@@ -88,7 +88,7 @@ class Connection:
         body = wire_bytes({"jsonrpc": "2.0", **message})
         self._program.writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         if self._program.writer.transport.get_write_buffer_size() > LARGEST:
-            self._break("it does not read what is sent to it")
+            self._break("it does not read its input")
             raise ServerError(self._broken)
 
     async def _read(self, program: PipedProcess) -> None:
@@ -100,7 +100,7 @@ class Connection:
                 message = as_object(await asyncio.to_thread(json_parse, text) if large else json_parse(text))
                 self._take(message)
         except (ValueError, RecursionError, asyncio.LimitOverrunError) as error:
-            self._break(f"it wrote what is not a message: {one_line(printable(str(error)), 100)}")
+            self._break(f"it wrote something that is not a message: {one_line(printable(str(error)), 100)}")
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:

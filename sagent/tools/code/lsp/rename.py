@@ -106,7 +106,7 @@ def read_plan(answer: object, server: LanguageServer, old: str) -> RenamePlan:
         raise ToolError(f"The rename would change {len(edits)} files, more than the limit of {_MOST_FILES}.")
     changes = [change for path, items in sorted(edits.items()) if (change := _read_change(path, items)) is not None]
     if not changes:
-        raise ToolError("The language server would change nothing.")
+        raise ToolError("The language server found nothing to change.")
     return RenamePlan(tuple(changes), tuple(_left(server, old, {change.path for change in changes})))
 
 

@@ -63,7 +63,7 @@ def read_edits(items: Sequence[object], lines: Lines) -> Iterator[TextEdit]:
     for item in map(as_object, items):
         between, new = as_object(item.get("range")), item.get("newText")
         if not between or not isinstance(new, str):
-            raise ValueError("an edit says no range and text")
+            raise ValueError("an edit has no range or no text")
         yield TextEdit(lines.offset(between.get("start")), lines.offset(between.get("end")), as_str(new))
 
 

@@ -177,7 +177,7 @@ class Code:
             raise ToolError(f"{path} is not text, or is too large for a language server.")
         seat = await servers.get("types", path, workspace.roots)
         if seat is None or (server := seat.ready) is None:
-            hint = f"none is installed or may run ({servers.hint(path)}), or it lies in no project"
+            hint = f"none is installed or may run ({servers.hint(path)}), or the file is in no project"
             raise ToolError(f"There is no language server for {path.name}: {hint}. Use Grep.")
         await self._all.refresh(seat, server)
         if (known := server.documents.get(path)) is None or known.text != text:

@@ -46,9 +46,9 @@ async def outline(real: Path, name: str, tokens: int) -> ToolOutput:
     try:
         (dumped,) = await parse([Source(language, data)])
     except (TimeoutError, OSError) as error:
-        raise ToolError(f"{name} could not be taken apart: {error or 'it took too long'}. Use Read.") from None
+        raise ToolError(f"{name} could not be parsed: {error or 'it took too long'}. Use Read.") from None
     if dumped is None:
-        raise ToolError(f"{name} could not be taken apart: it takes too long, or has no grammar. Use Read.")
+        raise ToolError(f"{name} could not be parsed: it takes too long, or has no grammar. Use Read.")
     lines = _lines(Tags.load(*dumped).defined)
     kept = _fitting(lines, tokens * BYTES)
     rest = [f"(And {len(lines) - len(kept)} more.)"] if len(kept) < len(lines) else []
@@ -116,7 +116,7 @@ def _prepare(store: Store) -> str:
 def _scores(store: Store, fingerprint: str, paths: Sequence[str], focus: _Focus) -> Sequence[float]:
     """What each file counts."""
     if (found := store.graph(fingerprint)) is None:
-        raise ToolError("Another process has just made this map anew. Call it again.")
+        raise ToolError("Another process has just rebuilt this map. Call it again.")
     graph, ranks = found
     near = [bisect_left(paths, path) for path in (*focus.files, *focus.homes)]
     if not near:

@@ -141,7 +141,7 @@ class _Project:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if left:
-            self.notes.append(f"({left} files were not read in time. Call it again to go on with them.)")
+            self.notes.append(f"({left} files were not read in time. Call it again to continue with them.)")
 
     def _fresh(self, store: "Store") -> list[tuple[str, str, int]]:
         """Files that are new or have changed, with their stamps and sizes; those that are gone are forgotten."""
