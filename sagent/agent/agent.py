@@ -366,7 +366,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         allowance is more than what is left, and OSError if its log cannot be written; then nothing was started.
         """
         request = SpawnRequest(order) if isinstance(order, str) else order
-        check_kind("order", request, SpawnRequest, "a text or SpawnRequest(...)")
+        check_kind("order", request, SpawnRequest, "a string or SpawnRequest(...)")
         return await self.spawn_with(request)
 
     async def spawn_with(self, request: SpawnRequest, deps: Callable[[], object] | None = None) -> "Agent[Never]":

@@ -43,7 +43,7 @@ class Preparation(Generic[Deps_contra]):
         self.policy: Policy | PolicyOf[Deps_contra] = AllowAll() if policy is None else policy
         self.is_fixed = _is_policy(self.policy)
         if not isinstance(system, str):
-            _check_callable("system", system, "a text")
+            _check_callable("system", system, "a string")
         if not self.is_fixed:
             _check_callable("policy", self.policy, 'a policy, such as PermissionPolicy("edit")')
         else:
@@ -74,7 +74,7 @@ class Preparation(Generic[Deps_contra]):
         if not isinstance(write := self.prompt(state), str):
             past = branch_contents(state.log.contents(), PromptEntry)
             said = (past[-1].system if past else None) or await _awaited(write(run))
-            state.context.system = _needed("system", said, "a text", lambda given: isinstance(given, str))
+            state.context.system = _needed("system", said, "a string", lambda given: isinstance(given, str))
 
     def prompt(self, state: AgentState) -> "str | PromptOf[Deps_contra]":
         """The system prompt as it stands: once its session has begun, a text."""

@@ -114,7 +114,7 @@ def _with_role(advisor: "Advisor", base: PathBase) -> "Advisor":
 def _text(table: Mapping[str, object], member: str) -> str:
     value = table.get(member)
     if not isinstance(value, str) or not value.strip():
-        raise MemberError(member, f"give a text as `{member}`")
+        raise MemberError(member, f"give a string as `{member}`")
     return value.strip()
 
 

@@ -142,7 +142,7 @@ class FileLayer:
             where = self._file.where(*keys, *((error.member,) if isinstance(error, advisors.MemberError) else ()))
             raise ConfigError(end_sentence(f"{where}: {'.'.join(keys)}: {error}")) from None
         raise self._file.error(
-            keys, f"{'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(advisors.MEMBERS)}"
+            keys, f"{'.'.join(keys)}: give an advisor as a string, or as a table of {', '.join(advisors.MEMBERS)}"
         )
 
     def _filled(

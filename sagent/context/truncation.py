@@ -16,8 +16,8 @@ def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
     if not _is_output(output):
         given = f"ToolOutput({output.content!r:.60})" if hasattr(output, "content") else f"{output!r:.60}"
         raise ToolError(
-            f'the tool gave {given}: it may give a text, ToolOutput.of("text"), or a ToolOutput with a tuple of Text, '
-            "Image and Document, whose data are bytes"
+            f'the tool gave {given}: it may return a string, ToolOutput.of("text"), or a ToolOutput with a tuple of '
+            "Text, Image and Document, whose data are bytes"
         )
     whole = "".join(part.text for part in output.content if isinstance(part, Text))
     if len(whole) <= MOST_OUTPUT:

@@ -114,7 +114,7 @@ class Parallel(Pattern):
         if isinstance(self._aggregate, Runnable):
             text = f"Several agents were asked:\n\n{prompt.content}\n\nCombine their answers into one."
             return await stage.run(self._aggregate, f"{text}\n\n{_sections(results)}")
-        return said(await made_by("aggregate", self._aggregate(good), str, "a text is needed"))
+        return said(await made_by("aggregate", self._aggregate(good), str, "a string is needed"))
 
 
 def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:

@@ -115,7 +115,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
     async def judge(prompt: Message, result: Result, stage: Stage) -> Opinion | Result:
         """What the function or the judge says; a judge's own failure as it is."""
         if not isinstance(done, Runnable):
-            return await made_by("done", done(result), (bool, str), "True approves, and a text says what is wrong")
+            return await made_by("done", done(result), (bool, str), "True approves, and a string says what is wrong")
         asked = (
             "Judge whether the answer below completes the task. If it does, say APPROVED and nothing else; if not, "
             f"say what must change.\n\nThe task:\n{prompt.content}\n\nThe answer:\n{result.content}"

@@ -263,7 +263,7 @@ def _headers(given: Mapping[str, object], where: str) -> Mapping[str, str]:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or name.lower() in _OWN_HEADERS:
             raise ConfigError(f"{where} headers: {name!r} is set by sagent itself, or is not a header name")
         if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-            raise ConfigError(f"{where} headers: {name} needs a text of printable ASCII")  # not shown: it may be a key
+            raise ConfigError(f"{where} headers: {name} needs a string of printable ASCII")  # it may be a key
     return {name: str(value) for name, value in given.items()}
 
 

@@ -163,7 +163,7 @@ def test_a_tool_that_gives_what_is_no_output_has_failed(given: object) -> None:
     assert asked.run_sync("x").content == "ok"
     (result,) = asked.messages[2].results
     assert result.is_error
-    assert 'it may give a text, ToolOutput.of("text")' in result.text
+    assert 'it may return a string, ToolOutput.of("text")' in result.text
 
 
 def test_a_model_of_ones_own_that_lacks_something() -> None:
