@@ -1,4 +1,4 @@
-"""Everything that may go wrong and has a name. A message says what happened, to which thing, and what to do next."""
+"""The errors that this package raises. A message says what happened, to which thing, and what to do next."""
 
 from typing import Literal, TypeAlias
 
@@ -24,7 +24,7 @@ RETRYABLE: frozenset[ModelErrorKind] = frozenset(
 
 
 class SagentError(Exception):
-    """Root of every error this package raises on purpose; `kind` is its stable machine name."""
+    """The base of every error that this package raises on purpose; `kind` is its stable machine name."""
 
     kind: str = "error"
 
@@ -36,12 +36,12 @@ class UsageError(SagentError):
 
 
 class ModelError(SagentError):
-    """A provider, or the way to it, failed. The only exception a Model raises.
+    """A provider, or the connection to it, failed. The only exception that a Model raises.
 
-    `retry_after` is in seconds, as the provider asked, or None. Of a context overflow `window` and `tokens` are the
-    sizes the provider named: of the model's window, and of the input it was given. `most_output` is how much output may
-    be asked for, where a request was refused for asking for more. A `final` error is not cured by a second try, others
-    not by more than `most_retries`. `sent`: the provider may have had the request and bill it: no answer refused it.
+    `retry_after` is in seconds, as the provider requested, or None. For a context overflow, `window` and `tokens` are
+    the sizes that the provider named: of the model's window, and of the input. `most_output` is the largest output that
+    can be requested, if a request was refused for a larger one. A `final` error is not retried, others at most
+    `most_retries` times. If `sent`, the provider may have received the request and may bill it.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class ModelError(SagentError):
         self.window, self.tokens, self.most_output = window, tokens, most_output
 
     def advise(self, words: str) -> None:
-        """Add what whoever asked for the call may do next, or should know: a sentence."""
+        """Add a sentence about what the caller can do next, or should know."""
         self.args = (f"{str(self.args[0]).rstrip('.')}. {words}",)
 
     @property
     def retryable(self) -> bool:
-        """Whether the same bytes sent again may succeed."""
+        """Whether sending the same bytes again may succeed."""
         return self.kind in RETRYABLE and not self.final
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class SessionCorrupt(SagentError):
 
 
 class SessionNotFound(UsageError):
-    """No session there."""
+    """There is no session at this path."""
 
     kind = "session_not_found"
 

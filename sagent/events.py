@@ -1,4 +1,4 @@
-"""Everything an agent says while it works: one closed union, read by every surface. `agent` is the sayer's path."""
+"""What an agent reports while it works: one closed union, read by every surface. `agent` is that agent's path."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -34,13 +34,13 @@ AdviceVerdict: TypeAlias = Literal["proceed", "adjust", "stop", ""]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One consultation of an advisor, by its name. `trigger` is what brought it about: "asked" by the executor,
-    "person", or the name of a rule.
+    """One consultation of an advisor, by its name. `trigger` is the reason: "asked" by the executor, "person", or the
+    name of a rule.
 
-    "answered" has a text; so has "cut", one that ended at its length limit. "declined" is a refusal or an answer of
-    nothing, "failed" a call that came to nothing, "withheld" one that a limit did not allow: `reason` says why. What
-    was answered is read as a verdict ("" where it names none), at most three gaps, what to do next, and a command that
-    settles a doubt. `usd` is None when the model has no known price.
+    "answered" has a text, and so has "cut", which ended at its length limit. "declined" is a refusal or an empty
+    answer, "failed" a call that failed, "withheld" one that a limit did not allow: `reason` says why. An answer is read
+    as a verdict ("" if it has none), at most three gaps, what to do next, and a command that settles a doubt. `usd` is
+    None if the model has no known price.
     """
 
     advisor: str
@@ -61,7 +61,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class AdvisorTally:
-    """What an advisor came to in a session. `usd` is None where a call of it has no known price.
+    """Totals for one advisor in a session. `usd` is None if any of its calls has no known price.
 
     `followed`, `rejected` and `contradicted` are what the executor did with its advice; `rated` is the sum of a
     person's ratings, each 1 or -1."""
@@ -81,14 +81,14 @@ class AdvisorTally:
 
 @dataclass(frozen=True, slots=True)
 class Result(Hinting, Generic[Data_co]):
-    """What one run came to. `content` is the final text; `parts` the final message's parts.
+    """The result of one run. `content` is the final text; `parts` the final message's parts.
 
     `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",
     "advisor_stop", "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last
-    entry. `usage` and `run_usd` are the run's, the latter with those below the agent; `cost` is the session's. `data`
-    is what the answer says, as the type it was asked for as (`run(..., output=)`); None where it says no such thing.
-    `advisors` are the session's, by name; their tokens are not part of `usage`. `sandbox` is what held its commands: a
-    means by its name, "none" or "off"; "" where nothing says."""
+    entry. `usage` and `run_usd` are the run's, the latter including agents below; `cost` is the session's. `data` is
+    the answer as the type that was requested (`run(..., output=)`), None if it does not match. `advisors` are the
+    session's, by name; their tokens are not in `usage`. `sandbox` says what held its commands: a sandbox by its name,
+    "none" or "off"; "" if not known."""
 
     content: str
     parts: tuple[Part, ...]
@@ -183,7 +183,7 @@ class ToolProgress:
 class ToolFinished:
     """A call was answered. `summary` is the outcome in a few words, `diff` what it changed, as a unified diff.
 
-    With `job` it goes on under that name, and is finished once more when that ends.
+    If it has a `job`, it continues under that name, and is reported again when that ends.
     """
 
     agent: str
@@ -221,7 +221,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """Model, effort or limits changed; `what` says it in words."""
+    """Model, effort or limits changed; `what` describes the change."""
 
     agent: str
     what: str

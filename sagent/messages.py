@@ -1,4 +1,4 @@
-"""The conversation's vocabulary: messages of typed parts, frozen. No vendor's types."""
+"""Messages and their typed parts, frozen, without any vendor's types."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Reasoning as shown; `text` is empty where the provider encrypts it."""
+    """Reasoning as shown; `text` is empty if the provider encrypts it."""
 
     text: str
     private: Private | None = None
@@ -73,7 +73,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call came to. `denied`: the policy refused it, so it was not run; it is an error then too."""
+    """The result of a call. If `denied`, the policy refused it and it was not run; it is then also an error."""
 
     call_id: str
     content: tuple[Annotated[Text | Image | Document, Tagged()], ...]
@@ -82,13 +82,13 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The text of the result, media left out."""
+        """The text of the result, without media."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A block of a provider's own (a server tool's call or result): kept, replayed to its family, shown as `text`."""
+    """A block of the provider's own (a server tool's call or result): kept, sent back to its family, shown as text."""
 
     text: str
     private: Private
@@ -99,7 +99,7 @@ Part: TypeAlias = Annotated[Text | Thinking | Image | Document | ToolCall | Tool
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `sender` is "" for the model itself and the person; else who put it there ("job:3", "root/review").
+    """One message. `sender` is "" for the model itself and the person, otherwise its source ("job:3", "root/review").
 
     `model` is "provider/id" of the author of an assistant message.
     """
@@ -112,7 +112,7 @@ class Message:
 
     @property
     def content(self) -> str:
-        """The visible text, thinking and tool traffic left out."""
+        """The visible text, without thinking and tool traffic."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property

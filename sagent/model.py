@@ -1,4 +1,4 @@
-"""What a model is to the rest of the program: a request goes in, deltas and exactly one reply come out."""
+"""What a model is to the rest of the program: it takes a request, and returns deltas and exactly one reply."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field
@@ -17,7 +17,7 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """A model's sizes in tokens; None where they are not known."""
+    """A model's sizes in tokens; None if they are not known."""
 
     window: int | None = None
     max_output: int | None = None
@@ -28,10 +28,10 @@ REPLY_ROOM = 64_000  # the most tokens of a window that are kept free for a repl
 
 
 def input_budget(limits: ModelLimits) -> int | None:
-    """Tokens of input that leave room for a reply; None where the window is not known.
+    """Tokens of input that leave room for a reply; None if the window is not known.
 
-    The room is the output limit, at most a quarter of the window: many listings give an output limit as large as the
-    window itself, and that must not leave nothing for the input.
+    The room is the output limit, but at most a quarter of the window: many listings give an output limit as large as
+    the window itself, which would leave nothing for the input.
     """
     if limits.window is None:
         return None
@@ -40,7 +40,7 @@ def input_budget(limits: ModelLimits) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model sees it; `parameters` is a JSON Schema object. If `deferred`, it is found first."""
+    """A tool as the model sees it; `parameters` is a JSON Schema object. If `deferred`, it must be found first."""
 
     name: str
     description: str
@@ -80,7 +80,7 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """What the call has cost so far, as far as the provider said: counts if the call ends before its reply."""
+    """What the call has cost so far, as stated by the provider: it counts if the call ends before its reply."""
 
     charges: tuple[Charge, ...]
     unshown: int = 0  # bytes of a cancelled reply that had come in no delta: arguments of calls
@@ -142,16 +142,16 @@ class Model(Protocol):
 
 
 def full_name(model: Model) -> str:
-    """A model's name with its provider's, by which people and logs call it: "anthropic/claude-opus-5"."""
+    """A model's name with its provider's, as people and logs use it: "anthropic/claude-opus-5"."""
     return f"{model.provider}/{model.id}"
 
 
 @runtime_checkable
 class Structuring(Protocol):
-    """A Model whose provider shows it `Request.output_schema` and holds the answer to it."""
+    """A Model whose provider takes `Request.output_schema` and makes the answer match it."""
 
     def structures(self, request: Request) -> bool:
-        """Whether that is so for this model, this schema and these tools. False: the schema is to be given in words."""
+        """Whether that applies to this model, this schema and these tools. If not, describe the schema in words."""
         ...
 
 
@@ -160,13 +160,13 @@ class Counting(Protocol):
     """A Model that can ask how many tokens a request has, without a charge."""
 
     async def count_tokens(self, request: Request) -> int | None:
-        """The most input tokens by the provider's own count; None where it gives none."""
+        """The input tokens at most, by the provider's own count; None if it gives none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A row of a provider's catalogue. `usd` is what it says of prices: USD per million tokens by billed bucket."""
+    """A row of a provider's catalogue. `usd` has the prices it states: USD per million tokens by billed bucket."""
 
     id: str
     limits: ModelLimits = ModelLimits()
@@ -175,7 +175,7 @@ class ModelInfo:
 
 
 class Provider(Protocol):
-    """Credentials and an endpoint, from which models are made. Also has `from_env()` and `from_key(key, base_url=)`."""
+    """Credentials and an endpoint that create models. Also has `from_env()` and `from_key(key, base_url=)`."""
 
     @property
     def name(self) -> str:
@@ -187,7 +187,7 @@ class Provider(Protocol):
         ...
 
     async def models(self) -> Sequence[ModelInfo]:
-        """What the provider's own listing says. Raises ModelError."""
+        """The provider's own list of models. Raises ModelError."""
         ...
 
     async def aclose(self) -> None: ...

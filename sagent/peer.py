@@ -1,4 +1,4 @@
-"""An agent as others see it, and what may be done to it while it runs."""
+"""An agent as others see it, and what can be done to it while it runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -28,7 +28,7 @@ class Inject:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Change what the next model call uses. None leaves a thing as it is; `model` is "provider/id".
+    """Change what the next model call uses; None leaves a setting unchanged. `model` is "provider/id".
 
     `advisor` is "[name=]provider/id[,options]", or "off", "on", "name=off", "name=on".
     """
@@ -43,8 +43,8 @@ class Switch:
 class Compact:
     """Make the context smaller, keeping the task; `hints` says what matters.
 
-    `drop` names tools whose results give way to stubs, and nothing else changes; "*" is every tool. `clear` forgets the
-    conversation but for the person's last request.
+    With `drop`, only the results of the named tools are replaced by stubs ("*" is every tool). `clear` removes the
+    whole conversation except the person's last request.
     """
 
     hints: str = ""
@@ -54,14 +54,14 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Have running calls go on in the background: one, by its id, or all."""
+    """Move running calls to the background: one, by its id, or all."""
 
     call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Consult:
-    """Have an advisor asked, by its name or "" for the first; what it says enters the conversation as a message."""
+    """Ask an advisor, by its name or "" for the first; its answer enters the conversation as a message."""
 
     question: str = ""
     advisor: str = ""
@@ -69,7 +69,7 @@ class Consult:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop one running call, by its id, or the consultation in progress (""), and let the turn go on."""
+    """Stop one running call, by its id, or the consultation in progress (""); the turn continues."""
 
     call_id: str = ""
 
@@ -86,7 +86,7 @@ Action: TypeAlias = Inject | Switch | Compact | Background | Consult | Cancel | 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A call in the background at a glance. `what` is its essential argument; `seconds` it has run."""
+    """The state of a background call. `what` is its main argument; `seconds` is how long it has run."""
 
     name: str
     tool: str
@@ -97,10 +97,10 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An agent at a glance. `context_tokens` is what its next request would hold, estimated; `window` what it may.
+    """The state of an agent. `context_tokens` is an estimate of its next request, `window` the most it can have.
 
-    `holds` is what these tokens are, by kind, and `limits` the bounds that are set. `usd` is its own, `usd_tree` with
-    its descendants'; `jobs` are those that run. `advisors` names them, those that are off marked.
+    `holds` splits these tokens by kind, and `limits` has the limits that are set. `usd` is the agent's own cost,
+    `usd_tree` includes its descendants'. `jobs` are those running; `advisors` marks those that are off.
     """
 
     path: str
@@ -120,11 +120,11 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """What a new agent is for. None and "" take over what its parent has; it never gets more than that.
+    """What a new agent is to do. None and "" inherit from its parent; it never gets more than its parent has.
 
-    `share` is what it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all of it ("full").
-    A `persistent` agent lives on when it has answered. Its calls are billed to its `role`, and `options` are members of
-    their bodies, by default its parent's where both have the same provider.
+    `share` is how much it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all ("full"). A
+    `persistent` agent stays alive after its answer. Its calls are billed to `role`, and `options` are members of their
+    request bodies, by default the parent's if both use the same provider.
     """
 
     prompt: str
@@ -143,7 +143,7 @@ class SpawnRequest:
 
 
 class Peer(Protocol):
-    """A local or remote agent: the only thing another agent, a surface or a coordinator may hold."""
+    """An agent, local or remote: the only reference to it that another agent, a surface or a coordinator may hold."""
 
     @property
     def path(self) -> str:
@@ -159,7 +159,7 @@ class Peer(Protocol):
         ...
 
     def interrupt(self, scope: Scope = "tree") -> None:
-        """Stop its model call and tools, and those of all below it; every history stays valid."""
+        """Stop its model call and tools, and those of all agents below it; every history stays valid."""
         ...
 
     def check(self, action: Action) -> None:
@@ -167,7 +167,7 @@ class Peer(Protocol):
         ...
 
     def apply(self, action: Action) -> None:
-        """Ask for a change; it takes effect between two model calls. Raises UsageError when it cannot be made."""
+        """Request a change, which takes effect between two model calls. Raises UsageError if it cannot be made."""
         ...
 
     def status(self) -> Status: ...
@@ -177,15 +177,15 @@ class Caller(Peer, Protocol):
     """The agent that makes a call, as its tool may use it: what an agent can do to itself and in its tree."""
 
     async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:
-        """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none."""
+        """Ask an advisor by its name, or the first; a panel is asked as a whole. Raises UsageError if there is none."""
         ...
 
     async def spawn(self, order: SpawnRequest) -> Peer:
-        """A new agent below this one, at work on its prompt. Raises UsageError or BudgetExceeded: none was begun."""
+        """Start a new agent below this one. Raises UsageError or BudgetExceeded; then none was started."""
         ...
 
     def peers(self, pattern: str = "*") -> Sequence[Peer]:
-        """The other living agents of the tree whose path, or its end, matches; a name means a child before others."""
+        """The other living agents of the tree whose path, or its end, matches; children take precedence."""
         ...
 
     def post(self, path: str, message: Message, seconds: float = 0.0) -> None:
@@ -197,21 +197,21 @@ class Caller(Peer, Protocol):
         ...
 
     def jobs(self) -> Sequence[JobStatus]:
-        """Its calls in the background, those that have ended included."""
+        """Its background calls, including those that have ended."""
         ...
 
     def job_output(self, name: str) -> str:
-        """A job's result, or the end of what it has shown so far. Raises UsageError naming the jobs there are."""
+        """A job's result, or the end of its output so far. Raises UsageError that names the existing jobs."""
         ...
 
     async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
-        """How a job stands when it has ended or the time is over. Raises UsageError."""
+        """The state of a job once it has ended or the time is over. Raises UsageError."""
         ...
 
     async def cancel_job(self, name: str) -> JobStatus: ...
 
     async def detach_job(self, name: str) -> str:
-        """Have a job outlive the session, and say where its output goes. Raises UsageError where its tool cannot."""
+        """Let a job outlive the session; returns where its output goes. Raises UsageError if its tool cannot."""
         ...
 
     def cost(self) -> Cost: ...

@@ -1,4 +1,4 @@
-"""What a tool is, what it may touch, and the place it works in."""
+"""What a tool is, what it can touch, and where it works."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ PathFilter: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a call came to. `summary` is the outcome in a few words for a screen; `diff` a unified diff of a change."""
+    """The output of a call. `summary` is the outcome in a few words for a screen; `diff` a unified diff of a change."""
 
     content: tuple[Media, ...]
     is_error: bool = False
@@ -42,9 +42,9 @@ class ToolOutput:
 class Effect:
     """What a call would do: judged by the policy, and used to keep calls that touch the same thing in order.
 
-    "execute" runs something that may touch anything, but where it is `confined`: then a sandbox holds it to what the
-    workspace's profile allows, and `needs` are what it asks for beyond that, for a `reason`. `paths` are absolute, as
-    given (symlinks not yet resolved).
+    "execute" runs something that may touch anything, unless it is `confined`: then a sandbox limits it to what the
+    workspace's profile allows, and `needs` are requested beyond that, for a `reason`. `paths` are absolute, as given
+    (symlinks not yet resolved).
     """
 
     kind: Literal["none", "read", "write", "execute"]
@@ -68,13 +68,13 @@ class Stamp:
 
 @dataclass(slots=True)
 class Workspace:
-    """Where an agent's tools work: its directory, the roots it belongs to, and what it has seen of the files there.
+    """Where an agent's tools work: its directory, its roots, and what it has seen of the files there.
 
-    `environment` is what shell commands start with: None means this process's own, until a command has changed it.
-    `hidden` is the policy's word on files inside a directory that was itself allowed: Grep and Glob pass those over.
-    `profile` is its word on what a sandboxed command may touch. In the directories that `temporary` names commands see
-    another one: what is new there lies in that. A tool that writes a file does it within `changing`, by which whoever
-    looks after such files knows that it is on purpose. Blobs are found in `kept`, wherever their session lay before.
+    `environment` is the environment of shell commands: None is this process's own, until a command has changed it.
+    `hidden` is the policy's decision about files inside an allowed directory: Grep and Glob skip those. `profile` is
+    its decision about what a sandboxed command may touch. In the directories that `temporary` names, commands see
+    another directory, which has what is new there. A tool that writes a file does so within `changing`, which marks the
+    change as intended for those who watch such files. Blobs are found in `kept`, wherever their session was before.
     """
 
     cwd: Path
@@ -146,7 +146,7 @@ class Blobs(Protocol):
     def put(self, data: bytes) -> Path: ...
 
     def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
-        """Take over a finished file, however large, by moving it. It is not read where its hash is given."""
+        """Take over a finished file of any size by moving it. If its hash is given, it is not read."""
         ...
 
     def scratch(self) -> Path:
@@ -158,11 +158,11 @@ class Blobs(Protocol):
 class RunContext(Generic[Data_co]):
     """What a running call may use: the agent's path, its workspace, its blobs, progress to show, the run's `deps`.
 
-    `caller` is the agent itself, for tools that concern agents: what it has spent, who else there is.
-    `in_background` says whether the call is a job by now: nobody waits for it. By `offer_detach` a call that can go on
-    without this process says how it is let go: the function given is called at most once, while the call runs, returns
-    where its output goes, or raises ToolError and nothing has changed; the call itself should then end at once.
-    `effect` is what was judged, where somebody did: what a path leads to may have changed since.
+    `caller` is the agent itself, for tools that concern agents: what it has spent, which other agents there are.
+    `in_background` says whether the call has become a job, for which nobody waits. With `offer_detach`, a call that can
+    continue without this process passes a function that detaches it. That function is called at most once, while the
+    call runs, and returns where the output goes, or raises ToolError and changes nothing; the call should then end at
+    once. `effect` is what was judged, if it was: what a path leads to may have changed since.
     """
 
     agent: str
@@ -178,7 +178,7 @@ class RunContext(Generic[Data_co]):
 
 
 class Tool(Protocol[Deps_contra]):
-    """A tool: three descriptions and a call.
+    """A tool: a name, a description, the schema of its arguments, and a call.
 
     A call raises ToolError, or anything else, to answer with an error result; it never ends the run.
     """
@@ -199,15 +199,15 @@ class Tool(Protocol[Deps_contra]):
 
 @runtime_checkable
 class Foreseeable(Protocol):
-    """A tool that can say beforehand what a call would do. Without it a call counts as "execute"."""
+    """A tool that can say in advance what a call would do. Other tools count as "execute"."""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """What this call would do. Raises ToolError for arguments that make no sense."""
+        """What this call would do. Raises ToolError for invalid arguments."""
         ...
 
 
 class Harmless:
-    """A tool whose calls touch nothing by themselves."""
+    """A tool whose calls touch nothing themselves."""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         del arguments, workspace
@@ -215,7 +215,7 @@ class Harmless:
 
 
 def arguments_schema(*required: str, closed: bool = False, **properties: Mapping[str, object]) -> JsonObject:
-    """The JSON Schema of a call's arguments; `closed` where no others than these are accepted."""
+    """The JSON Schema of a call's arguments; if `closed`, no others are accepted."""
     needed = {"required": required} if required else {}
     others = {"additionalProperties": False} if closed else {}
     return json_freeze_object({"type": "object", "properties": properties, **needed, **others})

@@ -1,4 +1,4 @@
-"""Tokens by billed bucket and what else is billed, as counted by a provider."""
+"""Tokens by billed bucket, and other billed items, as counted by a provider."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,8 +15,8 @@ class Usage:
     """Token counts. The four input buckets are disjoint; `output` includes `reasoning`.
 
     `input` is what was neither read from nor written to a cache, as Anthropic reports it; adapters of providers whose
-    input count includes cached tokens subtract them. `fees` counts what is billed beyond them, by kind: calls
-    ("web_search", "file_search", ...), and which tokens are of sound ("audio_input", ...; the keys of prices.toml).
+    input count includes cached tokens subtract them. `fees` counts what is billed in addition, by kind: calls
+    ("web_search", "file_search", ...) and tokens of sound ("audio_input", ...), under the keys of prices.toml.
     """
 
     input: int = 0
@@ -46,10 +46,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one model did inside one call, and its price. A call has one charge, or several where a provider ran
-    further models in it. A provider's adapter leaves `agent` and `provider` empty; the ledger fills them in.
+    """What one model did inside one call, and its price. A call has one charge, or several if the provider ran further
+    models in it. A provider's adapter leaves `agent` and `provider` empty; the ledger fills them in.
 
-    `usd` is the provider's own figure, and after the ledger has settled the call its price: None where it is not known.
+    `usd` is the provider's own figure or, once the ledger has settled the call, its price; None if it is not known.
     `tier` is the provider's service tier ("" = standard).
     """
 
@@ -68,8 +68,8 @@ class Charge:
 class Cost:
     """USD spent by a tree of agents, in which roles are "executor", "advisor:NAME" and "compactor".
 
-    `unpriced` names models without a known price: the sums are then a minimum. `unbilled` counts towards a budget
-    beyond the total: calls that were lost, cut or interrupted may have cost so much more.
+    `unpriced` names models without a known price: the sums are then a minimum. `unbilled` counts towards a budget in
+    addition to the total: it is what lost, cut or interrupted calls may have cost.
     """
 
     total: Decimal = ZERO
@@ -102,8 +102,8 @@ def _merge(first: Mapping[str, Decimal], second: Mapping[str, Decimal]) -> Mappi
 
 @dataclass(slots=True)
 class Sum:
-    """Several charges: how many, their tokens, their price. `usd` is a minimum where `unpriced` of them have no known
-    price. `unbilled` is what counts towards a budget beyond it."""
+    """Several charges: how many, their tokens, their price. `usd` is a minimum if `unpriced` of them have no known
+    price. `unbilled` counts towards a budget in addition."""
 
     charges: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -124,7 +124,7 @@ class Sum:
 
     @property
     def price(self) -> Decimal | None:
-        """USD, or None where the price of one of them is not known."""
+        """USD, or None if the price of any of them is not known."""
         return None if self.unpriced else self.usd
 
 
@@ -169,8 +169,8 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What `compactions` have saved in a session: input tokens and USD that it would have come to without them, less
-    what it came to, summaries included. USD is None where a price is not known."""
+    """What `compactions` saved in a session: the input tokens and USD that it would have had without them, less those
+    that it had, including summaries. USD is None if a price is not known."""
 
     compactions: int = 0
     tokens: int = 0

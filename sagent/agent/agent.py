@@ -180,7 +180,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
     @property
     def resources(self) -> Resources:
-        """What it was given."""
+        """The resources that it was given."""
         return replace(self._given, fallbacks=tuple(self.state.fallbacks))
 
     @overload
@@ -432,8 +432,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return AgentTool(self, name, description, deps)
 
     async def resume(self) -> None:
-        """Take up what an earlier process left in the log, after `restore`: messages nobody has read or that are to
-        arrive later, jobs that were lost, agents that live on, each with what it holds."""
+        """Resume what an earlier process left in the log, after `restore`: unread and delayed messages, lost jobs, and
+        persistent agents, with what each of them left."""
         from sagent.agent.resume import resume
 
         entries = await resume(self, self.resources, self._begin)
@@ -441,11 +441,11 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             self.tree.post.resume(entries)
 
     def peers(self, pattern: str = "*") -> Sequence[Node]:
-        """The other living agents of the tree that a name or a pattern means; "*" is all of them."""
+        """The other living agents of the tree that match a name or a pattern; "*" is all of them."""
         return self.tree.find(pattern, self.path)
 
     def post(self, path: str, message: Message, seconds: float = 0.0) -> None:
-        """Send a message to a living agent, now or in some seconds. The sender learns of one that did not reach it."""
+        """Send a message to a living agent, now or in some seconds. The sender is informed if it was not delivered."""
         post = self.tree.post
         if seconds > 0 and post is not None:
             post.later(path, message, seconds)

@@ -50,7 +50,8 @@ ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an agent holds that outlives a turn or is shared with others of its tree. None: the agent makes its own."""
+    """What an agent keeps longer than a turn, or shares with other agents of its tree. None: the agent creates its
+    own."""
 
     log: Log | None = None
     ledger: Ledger | None = None

@@ -46,12 +46,12 @@ class TaskResult:
 
 
 def load_config(path: str | Path | None = None, **settings: Unpack[Overrides]) -> Settings:
-    """The settings in force, from a file (TOML, or YAML by its suffix) or by default the user's, with the project's and
-    the environment's. `settings` come last, as on the command line, and are read the same way:
+    """The effective settings, from a file (TOML, or YAML by its suffix) or by default the user's, with the project's
+    and the environment's. `settings` come last, as on the command line, and are read the same way:
     `load_config(executor="openai/gpt-5.5", advisor="anthropic/claude-opus-4-8", max_budget_usd=0.5)`.
 
-    Nothing is opened, and nobody asked: that a model can be had is found out by `open_agent` and `run_task`. Raises
-    ConfigError, which names the place, and for an unknown name the nearest one.
+    Nothing is opened and nobody is asked: `open_agent` and `run_task` find out whether a model is available. Raises
+    ConfigError that names the place and, for an unknown name, the nearest known one.
     """
     return load({**settings}, file=path)
 
@@ -64,11 +64,11 @@ async def open_agent(
     on_event: Callable[[Event], None] | None = None,
     ask: Asker | None = None,
 ) -> AsyncGenerator[Agent]:
-    """The agent that the command line would have: its model and advisors, session, instructions, tools, policy and cap
-    as `config` says, by default that of `load_config()`. `tools` are added to it; `ask` decides what its policy leaves
-    to a person, which is denied without it. The agent is closed at the end.
+    """The agent that the command line would have: its model and advisors, session, instructions, tools, policy and
+    budget as `config` says, by default that of `load_config()`. `tools` are added to it. `ask` answers the policy's
+    questions to a person; without it they are denied. The agent is closed at the end.
 
-    Raises UsageError for a model, a key or a tool that cannot be had, SessionBusy and SessionCorrupt for a session.
+    Raises UsageError for a model, a key or a tool that is not available, SessionBusy and SessionCorrupt for a session.
     """
     check_kind("config", config, Settings, "load_config(...)")
     for name, given in (("on_event", on_event), ("ask", ask)):
@@ -81,10 +81,10 @@ async def open_agent(
 def run_task(
     task: str, *, config: Settings | None = None, on_event: Callable[[Event], None] | None = None
 ) -> TaskResult:
-    """Have an agent carry out a task, and wait for it. Without `config` the settings are those of `load_config()`.
+    """Let an agent carry out a task, and wait for it. Without `config` the settings are those of `load_config()`.
 
-    A run that was stopped by a limit has an answer so far, and `result.error`. Raises UsageError (inside a running
-    event loop too), ModelError and BudgetExceeded.
+    A run that was stopped by a limit has its answer so far, and `result.error`. Raises UsageError (also inside a
+    running event loop), ModelError and BudgetExceeded.
     """
     with suppress(RuntimeError):  # and not `except`, for then an error of the run would name that one too
         asyncio.get_running_loop()

@@ -96,17 +96,17 @@ _Budget: TypeAlias = "Budget[Ask, Reservation]"
 
 
 class Ledger:
-    """What a tree of agents spends; with a budget, a promise that it is not passed. One event loop, no locks.
+    """What a tree of agents spends and, with a budget, a promise not to exceed it. One event loop, no locks.
 
-    An agent may have an allowance (`allow`): that much is set aside for it and those below it, and no more.
+    An agent can have an allowance (`allow`): that much is set aside for it and the agents below it, and no more.
 
-    Every call holds its worst case until it settles, so that spent + held never exceeds the budget. The one way past it
-    is a provider that bills more than its list price or more tokens than were asked for; that is recorded as it is.
-    A task must not reserve while it holds a reservation: it might wait for itself.
+    Every call reserves its worst case until it settles, so that spent + held never exceeds the budget. The only
+    exception is a provider that bills more than its list price, or more tokens than were requested; that is recorded as
+    it is. A task must not reserve while it holds a reservation: it could wait for itself.
     """
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
-        """Raises UsageError for a budget that could not be kept."""
+        """Raises UsageError for an invalid budget."""
         number: object = cap  # of a program without a type checker
         if cap is not None and not (isinstance(number, Decimal | int) and Decimal(number).is_finite()):
             raise UsageError(f"a ledger's budget is USD as a Decimal, as in Decimal('0.50'), not {cap!r:.40}")
@@ -136,7 +136,7 @@ class Ledger:
         return total(budget.held for budget in self._budgets.values())
 
     def listen(self, listener: Callable[[Charge], None]) -> Callable[[], None]:
-        """Pass every charge that is settled to a function, which must not raise; call what is returned to end it."""
+        """Call a function with every settled charge; it must not raise. Call the returned function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -145,13 +145,13 @@ class Ledger:
         return self._budget(agent).cap
 
     def room(self, agent: str) -> Decimal | None:
-        """USD that a call of an agent could hold now; None where it has no limit."""
+        """USD that a call of an agent could reserve now; None if it has no limit."""
         budget = self._budget(agent)
         return None if budget.cap is None else budget.room
 
     def allow(self, agent: str, usd: Decimal) -> None:
-        """Set an allowance aside for an agent and all below it, until `take_back`. Raises BudgetExceeded when there is
-        not so much left, and ValueError when it has one."""
+        """Set an allowance aside for an agent and all below it, until `take_back`. Raises BudgetExceeded if not that
+        much is left, and ValueError if it already has one."""
         if agent in self._budgets:
             raise ValueError(f"{agent} has an allowance")
         outer = self._budget(agent)
@@ -162,11 +162,13 @@ class Ledger:
         self._budgets[agent] = Budget(agent, usd, outer)
 
     def lend(self, agent: str) -> None:
-        """An agent's allowance is spent where this ledger does not see it: until it is taken back, all of it may be."""
+        """Mark an agent's allowance as spent elsewhere, where this ledger does not see it: until it is taken back, all
+        of it counts."""
         self._lent.add(agent)
 
     def take_back(self, agent: str) -> None:
-        """End an agent's allowance: what is left of it is anybody's again. Without one, nothing happens."""
+        """End an agent's allowance: what is left of it is available to all again. Without an allowance, nothing
+        happens."""
         self._lent.discard(agent)
         budget = self._budgets.pop(agent, None)
         if budget is not None and budget.outer is not None:
@@ -190,15 +192,14 @@ class Ledger:
         count: Callable[[], Awaitable[int | None]] | None = None,
         options: Mapping[str, object] = EMPTY,
     ) -> Reservation:
-        """Hold the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
+        """Reserve the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
 
-        Where the budget does not allow `max_output` tokens, the reservation says how many it does, at least
+        If the budget does not allow `max_output` tokens, the reservation says how many it allows, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a budget
-        nothing is looked up. `tier` as in PriceBook.ceiling, `options` are the request's; `extra_usd` is what models
-        that the provider runs inside the call may cost, in USD; what its tools may, `options` say. `count` gives a
-        closer bound of the input, and is asked where `input_bound` would refuse the call, or allow a shorter answer
-        than an input of `likely` tokens would; a model for which more was billed than was counted is not believed
-        again.
+        nothing is looked up. `tier` is as in PriceBook.ceiling; `options` are the request's, which say what its tools
+        may cost; `extra_usd` is what models that the provider runs inside the call may cost. `count` gives a closer
+        bound of the input. It is called if `input_bound` would refuse the call, or allow a shorter answer than an input
+        of `likely` tokens would, but not for a model that was once billed for more than it had counted.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
@@ -266,12 +267,12 @@ class Ledger:
             self._budget(charge.agent).count(charge.at_most or charge.usd or ZERO)
 
     def totals(self, agent: str = "") -> Totals:
-        """Every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review"). It goes
-        on counting; do not change it."""
+        """Every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review"). The
+        object is updated by later charges; do not change it."""
         return self._totals.get(agent) or Totals()
 
     def cost(self, agent: str = "") -> Cost:
-        """USD so far, of the same agents; what is lent is not billed, as far as is known."""
+        """USD so far, of the same agents; what is lent is not billed as far as is known."""
         cost = self.totals(agent).cost()
         lent = [path for path in self._lent if not agent or f"{path}/".startswith(f"{agent}/")]
         if not lent:
@@ -283,7 +284,7 @@ class Ledger:
         return dict(self._usage)
 
     def billed(self, role: str) -> tuple[Usage, Decimal | None]:
-        """What a role was billed, whoever had it: tokens, and USD, None where a call of it has no known price."""
+        """What a role was billed, for all agents: tokens, and USD, None if any of its calls has no known price."""
         found = self._totals[""].by_role.get(role) or Sum()
         return found.usage, found.price
 

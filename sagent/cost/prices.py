@@ -60,7 +60,7 @@ class KnownModel(NamedTuple):
 
 
 class PriceBook:
-    """What calls cost. The shipped data are read when first asked for, a provider at a time, and once in a process."""
+    """The prices of calls. The shipped data are read on first use, one provider at a time, and once per process."""
 
     def __init__(
         self, overrides: Mapping[str, Mapping[str, object]] | None = None, *, free: Container[str] = LOCAL
@@ -77,9 +77,9 @@ class PriceBook:
     def price(
         self, provider: str, model: str, usage: Usage, at: datetime | None = None, tier: str = ""
     ) -> Decimal | None:
-        """USD of one call made at a time (now) on a service tier, by list price; None where the price is unknown.
+        """USD of one call made at a time (now) on a service tier, by list price; None if the price is unknown.
 
-        That is so too where the usage has a fee of unknown price. A tier may end in a region: "priority+us", "us".
+        It is also None if the usage has a fee of unknown price. A tier may end in a region: "priority+us", "us".
         """
         from sagent.cost.tariff import MEDIA, cost
 
@@ -99,7 +99,7 @@ class PriceBook:
     def fees(self, provider: str, model: str, at: datetime | None = None) -> Mapping[str, Decimal]:
         """USD per call, by kind, of what is billed by the call (`Usage.fees`), as far as known.
 
-        The prices are those beyond what a provider gives away each day or month.
+        The prices do not consider what a provider gives away each day or month.
         """
         entry = self._entry(provider, model)
         known = None if entry is None or isinstance(entry, tuple) else entry.fees(at or datetime.now(UTC))
@@ -117,13 +117,13 @@ class PriceBook:
         return self.price(provider, charge.model, charge.usage, at, charge.tier)
 
     def ceiling(self, provider: str, model: str, *, tier: str | None = None, hour: bool = False) -> "Ceiling | None":
-        """What no call made today can pass by list price, and the largest output that a sum affords; None where a price
-        is unknown.
+        """A bound that no call made today can exceed by list price, and the largest output that a sum affords; None if
+        a price is unknown.
 
-        Whatever the split over buckets, size band and time of day; twice the list for OpenRouter, whose hosts differ.
-        `tier` None: whichever service tier the provider picks by itself, which under a budget is OpenAI's standard one;
-        "fast" speed and Gemini's "priority" cost more and count only when named. With `hour` a request may ask for
-        caches that are kept so long. A model that makes images has none where the price of these is unknown.
+        It holds for any split over buckets, size band and time of day; for OpenRouter, whose hosts differ, it is twice
+        the list price. `tier` None is whichever service tier the provider picks, which under a budget is OpenAI's
+        standard one; "fast" speed and Gemini's "priority" cost more and count only if named. With `hour`, a request may
+        use caches that are kept for an hour. A model that makes images has no bound if their price is unknown.
         """
         from sagent.cost.tariff import Ceiling, scale
 
@@ -157,7 +157,7 @@ class PriceBook:
         return tuple(rows[key] for key in sorted(rows))
 
     def window(self, provider: str, model: str) -> int | None:
-        """The tokens that a model's window holds; None where the data do not say."""
+        """The tokens that a model's window holds; None if the data do not say."""
         from sagent.cost.catalog import corrections
 
         entry = self._entry(provider, model)

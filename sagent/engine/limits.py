@@ -9,7 +9,7 @@ from sagent.lib.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """How far one run may go. None is no limit. Tokens are per request and per reply; times are seconds."""
+    """How far one run may go. None is no limit. Tokens are per request and per reply; times are in seconds."""
 
     max_turns: int | None = None
     max_tool_call_rounds: int | None = None

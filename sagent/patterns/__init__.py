@@ -1,6 +1,7 @@
-"""Agents put together: one after the other, side by side, by choice, by handing on, again and again.
+"""Patterns that combine agents: in sequence, in parallel, by choice, by hand-off, and in a loop.
 
-What each of these functions returns is used as an agent is: run, stream, interrupt, as_tool, and member of another.
+What each of these functions returns is used like an agent: it has run, stream, interrupt and as_tool, and can be a
+member of another pattern.
 """
 
 from sagent.agent.agent_tool import Runnable

@@ -22,25 +22,26 @@ Outcome: TypeAlias = tuple[Result, Exception | None]
 
 @dataclass(frozen=True, slots=True)
 class Gathered(Result):
-    """What `parallel` came to. `members` is what each one said, by name; the `error` of one that failed says why.
+    """The result of `parallel`. `members` has the result of each member by name; the `error` of one that failed says
+    why.
 
-    Members that were stopped, because enough had answered, are not in it.
+    Members that were stopped because enough had answered are not in it.
     """
 
     members: Mapping[str, Result] = field(default_factory=dict[str, Result])
 
 
 def parallel(*members: Runnable, aggregate: Aggregate | None = None, quorum: int | None = None) -> "Parallel":
-    """All members are asked the same at the same time, and their answers made one.
+    """Ask all members the same at the same time, and combine their answers.
 
-    `aggregate` makes it: a function of the results of those that succeeded, in the order of the members, or an agent
-    that is given all answers as text; without it they stand below each other. With a `quorum` that many answers are
-    enough: the rest are stopped, and so are all once there cannot be so many. Without one all are waited for, and all
-    must succeed. Where too few have succeeded, the first error is raised if there is no answer at all; otherwise the
-    result has the answers that there are and its `error` names those that failed.
+    `aggregate` combines them: a function that gets the results of the members that succeeded, in the members' order, or
+    an agent that is given all answers as text. Without it, the answers are joined under their members' names. With a
+    `quorum`, that many answers are enough and the other members are stopped; all are stopped once the quorum cannot be
+    reached. Without one, all members must succeed. If too few succeed, the first error is raised if there is no answer
+    at all; otherwise the result has the answers there are, and its `error` names the members that failed.
 
-    A member is named by its agent's path, numbered where several have the same. Raises UsageError for a quorum that
-    cannot be, and for an agent that is in two members: it cannot do two things at a time.
+    A member is named by its agent's path, with a number if several have the same. Raises UsageError for an impossible
+    quorum, and for an agent that is in two members, because an agent can do only one thing at a time.
     """
     return Parallel(members, aggregate, quorum)
 

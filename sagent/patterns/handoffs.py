@@ -36,8 +36,9 @@ State: TypeAlias = Literal["not begun", "at work", "done", "failed", "kept"]
 
 @dataclass(frozen=True, slots=True)
 class HandoffBudget:
-    """How much of what a role hands on the next prompts have at most: tokens, as its own provider has counted them, and
-    bytes. Beginning and end stay, and the whole can be read where they say. None is no bound of that kind."""
+    """How much of a role's hand-off the following prompts show: at most so many tokens, as the role's own provider
+    counted them, and so many bytes. A longer one is cut to its beginning and end, with the path of the full text. None
+    is no limit of that kind."""
 
     tokens: int | None = None
     bytes: int | None = None
@@ -50,7 +51,7 @@ class HandoffBudget:
         return " and ".join(count(most, kind) for most, kind in kinds if most is not None)
 
     def room(self, size: int, tokens: int) -> int:
-        """The bytes that are shown of a text of this size. Where nobody has counted, each may be a token."""
+        """The bytes that are shown of a text of this size. Without a token count, each byte may be a token."""
         most = size if self.bytes is None else min(size, self.bytes)
         counted = tokens or size
         return most if self.tokens is None or counted <= self.tokens else min(most, size * self.tokens // counted)

@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class Pattern(Composite):
-    """Agents that work together. One run at a time; the agents in it keep their conversations from run to run.
+    """Agents that work together. One run at a time; the agents keep their conversations from run to run.
 
-    A step's error is the pattern's: what it raises is raised, and a result whose `error` is set is the last. The usage
-    of a result is that of all members, its cost all that their ledgers count.
+    A step's error is the pattern's: an exception of a step is raised, and a result with an `error` is the last. The
+    usage of a result is that of all members, and its cost everything that their ledgers count.
     """
 
     name = "pattern"
@@ -38,7 +38,7 @@ class Pattern(Composite):
         self._interrupted = False
 
     async def run(self, prompt: Prompt, *, deps: object = None) -> Result:
-        """Answer one prompt, as Agent.run does; all its agents have the same `deps`. Raises what a step raises, and
+        """Answer one prompt, as Agent.run does; all its agents get the same `deps`. Raises what a step raises, and
         UsageError."""
         message, stage = to_message(prompt), Stage(deps=deps)
         if self._task is not None:
@@ -63,9 +63,9 @@ class Pattern(Composite):
         return wait_for(lambda: self.run(prompt, deps=deps), self.aclose)
 
     def stream(self, prompt: Prompt, *, deps: object = None) -> AsyncGenerator[Event, None]:
-        """Every member's events as they happen; the last is Finished with the pattern's name and result.
+        """Every member's events as they happen; the last is Finished, with the pattern's name and result.
 
-        Errors are part of it, not raised. Closing the iterator early cancels the run.
+        Errors are in the result, not raised. Closing the iterator early cancels the run.
         """
 
         async def once() -> Event:
@@ -78,7 +78,7 @@ class Pattern(Composite):
         return events_of(once, self.listen)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call a function with every event of the agents in it; call what is returned to end it."""
+        """Call a function with every event of its agents; call the returned function to stop."""
         ends = [agent.listen(listener) for agent in self.agents]
 
         def forget() -> None:
@@ -88,7 +88,7 @@ class Pattern(Composite):
         return forget
 
     def interrupt(self) -> None:
-        """Stop whoever is at work; `run` returns what was said last, with error kind "interrupted"."""
+        """Stop the agents at work; `run` returns the last answer, with error kind "interrupted"."""
         if self._task is not None and not self._interrupted:
             self._interrupted = True
             self._task.cancel()
@@ -96,8 +96,8 @@ class Pattern(Composite):
     def as_tool(
         self, name: str, description: str, *, deps: Callable[[RunContext[Deps]], object] | None = None
     ) -> Tool[Deps]:
-        """A tool by which an agent asks it. The agents of a call work below the agent that calls, and `deps` says what
-        they are given of its dependencies: nothing without it."""
+        """A tool with which an agent asks this pattern. The agents of a call work below the calling agent; `deps` says
+        which of its dependencies they get, by default none."""
         return AgentTool(self, name, description, deps)
 
     async def __aenter__(self) -> Self:
@@ -107,7 +107,7 @@ class Pattern(Composite):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the agents in it."""
+        """Close its agents."""
         for agent in self.agents:
             await agent.aclose()
 

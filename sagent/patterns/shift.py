@@ -44,12 +44,13 @@ PART, TASK = "# Your part\n\n", "# The team's task\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Who does a part of the work, and how. What is left open is the lead's: model, effort, tools, limits, advisors.
+    """One role of a team: a part of the work, and who does it. What is not set is the lead's: model, effort, tools,
+    limits, advisors.
 
-    `model` is "provider/id", `options` are members of its requests ({"temperature": 0.2}), `tools` are names and
-    `budget_usd` is set aside while the role works and caps it; `handoff` bounds what the next prompts have of its
-    answer. An advisor is "[name=]provider/id[,options]"; a role can
-    have its own where the lead has none.
+    `model` is "provider/id", `options` are members of its requests ({"temperature": 0.2}), and `tools` are names.
+    `budget_usd` is set aside while the role works and is the most it can spend; `handoff` limits how much of its answer
+    the following prompts show. An advisor is "[name=]provider/id[,options]"; a role can have advisors of its own if the
+    lead has none.
     """
 
     name: str

@@ -29,9 +29,9 @@ ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 @dataclass(frozen=True, slots=True)
 class TeamResult(Result):
-    """What a team came to: `roles` in their order, `handoffs` as they are in the log.
+    """The result of a team: `roles` in their order, `handoffs` as they are in the log.
 
-    Where a role failed, `error` names it and has its kind; `content` is then what the others have come to.
+    If a role failed, `error` names it and has its kind; `content` is then the answers of the others.
     """
 
     roles: tuple[RoleReport, ...] = ()
@@ -40,22 +40,22 @@ class TeamResult(Result):
 
     @property
     def handoffs_saved(self) -> Saving:
-        """What the roles would have been sent more, had each seen all hand-offs before it whole."""
+        """What the roles would have been sent in addition if each had seen all earlier hand-offs in full."""
         return sum((role.saving for role in self.roles), Saving())
 
 
 class Team(Pattern):
-    """Roles below a lead, an agent that makes no call of its own: its log has the hand-offs, its ledger the budget.
+    """Roles that work on one task below a lead: an agent that makes no calls itself, but has the log and the ledger.
 
-    "sequential": each role sees the task and the last `visible_handoffs` hand-offs; the last one's answer is the
-    team's. "parallel": all but the `editor` work at once on the task; the editor makes one answer of what they say, and
-    without one the answers stand below each other. `handoff` bounds what the next prompts have of each hand-off, but
-    for roles with a budget of their own; without one that is 40,000 characters.
+    "sequential": each role sees the task and the last `visible_handoffs` hand-offs; the last role's answer is the
+    team's. "parallel": all roles but the `editor` work on the task at once. The editor combines their answers into one;
+    without an editor, the answers are joined. `handoff` limits how much of each hand-off the following prompts show,
+    unless a role has a limit of its own; the default is 40,000 characters.
 
-    A round that did not end well is taken up by `run` with the same task, in this process or a later one: roles that
-    had handed on, and would now be given the same prompt, are not run again.
+    `run` with the same task resumes a round that did not end well, in this process or a later one: roles that have
+    handed on are not run again, unless their prompt would now be different.
 
-    Raises UsageError for a role that cannot be: nothing was spent then.
+    Raises UsageError for an invalid role, before anything is spent.
     """
 
     def __init__(
@@ -86,26 +86,26 @@ class Team(Pattern):
 
     @property
     def session_path(self) -> str:
-        """The session's directory; "" where nothing is kept."""
+        """The session's directory; "" if nothing is kept."""
         return self._lead.log.path
 
     @property
     def unfinished(self) -> str | None:
-        """The task of the last round, where that did not end well; `run` takes it up. None: there is none."""
+        """The task of the last round if it did not end well; `run` resumes it. None if there is none."""
         found = last_round(self._lead.log.entries())
         return found.task if found is not None and found.answer is None else None
 
     def watch(self, watcher: Callable[[RoleReport], None]) -> None:
-        """Call a function with the report of every role when it begins and when it has ended."""
+        """Call a function with the report of every role when it begins and when it ends."""
         self._watchers.append(watcher)
 
     async def run(self, prompt: Prompt, *, deps: object = None) -> TeamResult:
-        """Carry out a task. A role's failure is part of the result; raises UsageError and OSError only."""
+        """Carry out a task. A role's failure is part of the result; only UsageError and OSError are raised."""
         result = await super().run(prompt, deps=deps)
         return result if isinstance(result, TeamResult) else self.so_far(result.error)
 
     def so_far(self, failure: Failure | None = None) -> TeamResult:
-        """What the last round has come to, by the log; `failure` says why it is not more."""
+        """The result of the last round so far, from the log; `failure` says why it is incomplete."""
         found = last_round(self._lead.log.entries())
         result = _read_result(self._lead, self._setup.roles, found)
         if failure is None:
@@ -114,7 +114,7 @@ class Team(Pattern):
         return replace(result, stop_reason=reason, error=failure)
 
     async def perform(self, prompt: Message, stage: Stage) -> TeamResult:
-        """The team's work: below its lead, or as a tool below the agent that calls."""
+        """The team's work: below its lead, or, as a tool, below the calling agent."""
         caller = stage.caller
         if media_of(prompt):
             raise UsageError("a team's task is text: save images and documents in files that its roles can read")

@@ -25,10 +25,10 @@ Until: TypeAlias = Runnable | Callable[[Result], Opinion | Awaitable[Opinion]]
 
 
 def sequential(*steps: Runnable) -> Pattern:
-    """Each step is asked what the one before it has answered; the last answer is the answer.
+    """Each step is asked what the one before it answered; the last answer is the result.
 
-    A step that fails, or is stopped by a limit, ends it: what follows is not run, and the result has the error and what
-    was answered until then; what the first step raises is raised. Raises UsageError without steps.
+    A step that fails, or is stopped by a limit, ends it: later steps do not run, and the result has the error and the
+    answers so far. An exception of the first step is raised. Raises UsageError without steps.
     """
 
     async def perform(prompt: Message, stage: Stage) -> Result:
@@ -59,11 +59,11 @@ def _with_answers(failed: Result, answers: Sequence[str], steps: int) -> Result:
 
 
 def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | None = None) -> Pattern:
-    """A chooser, which can be cheap, names the agent that the request then goes to, unchanged.
+    """A chooser, which can be a cheap model, names the agent that the request then goes to, unchanged.
 
-    An answer that does not name exactly one of them is asked for once more; after that `default` answers. A chooser
-    that fails is the pattern's failure. Raises UsageError where there is no default, or none of that name; and in a run
-    where no agent was named.
+    If its answer does not name exactly one agent, it is asked once more; after that, `default` answers. If the chooser
+    fails, the pattern fails. Raises UsageError if `default` is not one of the agents, and in a run where no agent was
+    named and there is no default.
     """
     check_named("triage", agents)
     if not agents:
@@ -102,12 +102,12 @@ def named(answer: str, names: Sequence[str]) -> str | None:
 
 
 def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
-    """An agent is asked again, with what is wrong, until its answer is approved.
+    """Ask an agent again, with what is wrong, until its answer is approved.
 
-    `done` is a function of the result: True approves, a text says what is wrong, False only that it is not yet good; it
-    may be async. Or it is an agent that judges: it is asked to answer APPROVED, or what must change; its failure ends
-    it. After so many rounds the last answer is the result, with error kind "max_rounds". Raises UsageError for fewer
-    rounds than one.
+    `done` is a function of the result, which may be async: True approves, a string says what is wrong, and False only
+    that it is not good enough yet. Or it is an agent that judges: it is asked to answer APPROVED or what must change;
+    if it fails, the pattern fails. After `rounds` rounds the last answer is the result, with error kind "max_rounds".
+    Raises UsageError for fewer than one round.
     """
     check_judge("done", done)
     check_whole(f"rounds={rounds!r:.60}", rounds, 1)
@@ -146,11 +146,11 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
 
 
 def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 8) -> Pattern:
-    """Agents that pass a conversation on to each other, until one answers: each is given a tool `handoff`.
+    """Agents that pass a conversation on to each other until one answers. Each is given a tool `handoff`.
 
-    `start`, or the first, is asked; whom it hands on to reads the request, what was said since, and a message. After
-    `most` times the last one's words are the result, with error kind "max_handoffs". Raises UsageError for fewer than
-    two agents, and for one that is in another hand-off or runs.
+    `start`, or the first agent, is asked. The agent that it hands on to reads the request, what was said since, and a
+    message. After `most` hand-offs the last agent's words are the result, with error kind "max_handoffs". Raises
+    UsageError for fewer than two agents, and for an agent that is in another hand-off or is running.
     """
     check_named("handoff", agents)
     check_whole(f"most={most!r:.60}", most)

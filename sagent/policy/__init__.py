@@ -1,4 +1,4 @@
-"""The one seam for judgement: may this call be made, and what follows from a turn."""
+"""Policies decide whether a call may be made, and what follows from a turn."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -12,23 +12,23 @@ from sagent.tool import Effect, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Make the call; with other `arguments` it becomes another call, which is judged in turn."""
+    """Make the call. With other `arguments` it becomes another call, which is judged again."""
 
     arguments: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Do not; the reason is what the model reads."""
+    """Do not make the call; the model reads the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Let the person decide; where no person can be asked it is a denial that names `remedy` (a flag, a rule).
+    """Let the person decide. If nobody can be asked, it is a denial that names `remedy` (a flag, a rule).
 
-    `agent` is the path of the one that wants to make the call. `wants` is what it asks for beyond a sandbox."""
+    `agent` is the path of the agent that wants to make the call. `wants` is what it requests beyond the sandbox."""
 
     reason: str
     remedy: str = ""
@@ -56,18 +56,18 @@ class Turn:
 
 
 class Policy(Protocol):
-    """Judgement, apart from the loop."""
+    """Judges the calls of an agent."""
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict: ...
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows from a turn: nothing, where a policy does not say."""
+        """What follows from a turn; nothing, unless a policy says so."""
         del turn
         return ()
 
 
 class AllowAll(Policy):
-    """The library's default: whoever passes a tool means it to be used."""
+    """The library's default: a tool that is passed may be used."""
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         del call, effect, workspace

@@ -29,14 +29,14 @@ _HIDING = frozenset({"Grep", "Glob", "Code", "RepoMap"})  # tools that ask `Work
 class PermissionPolicy(Policy):
     """Judges calls by mode and rules.
 
-    plan: only reading, and commands known to only look. ask: a question before writing or running. edit: writing
-    inside the workspace's roots is free. full: no questions. Deny rules win over everything, allow rules over
-    questions, but not over plan. In every mode but full a question comes before keys are read and before things that
+    plan: only reading, and commands known to only look. ask: a question before writing or running. edit: writing inside
+    the workspace's roots is free. full: no questions. Deny rules take precedence over everything, allow rules over
+    questions, but not over plan. In every mode but full, a question comes before keys are read and before files that
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
-    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`;
-    `obeyed` are more files that say what sagent may do; `domains` are the hosts that commands in a sandbox and
-    tools for the web may reach. Raises UsageError for another mode.
+    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`; `obeyed`
+    are more files that say what sagent may do; `domains` are the hosts that commands in a sandbox and tools for the web
+    may reach. Raises UsageError for another mode.
     """
 
     def __init__(
@@ -57,10 +57,11 @@ class PermissionPolicy(Policy):
         self._places = Places(home or Path("~").expanduser(), private, obeyed)
 
     def expose(self, *paths: Path, session: Sequence[Path] = (), notes: Sequence[Path] = ()) -> None:
-        """Let these be read although they lie in private directories, and the session's own files, in the directory
-        `session`. Earlier ones no more.
+        """Allow these to be read although they are in private directories, and the session's own files, in the
+        directory `session`. This replaces earlier ones.
 
-        In the directories `notes` tools for files may read all, and write the Markdown files; no command sees them."""
+        In the directories `notes`, tools for files may read everything and write the Markdown files; no command sees
+        them."""
         self._places.session = frozenset(spelled for path in session for spelled in spellings(str(path)))
         self._places.exposed = tuple({spelled for path in (*paths, *session) for spelled in spellings(str(path))})
         self._places.notes = frozenset(spelled for path in notes for spelled in spellings(str(path)))
@@ -88,14 +89,14 @@ class PermissionPolicy(Policy):
                 return self._command(call, effect, judge)
 
     def hidden(self, workspace: Workspace) -> PathFilter:
-        """For `Workspace.hidden`: a search of a directory that is allowed passes over the files in it that are not.
+        """For `Workspace.hidden`: a search of an allowed directory skips files in it that are not allowed.
 
-        Without it such a search is a question, where the directory holds what is denied or may be keys.
+        Without it, such a search is asked about if the directory holds denied files or possible keys.
         """
         return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).hides(str(root), tool)
 
     def profile(self, workspace: Workspace) -> "Profile":
-        """For `Workspace.profile`: what commands in a sandbox may touch, by the mode and the rules as they are now."""
+        """For `Workspace.profile`: what sandboxed commands may touch, by the current mode and rules."""
         from sagent.policy.confinement import profile_of
 
         return profile_of(PathJudge(self.mode, self.rules, self._places, workspace), self._domains)

@@ -179,7 +179,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is allowed without asking, and what is denied whatever else is said."""
+    """What is allowed without asking, and what is always denied."""
 
     allow: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()

@@ -1,4 +1,4 @@
-"""Providers of models. Nothing is imported before it is named."""
+"""Providers of models. A provider's module is imported when its name is first used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -32,8 +32,8 @@ def provider_named(
     timeouts: Timeouts | None = None,
     source: str = "",
 ) -> Provider:
-    """A provider, by its key or else by the environment. `rows` are a user's own, which come first; `source` is where
-    the key was found, for messages.
+    """A provider, with its key or otherwise from the environment. `rows` are a user's own, which take precedence;
+    `source` is where the key was found, for messages.
 
     `auth` is "key", "bearer" or "credentials"; `transport` "direct" or "sdk". Raises UsageError: for an unknown name
     with the nearest known ones, for a missing key with its variable.
@@ -133,10 +133,11 @@ def nearest_rows(name: str, rows: Mapping[str, Row] | None = None) -> list[str]:
 
 
 def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "") -> str | None:
-    """The provider that an id without one points to; None when none is known.
+    """The provider that an id without one points to; None if none is known.
 
-    "vendor/model" is a name that several providers use, and "model:size" one of weights that anybody may serve; so is
-    a name of Chat Completions `at` an address that is not its maker's, which is not to be sent the maker's key.
+    "vendor/model" is a name that several providers use, and "model:size" a name of weights that anybody can serve. The
+    same applies to a Chat Completions name `at` an address that is not its maker's, because that address must not be
+    sent the maker's key.
     """
     wanted, own = model_id.lower(), rows or {}
     best = max(

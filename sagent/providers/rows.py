@@ -89,9 +89,8 @@ class Quirks:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One provider. `key` and `base` name environment variables (a space between alternatives); `models` holds the
-    beginnings of its ids.
-    """
+    """One provider. `key` and `base` name environment variables (alternatives separated by a space); `models` has the
+    prefixes of its model ids."""
 
     name: str
     family: str = "chat"
@@ -108,7 +107,7 @@ class Row:
     quirks: Quirks = Quirks()
 
     def able(self, model: str) -> Abilities:
-        """What is said of a model, under the longest beginning of its id; nothing, where nothing is."""
+        """What is said about a model, under the longest matching prefix of its id; empty if there is none."""
         fitting = [each for each in self.abilities if model.lower().startswith(each.of.lower())]
         return max(fitting, key=lambda each: len(each.of), default=Abilities())
 
@@ -180,7 +179,8 @@ def built_in_row(name: str) -> Row:
 
 
 def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
-    """Rows from parsed TOML, {name: {...}}. Raises ConfigError naming the place, the member and what is accepted."""
+    """Rows from parsed TOML, {name: {...}}. Raises ConfigError that names the place, the member and what is
+    accepted."""
     return {name: _row(name, as_object(table), f"{where}: [{name}]") for name, table in tables.items()}
 
 

@@ -1,4 +1,4 @@
-"""Files set back to an earlier entry: the preview, and the change. What somebody else has changed is left alone."""
+"""Restores files to an earlier entry, with a preview. What somebody else has changed is left alone."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ ASTRAY = "its directory is now reached through a link"
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file that a rewind changes: how, and how many lines come and go (0 and 0 for what is no text)."""
+    """One file that a rewind changes: how, and how many lines are added and removed (0 and 0 if it is not text)."""
 
     path: str
     how: Literal["written", "created", "deleted"]
@@ -36,9 +36,9 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What a rewind of files changes, what it leaves alone though it was changed since, and what it does not cover,
-    each with the reason. `commands` is whether a command ran since: of these only the working tree is covered, but
-    for what git ignores."""
+    """What a rewind of files changes, what it leaves alone although it was changed since, and what it does not cover,
+    each with the reason. `commands` says whether a command ran since: for commands, only the working tree is covered,
+    without what git ignores."""
 
     changed: tuple[FileChange, ...] = ()
     left: tuple[Omission, ...] = ()
@@ -47,14 +47,14 @@ class FileChanges:
 
 
 async def preview(log: Log, entry: str) -> FileChanges:
-    """What a rewind of files to an entry would change. Raises UsageError where there is no such entry."""
+    """What a rewind of files to an entry would change. Raises UsageError if there is no such entry."""
     work = await in_thread(lambda stop: _prepare(log, entry, stop))
     return FileChanges(work.changes, work.left, work.plan.omitted, work.plan.commands)
 
 
 async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str, path: str = "") -> FileChanges:
-    """Have files, or one of them, as they were at an entry, and report what was done. Raises UsageError where there is
-    no such entry, or nothing has changed that file since."""
+    """Restore all files, or one, to their state at an entry, and report what was done. Raises UsageError if there is no
+    such entry, or if that file has not changed since."""
     async with checkpoints.turn:
         work = await in_thread(lambda stop: _prepare(recorder.journal.log, entry, stop, path))
         if not (work.steps or work.plan.made or work.plan.gone):

@@ -1,4 +1,4 @@
-"""What an agent did, entry by entry: on disk, or in memory where nothing is to be kept."""
+"""What an agent did, entry by entry: on disk, or in memory if nothing is to be kept."""
 
 import contextlib
 import errno
@@ -24,7 +24,7 @@ _L = TypeVar("_L")
 class Log(Protocol):
     """One agent's log. Append from one thread; `sync` may run in another.
 
-    An entry whose append has returned is there after this process is killed, and after `sync` also when the machine is.
+    An entry whose append has returned survives the end of this process, and after `sync` also that of the machine.
     """
 
     @property
@@ -43,31 +43,31 @@ class Log(Protocol):
     def blobs(self) -> BlobDirectory: ...  # where the session's large payloads are
 
     def append(self, content: Content) -> Entry:
-        """Add an entry after the last one. Raises OSError when it could not be written; then it is not there at all,
-        and the log can go on. Raises ValueError or TypeError for what JSON cannot say."""
+        """Add an entry after the last one. Raises OSError if it could not be written; then it is not in the log at all,
+        and the log can still be used. Raises ValueError or TypeError for values that JSON cannot express."""
         ...
 
     def fork(self, at: str) -> Entry:
-        """Go on from an earlier entry: the next ones follow from it. Raises ValueError where there is none."""
+        """Continue from an earlier entry: the next ones follow it. Raises ValueError if there is no such entry."""
         ...
 
     def entries(self) -> Iterator[Entry]:
-        """Every entry, in the order written, those of abandoned branches too. Raises SessionCorrupt."""
+        """Every entry, in the order written, including those of abandoned branches. Raises SessionCorrupt."""
         ...
 
     def contents(self) -> LogView:
-        """The same, to be gone through more than once, or only those of some kinds."""
+        """The same entries, to be read more than once, or only those of some kinds."""
         ...
 
     def child(self, agent: str) -> "Log":
-        """The log of another agent of the tree; the same one each time. Raises ValueError for an impossible path."""
+        """The log of another agent of the tree; the same object each time. Raises ValueError for an impossible path."""
         ...
 
     def sync(self) -> None:
-        """Have it all on the disk. Raises OSError."""
+        """Write everything to the disk. Raises OSError."""
 
     def close(self) -> None:
-        """End it. What was appended stays."""
+        """Close the log. What was appended stays."""
 
 
 class _Chain(ABC):
@@ -102,8 +102,8 @@ class _Chain(ABC):
 
 class Family(dict[str, _L]):
     """The open logs of one session by their agents. `follow` is called with the agent and each entry once it is in the
-    file, in the thread that appends. `latest` is when the last entry of any of them was written: the next one is later,
-    so that times say in which order agents did what."""
+    file, in the thread that appends. `latest` is the time of the last entry of any of them: the next one is later, so
+    that times show the order across agents."""
 
     follow: Callable[[str, Entry], None] | None = None
     latest = ""
@@ -112,9 +112,9 @@ class Family(dict[str, _L]):
 class FileLog(_Chain):
     """A log in a file, verified from end to end when it is opened.
 
-    A last line without its end, as a killed process leaves it, is cut off: it was never acknowledged. `torn` says how
-    many bytes that were. Raises SessionCorrupt for a line that is not what was written, and OSError. Whoever opens one
-    holds the session's lock.
+    An incomplete last line, as a killed process leaves it, is cut off: it was never acknowledged. `torn` is the number
+    of its bytes. Raises OSError, and SessionCorrupt for a line that is not what was written. The session's lock must be
+    held to open one.
     """
 
     file: Path
@@ -157,7 +157,7 @@ class FileLog(_Chain):
         return self._family.get(agent) or FileLog(self._session, agent, blobs=self.blobs, family=self._family)
 
     def sync(self) -> None:
-        """Blobs first, so that no entry on the disk names one that is not there."""
+        """Blobs first, so that no entry on the disk names a missing one."""
         self.blobs.sync()
         os.fsync(self._fd)
         if self._unsynced_name:
@@ -214,7 +214,7 @@ class FileLog(_Chain):
 
 
 class MemoryLog(_Chain):
-    """A log that ends with its process. Blobs go to a private temporary directory, if there are any."""
+    """A log that ends with its process. Blobs, if there are any, go to a private temporary directory."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class MemoryLog(_Chain):
         """There is nothing to sync."""
 
     def close(self) -> None:
-        """The root's end is the end of the blobs; what was said can still be read."""
+        """Closing the root's log removes the blobs; the entries can still be read."""
         if self._owns_blobs:
             self.blobs.close()
 
@@ -262,7 +262,7 @@ class MemoryLog(_Chain):
 
 
 def read_agent(log: Log, agent: str) -> Iterable[Entry]:
-    """The log of an agent of the same session, which may have ended; nothing where it has none."""
+    """The log of an agent of the same session, which may have ended; empty if it has none."""
     if agent == log.agent:
         return log.entries()
     if not log.path:
@@ -272,22 +272,22 @@ def read_agent(log: Log, agent: str) -> Iterable[Entry]:
 
 
 def read_log(file: Path) -> Iterator[Entry]:
-    """The entries of a log's file; needs no lock. A last line without its end is passed over.
+    """The entries of a log's file; needs no lock. An incomplete last line is skipped.
 
-    Each is verified before it is given out: its content matches its id, and it follows from the entry before. Raises
-    SessionCorrupt and OSError.
+    Each entry is verified before it is returned: its content matches its id, and it follows from the entry before.
+    Raises SessionCorrupt and OSError.
     """
     return (parse_line(line) for line, _, _, _ in _scan(file))
 
 
 def read_lines(file: Path) -> Iterator[bytes]:
-    """The same as they are in the file."""
+    """The lines of a log's file, as they are."""
     return (line for line, _, _, _ in _scan(file))
 
 
 def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
-    """The entries in the last bytes of a log, those of abandoned branches left out; needs no lock. Each is verified by
-    itself: what came before is not looked at. Raises ValueError and OSError."""
+    """The entries in the last bytes of a log, without those of abandoned branches; needs no lock. Each is verified on
+    its own, without the entries before it. Raises ValueError and OSError."""
     with file.open("rb") as stream:
         start = max(os.fstat(stream.fileno()).st_size - size, 0)
         stream.seek(start)
@@ -297,14 +297,14 @@ def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
 
 
 def read_contents(file: Path) -> LogView:
-    """The same, to be gone through more than once, or only those of some kinds; all are verified here first."""
+    """The entries of a log's file, to be read more than once, or only those of some kinds; all are verified first."""
     index = Index()
     _fill(index, file)
     return FileLogView(file, index)
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory, and those above it, for this user alone."""
+    """Create a directory and its parents, for this user alone."""
     if not directory.is_dir():
         make_directory(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""For whoever tests agents: a scripted model, a provider on loopback, and the promises of Model, Tool and log.
+"""For testing agents: a scripted model, a provider on loopback, and suites that test a Model, a Tool or a log.
 
 `ScriptedModel` is here, `FakeProviderServer` in `sagent.testing.server`; the suites `model_suite`, `tool_suite`,
 `log_suite` and `bus_suite` need pytest.

@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An HTTP error. Without `body` it has the family's shape, with `message`, `type` and `code` where given.
+    """An HTTP error. Without `body` it has the family's format, with `message`, `type` and `code` if given.
 
     A mapping as `body` is sent as JSON.
     """
@@ -66,7 +66,7 @@ class Fail:
 class Cut:
     """A turn that breaks off after `after_events` events of its stream (-1: before the response's head).
 
-    "close" drops the connection inside the chunked body, "reset" does it with a TCP RST, "clean" ends the body
+    "close" drops the connection inside the chunked body, "reset" does so with a TCP RST, "clean" ends the body
     properly, only early. A reply that is not streamed breaks off in the middle of its JSON.
     """
 
@@ -77,9 +77,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A turn that falls silent for `seconds` (infinity is welcome) after `after_events` events, and then goes on.
+    """A turn that falls silent for `seconds` (infinity is allowed) after `after_events` events, and then continues.
 
-    With `pings` the silence carries the family's sign of life every `ping_every` seconds.
+    With `pings`, the family's keep-alive is sent every `ping_every` seconds during the silence.
     """
 
     turn: Turn = Turn()
@@ -139,9 +139,9 @@ Script: TypeAlias = Sequence[Step] | Callable[[Received], Step | Awaitable[Step]
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How the bytes of a stream are laid out: what one write (and one HTTP chunk) holds, newlines, comments.
+    """How the bytes of a stream are sent: the size of one write (and HTTP chunk), newlines, comments.
 
-    `chunks` is "event", "whole", "bytes" (one each) or a number of bytes. A `comment` goes before every event.
+    `chunks` is "event", "whole", "bytes" (one each) or a number of bytes. A `comment` is sent before every event.
     """
 
     chunks: Literal["event", "whole", "bytes"] | int = "event"
@@ -165,9 +165,9 @@ def read_script(path: Path) -> list[Step]:
 
 
 def parse_script(text: str) -> list[Step]:
-    """Steps from a JSON array of objects: "kind" ("turn", "fail", "cut", ...; "turn" if absent) and the fields of it.
+    """Steps from a JSON array of objects: "kind" ("turn", "fail", "cut", ...; "turn" if absent) and its fields.
 
-    `turn`, `calls` and `usage` are objects; the body of a "raw" is a string, sent as UTF-8. Raises ValueError, which
+    `turn`, `calls` and `usage` are objects; the body of a "raw" is a string, sent as UTF-8. Raises ValueError that
     names the step.
     """
     steps: object = json.loads(text)

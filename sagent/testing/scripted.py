@@ -30,10 +30,10 @@ _PARTS: tuple[type, ...] = get_args(get_args(Part)[0])
 
 
 class ScriptedModel:
-    """Answers the i-th request with the i-th line of its script; remembers every request it was given.
+    """Answers the i-th request with the i-th line of its script, and remembers every request.
 
-    A request whose calls and results do not pair up raises AssertionError, where a real provider would answer 400;
-    so does a request beyond the script.
+    Raises AssertionError for a request whose calls and results do not pair up, where a real provider would answer 400,
+    and for a request beyond the script.
     """
 
     def __init__(
@@ -158,7 +158,8 @@ def _body(request: Request) -> bytes:
 
 
 def check_pairing(messages: Sequence[Message]) -> None:
-    """Every call is answered once, in the very next message; no result answers nothing. Raises AssertionError."""
+    """Check that every call is answered once, in the very next message, and that every result answers a call. Raises
+    AssertionError."""
     open_calls: set[str] = set()
     for index, message in enumerate(messages):
         answered = [result.call_id for result in message.results]

@@ -50,10 +50,10 @@ _NO_RETRY = (("x-should-retry", "false"),)  # the SDKs obey it: a mistake in a t
 class FakeProviderServer:
     """A provider that answers the i-th model request with the i-th step, or with what the script returns for it.
 
-    A request that is refused at the door (401, or 400 in `strict` mode) uses up no step. When the steps are used up
-    the answer is HTTP 500, or with `repeat_last` the last step again. `bill="worst"` bills each byte of the request as
-    a token and the whole output limit. An exception in the script is answered with HTTP 500 and raised again when the
-    server's block ends without another.
+    A request that is refused at the door (401, or 400 in `strict` mode) uses up no step. When the steps are used up the
+    answer is HTTP 500, or with `repeat_last` the last step again. `bill="worst"` bills each byte of the request as a
+    token and the whole output limit. An exception in the script is answered with HTTP 500 and raised again at the end
+    of the server's block, unless that ends with another.
     """
 
     def __init__(
@@ -91,14 +91,15 @@ class FakeProviderServer:
 
     @property
     def url(self) -> str:
-        """http://127.0.0.1:PORT. Only the end of a request's path is looked at, so any prefix may follow."""
+        """http://127.0.0.1:PORT. Only the end of a request's path matters, so any prefix may come before it."""
         if not self._url:
             raise RuntimeError("the server has not started: enter it with `async with`, or `with server.in_thread()`")
         return self._url
 
     @property
     def billed(self) -> list[Usage]:
-        """The usage of each answered request. A broken-off turn is billed in full: the model has made it."""
+        """The usage of each answered request. An interrupted turn is billed in full, because the model has produced
+        it."""
         return [charge.usage for charge in self.charges]
 
     async def __aenter__(self) -> Self:
@@ -116,7 +117,7 @@ class FakeProviderServer:
 
     @contextlib.contextmanager
     def in_thread(self) -> Generator[Self, None, None]:
-        """Run in a thread and an event loop of its own, for tests that are synchronous or drive a subprocess."""
+        """Run in a thread with its own event loop, for tests that are synchronous or drive a subprocess."""
         ready: Future[Callable[[], object]] = Future()
         thread = Thread(target=lambda: asyncio.run(self._live(ready)), name="fake-provider", daemon=True)
         thread.start()

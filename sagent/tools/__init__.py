@@ -107,7 +107,7 @@ _HOMES = {
 
 
 def agent_tools() -> "tuple[Tool, ...]":
-    """One of each tool that concerns agents: spawn others, write to them, change oneself, look after jobs."""
+    """One of each tool that concerns agents: spawn others, write to them, change oneself, manage jobs."""
     return tuple(map(_make, AGENTS))
 
 

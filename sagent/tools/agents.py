@@ -26,7 +26,7 @@ LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_respon
 
 
 class AgentSpawn(Harmless):
-    """Has a new agent work on something; its answer is the call's result."""
+    """Starts a new agent on a task; its answer is the call's result."""
 
     name = "AgentSpawn"
     description = (
@@ -63,7 +63,8 @@ class AgentSpawn(Harmless):
             self.parameters = json_freeze_object({**self.parameters, "properties": {**own, "agent": named}})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Spawn it, and unless it is to live on wait for its answer. A cancelled call ends it and shows what it had."""
+        """Spawn it and, unless it is persistent, wait for its answer. Cancelling the call ends it and shows its output
+        so far."""
         caller, order = _caller(run), _order(arguments)
         kind = self._kinds.get(as_str(arguments.get("agent")))
         try:
@@ -119,7 +120,7 @@ class AgentSend(Harmless):
 
 
 class AgentSelf(Harmless):
-    """Looks at and changes the agent that calls it, or another."""
+    """Reports on and changes the agent that calls it, or another."""
 
     name = "AgentSelf"
     quick = True
@@ -144,7 +145,7 @@ class AgentSelf(Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Make the changes, all or none; then report what was asked for."""
+        """Make all changes or none, then report what was requested."""
         caller = _caller(run)
         name = as_str(arguments.get("target"))
         target, *others = _named(caller, name) if name else (caller,)

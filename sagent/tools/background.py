@@ -10,7 +10,7 @@ LONGEST_WAIT = 3_600.0  # seconds
 
 
 class BackgroundTask(Harmless):
-    """Lists, awaits, reads, stops and lets go of jobs, which were judged when they began."""
+    """Lists, awaits, reads, stops and detaches jobs, which were judged when they began."""
 
     name = "BackgroundTask"
     quick = True
@@ -27,7 +27,7 @@ class BackgroundTask(Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Do it. Raises ToolError for a job that there is not."""
+        """Do it. Raises ToolError if there is no such job."""
         if (caller := run.caller) is None:
             raise ToolError("There are no jobs here.")
         operation, name = as_str(arguments.get("operation")), as_str(arguments.get("id"))

@@ -88,9 +88,10 @@ _SANDBOXED_PARAMETERS = arguments_schema(
 class Bash:
     """Runs shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
 
-    Commands get this process's environment without what looks like a key or a password there: what a command prints
-    ends in a log and at a provider. `keep_keys` names those to pass on, and `withheld` further ones to leave out; a
-    workspace whose environment sets one passes it on too. With a `sandbox` they are held to the workspace's profile.
+    Commands get this process's environment without what looks like a key or a password, because their output goes to a
+    log and to a provider. `keep_keys` names variables to pass anyway, and `withheld` further ones to leave out;
+    variables that a workspace's environment sets are passed too. With a `sandbox`, commands are limited to the
+    workspace's profile.
     """
 
     name = "Bash"
@@ -134,10 +135,11 @@ class Bash:
         return Effect("execute", command=command, confined=holds, needs=needs, reason=str(arguments.get("reason", "")))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Run the command until its shell ends, at most `timeout` seconds; what it left in the background goes on.
+        """Run the command until its shell ends, at most `timeout` seconds; processes that it left in the background
+        continue.
 
-        Without a `timeout` the default holds, but not for a call in the background. A cancelled call kills what it
-        started. Raises ToolError when the shell cannot be started.
+        Without a `timeout` the default applies, but not to a background call. Cancelling a call kills what it started.
+        Raises ToolError if the shell cannot be started.
         """
         command, timeout = _command(arguments), _timeout(arguments)
         notices: list[str] = []
@@ -197,7 +199,7 @@ class Bash:
             )
 
     async def aclose(self) -> None:
-        """Kill everything that still runs. The tool may be used again afterwards."""
+        """Kill everything that still runs. The tool can be used again afterwards."""
         await self._group.aclose()
 
     def close(self) -> None:
@@ -248,7 +250,7 @@ class Bash:
             yield f"commands run in a sandbox now: {_SANDBOXED}. For more {ask}"
 
     async def prepare(self, workspace: Workspace, blobs: Blobs) -> None:
-        """Have ready what the next command of a workspace's agent needs, its sandbox too where one holds commands."""
+        """Prepare what the next command of a workspace's agent needs, including its sandbox if there is one."""
         await asyncio.to_thread(self._load)
         if self._sandbox is not None:
             self._sandbox.sweep()

@@ -47,9 +47,9 @@ _PARAMETER = re.compile(r"^[ \t]*(?::param[ \t]+)?\*{0,2}(\w+)[ \t]*(?:\([^)\n]*
 
 
 class FunctionTool(Generic[P, R, Deps_contra]):
-    """A function as a tool. `function` is the function itself, and calling the tool as one calls it; `effect_kind` is
-    what its calls count as for the policy, `deps_type` what dependencies it takes. Of a method each object has a tool
-    of its own; `is_method` is so without an object."""
+    """A function as a tool. It can still be called like the function, which is `function`; `effect_kind` is what its
+    calls count as for the policy, and `deps_type` the dependencies it takes. For a method, each object has its own
+    tool; `is_method` is true without an object."""
 
     def __init__(
         self, function: Callable[P, R], *, name: str, description: str = "", effect: EffectKind = "execute"
@@ -93,7 +93,7 @@ class FunctionTool(Generic[P, R, Deps_contra]):
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def __call__(self, *args: object, **kwargs: object) -> object:
-        """Call the function; with what a tool is called with, JSON and a context, as the tool that it is."""
+        """Call the function; if called as a tool is, with JSON and a context, act as a tool."""
         if len(args) == 2 and isinstance(args[0], JsonObject) and not kwargs:
             return self._run(args[0], cast("RunContext", args[1]))
         return cast("Callable[..., object]", self.function)(*args, **kwargs)
@@ -188,14 +188,14 @@ def tool(
     description: str = "",
     effect: EffectKind = "execute",
 ) -> object:
-    """Make a tool of a function: `@tool`, or `@tool(name=..., description=..., effect="read")`.
+    """Make a function a tool: `@tool`, or `@tool(name=..., description=..., effect="read")`.
 
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
     the docstring's lines `name: what it is`. A parameter annotated `RunContext`, or `RunContext[Deps]`, gets the call's
-    context and is not in the schema; where it is the first one, type checkers hold `Deps` against the agent's. The
-    function returns text, an image or a document, a list of these, a ToolOutput or a JSON value, or yields values; what
-    it raises is an error result. `effect` is what a policy goes by; "execute", which may touch anything, by default.
-    Raises TypeError for a function that cannot be a tool.
+    context and is not in the schema; if it is the first one, type checkers compare `Deps` with the agent's. The
+    function returns text, an image or a document, a list of these, a ToolOutput or a JSON value, or yields values; an
+    exception becomes an error result. `effect` is what a policy decides by; the default is "execute", which may touch
+    anything. Raises TypeError for a function that cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R, object]:

@@ -49,7 +49,7 @@ class Edit:
         return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Apply the edits. Raises ToolError when one cannot be, with nothing changed."""
+        """Apply the edits. If one cannot be applied, raises ToolError and changes nothing."""
         from sagent.tools.change import make, plan_edit
         from sagent.tools.offload import offload
         from sagent.tools.paths import judged

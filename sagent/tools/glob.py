@@ -20,7 +20,7 @@ _MOST = 200  # paths
 
 
 class Glob:
-    """Finds files: hidden ones too, those that git ignores left out."""
+    """Finds files, including hidden ones, without those that git ignores."""
 
     name = "Glob"
     quick = True
@@ -41,7 +41,7 @@ class Glob:
         return foreseen("read", _split(arguments, workspace)[0], workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """List the files. Raises ToolError when the directory is not there."""
+        """List the files. Raises ToolError if the directory does not exist."""
         from sagent.lib.regular import stat_real
         from sagent.tools.listing import list_files
         from sagent.tools.paths import explained, hides, judged, made_by_commands, prefix

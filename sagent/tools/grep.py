@@ -19,7 +19,7 @@ _LIMIT = 100
 
 
 class Grep:
-    """Searches as ripgrep does, and says the same whether ripgrep is installed or not."""
+    """Searches like ripgrep, with the same results whether ripgrep is installed or not."""
 
     name = "Grep"
     quick = True
@@ -52,7 +52,7 @@ class Grep:
         return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Search. Raises ToolError for a pattern that is none, or a place that is not there."""
+        """Search. Raises ToolError for an invalid pattern, or a place that does not exist."""
         from sagent.tools.dialect import PatternError, translate
         from sagent.tools.paths import made_by_commands
 

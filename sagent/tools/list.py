@@ -12,7 +12,7 @@ _MOST = 500  # entries
 
 
 class List:
-    """Names and sizes, directories with a slash."""
+    """Lists names and sizes; directories have a slash."""
 
     name = "List"
     quick = True
@@ -25,7 +25,7 @@ class List:
         return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """List it. Raises ToolError when it is not there, or no directory."""
+        """List it. Raises ToolError if it does not exist or is not a directory."""
         from sagent.lib.regular import open_real, real_directory
         from sagent.tools.paths import explained, judged, made_by_commands
 

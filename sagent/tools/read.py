@@ -8,7 +8,7 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_sch
 
 
 class Read:
-    """Shows a file, a bounded part at a time, and remembers it as seen."""
+    """Shows a file, a limited part at a time, and remembers it as seen."""
 
     name = "Read"
     quick = True
@@ -38,7 +38,7 @@ class Read:
         return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Show it. Raises ToolError for what is missing, not a regular file, or binary."""
+        """Show it. Raises ToolError for a file that is missing, not regular, or binary."""
         from sagent.lib.regular import open_regular
         from sagent.tools.paths import explained, judged
         from sagent.tools.view import show

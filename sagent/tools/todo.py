@@ -6,7 +6,7 @@ from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
 
 class TodoWrite(Harmless):
-    """Keeps nothing by itself: the last call in the conversation is the list."""
+    """Keeps no state: the last call in the conversation is the list."""
 
     name = "TodoWrite"
     quick = True
@@ -27,7 +27,7 @@ class TodoWrite(Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Say how far it is."""
+        """Report the progress."""
         tasks = read_tasks(arguments)
         done = sum(task.state == "completed" for task in tasks)
         said = f"{done} of {len(tasks)} done" if tasks else "The list is empty"

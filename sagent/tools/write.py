@@ -9,7 +9,7 @@ _LARGE = 1_000_000  # characters; more is handled in a thread
 
 
 class Write:
-    """Creates or replaces a file: atomic; mode, encoding, byte order mark and CRLF line ends stay as they were."""
+    """Creates or replaces a file atomically; mode, encoding, byte order mark and CRLF line ends are kept."""
 
     name = "Write"
     quick = True

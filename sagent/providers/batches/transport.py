@@ -54,13 +54,13 @@ class _Group:
 
 
 class Batches:
-    """A Transport for Anthropic, OpenAI or Google, by which what several agents ask at about the same time goes out as
-    one batch. Other requests go through as they are. Give the provider its `timeouts` too.
+    """A Transport for Anthropic, OpenAI or Google that sends what several agents request at about the same time as one
+    batch. Other requests are sent directly. Give the provider its `timeouts` too.
 
-    A batch is sent when nobody has asked for `quiet` seconds, or `longest` after the first, or when all who may ask
-    (`expect`) have asked. With a `journal` the batches that were sent are written down, and the same request in a later
-    process takes the answer that is paid for: each answer once. What still waits when a process ends goes on at the
-    provider. `report` is called with a line for each batch.
+    A batch is sent when no request has arrived for `quiet` seconds, or `longest` seconds after the first, or when
+    everybody who may make one (`expect`) has done so. With a `journal`, sent batches are recorded, and the same request
+    in a later process takes the answer that was already paid for; each answer is used once. Requests that wait when a
+    process ends continue at the provider. `report` is called with a line for each batch.
     """
 
     providers = ("anthropic", "openai", "google")
@@ -116,7 +116,7 @@ class Batches:
         await self._through.aclose()
 
     def expect(self, change: int) -> None:
-        """So many more may ask, or fewer."""
+        """Change the number of agents that may make a request."""
         self._busy += change
         self._hasten()
 
@@ -157,7 +157,7 @@ class Batches:
             raise Disrupted("stalled", f"no answer within {_SETTLED:g} s") from error
 
     async def aclose(self) -> None:
-        """Close connections that nobody uses: others may still wait for theirs."""
+        """Close unused connections; others may still wait for theirs."""
         await self._through.aclose()
 
     async def _collect(
@@ -234,7 +234,7 @@ class Batches:
         return sent
 
     def wait(self, outcomes: Coroutine[None, None, Outcomes]) -> asyncio.Task[Outcomes]:
-        """Wait for a batch, for as long as this is open."""
+        """Wait for a batch, for as long as this transport is open."""
         task = asyncio.get_running_loop().create_task(outcomes)
         self._waits.add(task)
         task.add_done_callback(self._waits.discard)

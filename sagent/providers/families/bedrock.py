@@ -16,7 +16,7 @@ def is_claude(model_id: str) -> bool:
 
 
 class Bedrock(Endpoint):
-    """Models on Amazon Bedrock, by whatever AWS login there is, or AWS_BEARER_TOKEN_BEDROCK. Needs sagent[bedrock]."""
+    """Models on Amazon Bedrock, with any AWS login, or AWS_BEARER_TOKEN_BEDROCK. Needs sagent[bedrock]."""
 
     row_name: ClassVar[str] = "bedrock"
 
@@ -25,11 +25,11 @@ class Bedrock(Endpoint):
         self._others = Converse(self.row, self.access, transport=self.transport, timeouts=self.timeouts)
 
     def model(self, model_id: str) -> Model:
-        """A model, by the family that its id names, or the id that a row says it is like."""
+        """A model; its family follows from its id, or from the id that a row says it is like."""
         check_text("model_id", model_id)
         known = self.row.able(model_id).like or model_id
         return (self._claude if is_claude(known) else self._others).model(model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """What the service lists. Raises ModelError."""
+        """The service's own list of models. Raises ModelError."""
         return await self._others.models()

@@ -30,9 +30,8 @@ _SOON = 0.5  # seconds in which a server that dropped a connection by dying is s
 
 
 class LlamaCpp(ChatProvider):
-    """llama.cpp's server. With LLAMA_CPP_MODEL it is a child: started by the first call or listing, started again by
-    the next one should it die, ended by `aclose` or with this process, SIGKILL included.
-    """
+    """llama.cpp's server. With LLAMA_CPP_MODEL it is a child process: started by the first call or listing, started
+    again by the next one if it dies, and ended by `aclose` or with this process, also on SIGKILL."""
 
     row_name = "llamacpp"
 
@@ -64,12 +63,12 @@ class LlamaCpp(ChatProvider):
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """The server at LLAMA_CPP_BASE_URL, with LLAMA_CPP_API_KEY where it wants a key; else a child with the .gguf
-        file LLAMA_CPP_MODEL, of the program LLAMA_CPP_SERVER (llama-server), a context of LLAMA_CPP_CONTEXT tokens
-        and the further arguments LLAMA_CPP_ARGS, quoted as for a shell; else the server at its usual port.
+        """The server at LLAMA_CPP_BASE_URL, with LLAMA_CPP_API_KEY if it needs a key. Otherwise a child with the .gguf
+        file LLAMA_CPP_MODEL, the program LLAMA_CPP_SERVER (llama-server), a context of LLAMA_CPP_CONTEXT tokens and the
+        arguments LLAMA_CPP_ARGS, quoted as for a shell. Otherwise the server at its usual port.
 
-        `environ` is laid over the environment that a child inherits. Raises UsageError naming the variable that is
-        wrong, the file or the program that is missing. `auth` is of no meaning here.
+        `environ` is added to the environment that a child inherits. Raises UsageError that names the wrong variable, or
+        the missing file or program. `auth` is not used.
         """
         row = built_in()[cls.row_name]
         given = os.environ if environ is None else environ
@@ -88,18 +87,18 @@ class LlamaCpp(ChatProvider):
         return cls(row, access, launch=launch, transport=transport, timeouts=timeouts)
 
     def model(self, model_id: str) -> "LlamaCppModel":
-        """The model, by whatever id: a server has one."""
+        """The server's model, under any id: a server has only one."""
         return LlamaCppModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The server's own listing; a child is started for it. Raises ModelError."""
+        """The server's own list; starts a child if needed. Raises ModelError."""
         await self.ready("")
         listed = await super().models()
         return tuple(replace(info, limits=self.limits) for info in listed) if self._window else listed
 
     @property
     def limits(self) -> ModelLimits:
-        """The window of one conversation as the server gave it; before that LLAMA_CPP_CONTEXT.
+        """The window of one conversation as the server reports it; before that, LLAMA_CPP_CONTEXT.
 
         There is no other output limit: a reply may fill what the input leaves of the window.
         """
@@ -116,9 +115,9 @@ class LlamaCpp(ChatProvider):
                 await server.stop()
 
     async def ready(self, model_id: str) -> "LlamaServer | None":
-        """Return when the server may be asked: the child, if it is one. Raises ModelError.
+        """Return when the server can be called, after starting the child if there is one. Raises ModelError.
 
-        When everybody who waits for a child that is loading its model is cancelled, it is killed.
+        If everybody who waits for a child that is loading its model is cancelled, it is killed.
         """
         server = None
         if self.launch is not None:
@@ -128,7 +127,7 @@ class LlamaCpp(ChatProvider):
         return server
 
     async def explain(self, error: ModelError, server: "LlamaServer | None", origin: Origin) -> ModelError:
-        """The error to raise: the child's death where that is the cause."""
+        """The error to raise: the child's death, if that is the cause."""
         if error.kind not in ("network", "cut", "protocol"):
             return error
         if server is not None and await server.ended(_SOON):
@@ -141,7 +140,7 @@ class LlamaCpp(ChatProvider):
         return error
 
     def answered(self) -> None:
-        """Note that a call came to its end."""
+        """Record that a call has ended."""
         self._deaths = 0
 
     async def _child(self, launch: "Launch", origin: Origin) -> "LlamaServer":

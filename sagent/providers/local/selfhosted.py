@@ -221,7 +221,7 @@ def _emitter(inbox: "asyncio.Queue[Delta | Answer | ModelError]") -> "Callable[[
 
 
 class SelfHosted:
-    """Models that transformers runs in this process. `folder` is where they lie: the Hub's cache, or plain folders.
+    """Models that transformers runs in this process. `folder` is where they are: the Hub's cache, or plain folders.
 
     `token` is for gated and private repositories of the Hub.
     """
@@ -236,21 +236,20 @@ class SelfHosted:
 
     @classmethod
     def from_env(cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None) -> Self:
-        """By the Hub's own variables: HF_TOKEN; HF_HUB_CACHE, HF_HOME. Raises UsageError for an address."""
+        """Use the Hub's own variables: HF_TOKEN; HF_HUB_CACHE, HF_HOME. Raises UsageError for an address."""
         _refuse_address(base_url)
         environ = os.environ if environ is None else environ
         return cls(token=first_set("HF_TOKEN HUGGING_FACE_HUB_TOKEN", environ)[1], folder=hub_cache(environ))
 
     @classmethod
     def from_key(cls, key: str = "", *, base_url: str | None = None) -> Self:
-        """With a token of the Hub, which may be "". Raises UsageError for an address: there is no server."""
+        """Use a token of the Hub, which may be "". Raises UsageError for an address: there is no server."""
         _refuse_address(base_url)
         return cls(token=key.strip())
 
     def model(self, model_id: str) -> SelfHostedModel:
-        """A model by id: a repository or a path, and "+" options. Raises UsageError for unknown options, and where
-        torch or transformers are missing.
-        """
+        """A model by id: a repository or a path, and "+" options. Raises UsageError for unknown options, and if torch
+        or transformers are missing."""
         model = SelfHostedModel(self, model_id.strip())
         if not (find_spec("torch") and find_spec("transformers")):
             from sagent.lib.installed import install_command
@@ -259,16 +258,16 @@ class SelfHosted:
         return model
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models on this machine that can chat or write."""
+        """The models on this machine that can chat or complete text."""
         return await asyncio.to_thread(_local_models, self._folder)
 
     async def aclose(self) -> None:
-        """Stop every model and give its memory back. A download that is under way goes on until the process ends."""
+        """Stop every model and free its memory. A download in progress continues until the process ends."""
         runners, self._runners = list(self._runners.values()), {}
         await asyncio.gather(*(asyncio.to_thread(runner.close, _PATIENCE) for runner in runners))
 
     def runner(self, model_id: str, weights: Weights) -> Runner:
-        """What runs these weights: one for all models that ask for the same."""
+        """The runner of these weights, shared by all models that use them with the same options."""
         if weights not in self._runners:
             source = Source(Origin(self.name, model_id, self._token), self._folder, self._token)
             config = _local_config(self._folder, weights.name)

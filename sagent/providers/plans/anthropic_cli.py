@@ -134,10 +134,10 @@ class AnthropicCLIModel:
 
 
 class AnthropicCLI:
-    """The person's Claude plan, by the login of the installed `claude` program, which makes the calls.
+    """The person's Claude plan, through the login of the installed `claude` program, which makes the calls.
 
-    One program runs for each conversation; it is kept between calls, a few at a time, so that it need not be given the
-    history again. It gets no tools of its own, no settings, hooks, plugins or memory files, and keeps no session.
+    One program runs for each conversation. A few are kept between calls, so the history need not be sent again. They
+    get no tools of their own, no settings, hooks, plugins or memory files, and save no session.
     """
 
     name = NAME
@@ -161,10 +161,10 @@ class AnthropicCLI:
         variables: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """By the login of the program at `path`, or on PATH. Raises UsageError when there is none.
+        """Use the login of the program at `path`, or on PATH. Raises UsageError if there is none.
 
-        `environ` is what the program inherits (this process' environment), less all that is about keys and addresses;
-        `variables` are set for it whatever they are. Whether it is logged in shows with the first call.
+        `environ` is the environment that the program inherits (by default this process's), without keys and addresses;
+        `variables` are always set for it. Whether it is logged in is only known after the first call.
         """
         own = {**({"ANTHROPIC_BASE_URL": base_url} if base_url else {}), **(variables or {})}
         return cls(Program.find(path, os.environ if environ is None else environ, own), timeouts=timeouts)
@@ -196,7 +196,7 @@ class AnthropicCLI:
         return AnthropicCLIModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """What the program offers. Raises ModelError."""
+        """The models that the program offers. Raises ModelError."""
         talk = await self.open(Setup("", "", ()))
         try:
             rows = {as_str(row.get("resolvedModel")) or as_str(row.get("value")): row for row in reversed(talk.models)}
@@ -209,7 +209,7 @@ class AnthropicCLI:
         )
 
     async def aclose(self) -> None:
-        """End the programs."""
+        """End all programs."""
         for _, timer in self._kept.values():
             timer.cancel()
         self._kept.clear()
@@ -237,7 +237,7 @@ class AnthropicCLI:
         return talk
 
     async def keep(self, conversation: str, talk: Talk) -> None:
-        """Keep a program for its conversation's next request, if it can be; for a while, and not too many."""
+        """Keep a program for its conversation's next request if possible: for a while, and not too many."""
         if not talk.kept:
             return
         if (before := self.take(conversation)) is not None:

@@ -86,7 +86,7 @@ CopilotModel: TypeAlias = _ChatModel | _ResponsesModel | _MessagesModel
 
 
 class Copilot:
-    """A plan of GitHub Copilot, by the login that `sagent login copilot` keeps, or a GitHub token in
+    """A plan of GitHub Copilot, through the login that `sagent login copilot` saved, or a GitHub token in
     COPILOT_GITHUB_TOKEN."""
 
     name = NAME
@@ -128,8 +128,8 @@ class Copilot:
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """By COPILOT_GITHUB_TOKEN, else by the login that is kept, whatever `auth` is. Raises UsageError where there is
-        none, saying what to do."""
+        """Use COPILOT_GITHUB_TOKEN, otherwise the saved login, whatever `auth` is. Raises UsageError that says what to
+        do if there is none."""
         account = Account.find(os.environ if environ is None else environ)
         return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
 
@@ -155,7 +155,7 @@ class Copilot:
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """With the token of a GitHub account, which is kept nowhere. Raises UsageError for one that cannot be."""
+        """Use the token of a GitHub account, which is not saved. Raises UsageError for an invalid one."""
         access_from_key(NAME, key, _NOWHERE)
         if not key.strip():
             raise UsageError(f"The token for {NAME} is empty: is the variable set that it was read from?")
@@ -164,11 +164,12 @@ class Copilot:
 
     @property
     def address(self) -> str:
-        """Where calls go: as the token says, unless the caller does."""
+        """Where calls go: the address in the token, unless the caller gave one."""
         return self._base_url or self.renewal.login.api
 
     def model(self, model_id: str) -> CopilotModel:
-        """A model by id, through the API that the list names for it; else through the one its name points to."""
+        """A model by id, through the API that the plan's list names for it; otherwise through the one that its name
+        suggests."""
         check_text("model_id", model_id)
         rows = self.renewal.login.models
         entry = next((row for row in rows if row.get("id") == model_id), EMPTY)
@@ -187,13 +188,13 @@ class Copilot:
         return model
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The plan's models that may be used. Raises ModelError."""
+        """The plan's models that can be used. Raises ModelError."""
         login = await self.renewal.fresh("")
         rows = await listed(replace(login, api=self.address), self._transport, self._origin(""))
         return tuple([_info(row) for row in rows if _is_offered(row)])
 
     async def aclose(self) -> None:
-        """Close the connections, once a renewal that has begun is over."""
+        """Close the connections, after any renewal in progress."""
         await self.renewal.aclose()
         await self._transport.aclose()
 

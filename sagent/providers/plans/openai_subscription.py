@@ -61,7 +61,7 @@ class OpenAISubscriptionModel(ResponsesModel):
 
 
 class OpenAISubscription(ResponsesProvider):
-    """The person's ChatGPT plan, by the login that `codex login` stored. Nothing is billed to a key."""
+    """The person's ChatGPT plan, through the login that `codex login` saved. Nothing is billed to a key."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class OpenAISubscription(ResponsesProvider):
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """By the login in CODEX_HOME or ~/.codex. Raises UsageError where there is none, saying what to do, and for
+        """Use the login in CODEX_HOME or ~/.codex. Raises UsageError that says what to do if there is none, and for
         another `auth`."""
         if auth in ("key", "bearer"):
             return cls.from_key("", base_url=base_url)
@@ -133,7 +133,7 @@ class OpenAISubscription(ResponsesProvider):
         return await self._file.renew(stale, self.transport, self.origin(model_id))
 
     async def aclose(self) -> None:
-        """Close the connections, once a renewal that has begun is over."""
+        """Close the connections, after any renewal in progress."""
         await self.renewal.aclose()
         await super().aclose()
 

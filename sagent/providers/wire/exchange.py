@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds of silence after which a call is given up. Pings and comments are not silence.
+    """Seconds of silence after which a call is given up. Pings and comments do not count as silence.
 
-    `reasoning_stall` holds before the first event and while the model reasons or a server tool works.
+    `reasoning_stall` applies before the first event, and while the model reasons or a server tool works.
     """
 
     stall: float = 60.0

@@ -61,7 +61,7 @@ class Notebook:
         self._kernels: dict[str, tuple[Kernel, Profile | None]] = {}  # by agent, with what they run within
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """It runs what it is given, as `python -c` would."""
+        """Runs what it is given, as `python -c` would."""
         import shlex
 
         command = f"python3 -c {shlex.quote(_code(arguments, workspace))}"
@@ -70,7 +70,7 @@ class Notebook:
         return Effect("execute", command=command, confined=holds)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Run it. Raises ToolError where there is no kernel, and without the extra `notebook`."""
+        """Run it. Raises ToolError if there is no kernel, and without the extra `notebook`."""
         _check_installed()
         code = _judged(run.effect) or _code(arguments, run.workspace)
         seconds = arguments.get("timeout", DEFAULT_TIMEOUT)
@@ -89,7 +89,7 @@ class Notebook:
         return _output(answer, notes, limit)
 
     async def aclose(self) -> None:
-        """End all kernels. The tool may be used again afterwards."""
+        """End all kernels. The tool can be used again afterwards."""
         kernels, self._kernels = self._kernels, {}
         await asyncio.gather(*(kernel.close() for kernel, _ in kernels.values()), return_exceptions=True)
         await self._processes.aclose()

@@ -25,7 +25,7 @@ class PaperAuthor(WebTool):
         return reaching(self.access, ["semanticscholar"], f"the author {what!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError for a query and an id at once, and where nobody answers."""
+        """Raises ToolError for a query together with an id, and if no service answers."""
         from sagent.tools.papers.library import Library
         from sagent.tools.papers.paper import listed
         from sagent.tools.web.marking import mark

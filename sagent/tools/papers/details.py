@@ -42,7 +42,7 @@ class PaperDetails(WebTool):
         return reaching(self.access, services, f"{operation} of {', '.join(map(str, ids[:5]))}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError for ids that are none, and where nobody answers."""
+        """Raises ToolError for invalid ids, and if no service answers."""
         from sagent.tools.papers.library import Library
         from sagent.tools.papers.paper import listed
         from sagent.tools.web.marking import mark

@@ -46,7 +46,7 @@ class PaperFetch(WebTool):
         return reaching(self.access, services, f"the PDF of {paper}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError where there is no PDF that is free to read."""
+        """Raises ToolError if there is no free PDF."""
         from sagent.tools.papers.library import DAYS, PAPER_SERVICES, Library, base_url
         from sagent.tools.web.address import check_secrets, parse_address
         from sagent.tools.web.gateway import WebRequest

@@ -32,7 +32,7 @@ class PaperSearch(WebTool):
         return reaching(self.access, _sources(arguments), f"a search for {as_str(arguments.get('query'))!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError where no service answers."""
+        """Raises ToolError if no service answers."""
         from sagent.tools.papers.library import Library
         from sagent.tools.papers.paper import fuse, listed
         from sagent.tools.web.marking import mark

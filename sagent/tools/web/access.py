@@ -30,11 +30,12 @@ def default_directory() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """`allow_hosts` are reached although they are no public addresses: "localhost:3000", "intranet.corp:443".
+    """What the tools for the web share. `allow_hosts` can be reached although they are not public: "localhost:3000",
+    "intranet.corp:443".
 
-    `directory` is shared by all processes that are to keep one rate. `services` are set by name: those of searches and
-    papers, and "reader", whose `model` answers questions about pages. `interval` is in seconds, between two requests to
-    one host; `gateway` the way out, with its own resolver for tests.
+    Processes that share `directory` keep to one rate. `services` are configured by name: those for search and papers,
+    and "reader", whose `model` answers questions about pages. `interval` is in seconds, between two requests to one
+    host; `gateway` makes the connections, and takes a resolver for tests.
     """
 
     allow_hosts: tuple[str, ...] = ()
@@ -55,8 +56,8 @@ class WebAccess:
         return self.services.get(name, {})
 
     def entries(self, run: RunContext, address: WebAddress) -> tuple[Entry, ...]:
-        """What may be reached beyond public addresses: what is listed here, what the policy's rules name, and this
-        machine or a private address where the policy has judged just that call."""
+        """What may be reached in addition to public hosts: those listed here, those that the policy's rules name, and
+        this machine or a private address if the policy has judged exactly that call."""
         workspace = run.workspace
         names = list(self.allow_hosts)
         if workspace.profile is not None:
@@ -76,9 +77,9 @@ class WebAccess:
         seconds: float | None = None,
         named: bool = False,
     ) -> WebResponse:
-        """Send a request in its turn, or take what came lately: a GET's answer from a public address that is not older
-        than `fresh` seconds. Its answer may take `seconds`; `named`: the person has set the address, which may be one
-        of this machine. Raises ToolError."""
+        """Send a request in its turn, or return a cached answer: that of a GET from a public address, no older than
+        `fresh` seconds. The answer may take `seconds`. If `named`, the person has set the address, which may be one of
+        this machine. Raises ToolError."""
         key = f"{request.method} {request.address} {request.headers.get('accept', '')}"
         if fresh and (found := self.cache.get(key, fresh=fresh)) is not None:
             return _kept(request.address, *found)

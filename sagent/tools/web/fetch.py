@@ -57,13 +57,14 @@ class WebFetch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """It reaches a host; what it sends with POST may change something there."""
+        """Reaches a host; a POST may change something there."""
         request = _request(arguments)
         kind = "none" if request.method == "GET" else "execute"
         return Effect(kind, needs=(request.address.need,), reason=f"{request.method} {request.address}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Fetch and show it. Raises ToolError for what may not be reached, does not answer, or cannot be shown."""
+        """Fetch and show it. Raises ToolError for an address that may not be reached, does not answer, or cannot be
+        shown."""
         from sagent.tools.web.cache import FRESH
 
         request = _request(arguments)

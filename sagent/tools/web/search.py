@@ -43,7 +43,7 @@ class WebSearch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """It asks a service that the person has set, or else DuckDuckGo, which is a host like any other."""
+        """Asks a service that the person has set up, or DuckDuckGo, which is a host like any other."""
         from sagent.tools.web.address import check_secrets
 
         query = as_str(arguments.get("query"))
@@ -56,7 +56,7 @@ class WebSearch(WebTool):
         return Effect("none", needs=(Need("network", HOST),), reason=f"a search for {query!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Ask one service after the other until one answers. Raises ToolError where none does."""
+        """Ask one service after the other until one answers. Raises ToolError if none does."""
         from sagent.tools.web.address import check_secrets
         from sagent.tools.web.results import MOST, listed, within
 

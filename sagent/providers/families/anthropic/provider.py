@@ -318,7 +318,7 @@ def _may_think(conversation: EncodedConversation) -> bool:
 
 
 class Anthropic(Endpoint):
-    """Anthropic, or a service or a cloud that speaks its Messages API. Its models share its connections."""
+    """Anthropic, or a service or cloud that offers its Messages API. Its models share its connections."""
 
     row_name: ClassVar[str] = "anthropic"
     _key_header = "x-api-key"
@@ -331,7 +331,7 @@ class Anthropic(Endpoint):
         return AnthropicModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The API's own listing. Raises ModelError."""
+        """The API's own list of models. Raises ModelError."""
         listing = messages_url(self.access.base_url).removesuffix("/messages") + "/models?limit=1000"
         names = ("display_name", "max_input_tokens", "max_tokens")
         listed = map(as_object, as_array(as_object(await self.fetch(listing)).get("data")))

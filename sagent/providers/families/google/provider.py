@@ -258,7 +258,7 @@ class GoogleModel(WireModel["Google"]):
 
 
 class Google(Endpoint):
-    """Google's Gemini API, or a service or a cloud that speaks it. Its models share its connections."""
+    """Google's Gemini API, or a service or cloud that offers it. Its models share its connections."""
 
     row_name: ClassVar[str] = "google"
     _key_header = "x-goog-api-key"
@@ -276,7 +276,7 @@ class Google(Endpoint):
         return model_url(self.access.base_url, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The API's own listing, without models that generate no content. Raises ModelError."""
+        """The API's own list, without models that generate no content. Raises ModelError."""
         root = "publishers/google" if self.row.via == "vertex" else api_root(self.access.base_url)
         pages = await self.fetch_pages(f"{root}/models", {"pageSize": "1000"}, "pageToken", "nextPageToken")
         listed = [as_array(page.get("models")) or as_array(page.get("publisherModels")) for page in pages]

@@ -311,7 +311,7 @@ class ResponsesProvider(OpenAIEndpoint):
         return ResponsesModel(self, model_id)
 
     def hint(self, error: ModelError) -> str:
-        """What an error probably means where an address of the user's own has no such path; "" where it does not."""
+        """The likely cause of an error when an address of the user's own does not have such a path; "" otherwise."""
         words = str(error.args[0])
         foreign = urlsplit(self.access.base_url).hostname not in (None, "api.openai.com")
         if self.proven or not foreign or error.status not in (404, 405) or "model" in words.lower():

@@ -24,7 +24,7 @@ _LOOKED_AT = 2_000  # files, for the language of a project
 
 
 class Code:
-    """Asks language servers. `access` has those of the session; without it none is there, and every call fails."""
+    """Asks language servers. `access` gives access to those of the session; without it every call fails."""
 
     name = "Code"
     deferrable = True
@@ -47,7 +47,7 @@ class Code:
         self._plans: dict[str, RenamePlan] = {}
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """It reads; a rename writes the files of its plan, and may write any where there is none."""
+        """Reads; a rename writes the files of its plan, or any files if it has no plan."""
         from sagent.tools.paths import foreseen
 
         if arguments["action"] == "rename":
@@ -56,15 +56,15 @@ class Code:
         return foreseen("read", workspace.resolve(as_str(arguments.get("file_path"), ".")), workspace)
 
     def is_unplanned(self, arguments: Mapping[str, object], workspace: Workspace) -> bool:
-        """Whether a call is a rename that does not say yet what it changes, as it was planned: a model may say anything
-        in that place, and a person would read it."""
+        """Whether a call is a rename without its planned changes: a model could say anything there, and a person would
+        read it."""
         if arguments.get("action") != "rename":
             return False
         plan = self._plans.get(_key(arguments, workspace))
         return plan is None or arguments.get("changes") != plan.text(workspace)
 
     async def plan(self, arguments: Mapping[str, object], workspace: Workspace) -> str:
-        """Find out what a rename does, for the call that makes it: its diff. Raises ToolError."""
+        """Find out what a rename would change, as a diff, for the call that makes it. Raises ToolError."""
         from sagent.tools.code.lsp.rename import read_plan
         from sagent.tools.code.lsp.symbols import is_hidden
 
@@ -85,7 +85,7 @@ class Code:
         return plan.text(workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Ask. Raises ToolError where no server is found, or it has no answer."""
+        """Ask. Raises ToolError if no server is found, or it has no answer."""
         from sagent.tools.code.lsp.symbols import show_outline, show_places
 
         workspace, action = run.workspace, as_str(arguments["action"])

@@ -27,7 +27,7 @@ _AT_ONCE = 4
 
 
 class RepoMap:
-    """Maps a project. What was found in files is kept in `folder`; without one, for this call alone."""
+    """Maps a project. Definitions are cached in `folder`; without one, only for the call."""
 
     name = "RepoMap"
     deferrable = True
@@ -51,7 +51,7 @@ class RepoMap:
         return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """The map. Raises ToolError where nothing is there, and without the extra `code`."""
+        """The map. Raises ToolError if the path does not exist, and without the extra `code`."""
         from sagent.lib.regular import stat_real
         from sagent.tools.code.map.render import Wish, outline
         from sagent.tools.paths import explained, judged, prefix, short
