@@ -45,7 +45,7 @@ from sagent.session.log import MemoryLog
 from sagent.tool import RunContext, Tool, Workspace
 
 if TYPE_CHECKING:
-    from sagent.agent.kept import KeptSession
+    from sagent.agent.saved_session import SavedSession
     from sagent.rewind.restore import FileChanges
 
 D = TypeVar("D")
@@ -149,7 +149,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     ) -> "Agent[Deps]":
         """Continue an existing session, with another model or the one that it had. Raises SessionNotFound if there
         is none, SessionBusy, SessionCorrupt, and UsageError where its log names no model."""
-        from sagent.agent.kept import model_named
+        from sagent.agent.saved_session import model_named
 
         return Agent(
             model or model_named(session_at(session)),
@@ -527,15 +527,15 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             self.state.log.close()
 
 
-def _open_session(path: str | Path, given: Resources) -> "KeptSession":
+def _open_session(path: str | Path, given: Resources) -> "SavedSession":
     if given.log is not None:
         raise UsageError("session and the log of resources are two places for the log: give only one")
     where = session_at(path)
     if given.path != "root":
         raise UsageError(f"Resources(path={given.path!r:.60}): leave it out, for with session= an agent is called root")
-    from sagent.agent.kept import KeptSession
+    from sagent.agent.saved_session import SavedSession
 
-    return KeptSession(where, given.workspace.cwd if given.workspace is not None else Path.cwd())
+    return SavedSession(where, given.workspace.cwd if given.workspace is not None else Path.cwd())
 
 
 def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:

@@ -185,7 +185,7 @@ class AgentTool(Harmless, Generic[Deps_contra]):
         failure = result.error or (failed(error).error if error is not None else None)
         if failure is None:
             return ToolOutput.of(result.content or "(no answer)", summary=f"{result.turns} turns")
-        said = f"\nWhat it had until then:\n{result.content}" if result.content else ""
+        said = f"\nIts output so far:\n{result.content}" if result.content else ""
         raise ToolError(f"{self.name} failed ({failure.kind}): {failure.message}{said}")
 
 

@@ -160,7 +160,7 @@ class Conversation(Caller):
             return
         check(self.state, action)
         if self.running and not isinstance(action, Background | Consult | Cancel):
-            self.state.wishes.actions.append(action)
+            self.state.requested.actions.append(action)
             self.wake()
         else:
             apply(self.state, action)
@@ -192,7 +192,7 @@ class Conversation(Caller):
         except ValueError as error:
             raise UsageError(str(error)) from error
         context.history = list(history(state.log.contents(), state.log.blobs.get))
-        context.meter, context.proven, context.cramped, state.prompt_id = _meter_of(state), None, -1, ""
+        context.meter, context.proven, context.compacted_length, state.prompt_id = _meter_of(state), None, -1, ""
         if context.extension is not None:
             context.extension.resume(())
         self.handoffs.clear()
@@ -248,12 +248,12 @@ class Conversation(Caller):
         """Have a job outlive this process, wake those who wait for it, and say where its output goes. One that has only
         begun is waited for until its tool offers that. Raises UsageError where its tool cannot."""
         job = self._job(name)
-        while job.state == "running" and job.ongoing.let_go is None and time.monotonic() < job.started + _LONGEST_START:
+        while job.state == "running" and job.ongoing.detach is None and time.monotonic() < job.started + _LONGEST_START:
             await asyncio.wait([job.task], timeout=_POLL)
-        if job.state != "running" or job.ongoing.let_go is None:
+        if job.state != "running" or job.ongoing.detach is None:
             raise UsageError(f"{job.name} ({job.call.name}, {job.state}) cannot outlive this process.")
         try:
-            where = job.ongoing.let_go()
+            where = job.ongoing.detach()
         except ToolError as error:
             raise UsageError(f"{job.name} could not be detached, and continues as before: {error}") from error
         text = f"{job.name} is detached and continues on its own, even after this session: {where}"

@@ -46,5 +46,5 @@ def answer_of(path: str, result: Result) -> Message:
         head = f"{path} has answered:"
     else:
         head = f"{path} failed ({result.error.kind}): {result.error.message}"
-        head += "\nWhat it had until then:" if result.content else "\nIt had said nothing yet."
+        head += "\nIts output so far:" if result.content else "\nIt had not said anything yet."
     return user("", Text(f"{head}\n{result.content}".rstrip()), sender=path)

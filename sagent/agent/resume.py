@@ -151,5 +151,5 @@ def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages:
         return None
     said = (message.content for message in reversed(messages) if message.role == "assistant" and message.content)
     had = next(said, "")
-    what = f"What it had until then:\n{had}" if had else "It had said nothing yet."
+    what = f"Its output so far:\n{had}" if had else "It had not said anything yet."
     return f"{path} was lost: the process ended.\n{what}"

@@ -189,7 +189,7 @@ class Runner:
         """
         output = None if form is None else _output_of(form)
         self.check_here()
-        await self._let_go()
+        await self._await_closing_stream()
         with self._claim:
             if self._task is not None:
                 self.check_here()
@@ -272,7 +272,7 @@ class Runner:
                 state.receive(user(text, sender="sagent"), "next")
         return "need_advice"
 
-    async def _let_go(self) -> None:
+    async def _await_closing_stream(self) -> None:
         """Wait for a stream that its reader has left: the loop closes it in its next rounds. Raises UsageError."""
         for _ in range(3):
             if self._task is None:

@@ -133,7 +133,7 @@ class Tree:
         """An agent has ended."""
         if self._living.get(agent.path) is agent:
             del self._living[agent.path]
-            self._detached += _let_go(agent)
+            self._detached += _detached_jobs(agent)
 
     def attend(self, event: Event) -> None:
         """Count what agents read of each other and of jobs, and stop them all where that goes on and on: two that
@@ -164,7 +164,7 @@ class Tree:
     @property
     def detached(self) -> Sequence[str]:
         """The jobs that outlive the session, each with where its output goes and how to end it, in words."""
-        return (*self._detached, *(job for agent in self.living for job in _let_go(agent)))
+        return (*self._detached, *(job for agent in self.living for job in _detached_jobs(agent)))
 
     def interrupt(self, path: str, scope: Scope = "tree") -> None:
         """Interrupt an agent by its path, as its own `interrupt` does. Raises UsageError naming the living."""
@@ -335,5 +335,5 @@ def _segment(name: str) -> str:
     return segment
 
 
-def _let_go(agent: Node) -> list[str]:
+def _detached_jobs(agent: Node) -> list[str]:
     return [f"{agent.path}: {agent.job_output(job.name)}" for job in agent.jobs() if job.state == "detached"]

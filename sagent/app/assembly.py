@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.agent.resources import ExtensionFactory
-from sagent.app import aside
+from sagent.app import background
 from sagent.app.builder import AgentBuilder, is_deferrable, withheld
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.app.past import Keeper, Past, open_log
@@ -71,7 +71,7 @@ async def open_agent(
         sandbox.warn = builder.warn
         builder.tools = [*choose_tools(settings, sandbox, answer), *more]
         await _open_session(builder, keeper, batches)
-        aside.add(builder)
+        background.add(builder)
         await _offer(builder)
         builder.tools = builder.offered = [*adapt(builder.tools)]
         await _surround(builder)

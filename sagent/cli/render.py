@@ -26,7 +26,7 @@ from sagent.events import (
 )
 from sagent.lib.json import json_dump
 from sagent.lib.money import in_words
-from sagent.lib.text import escaped, gist, one_line, printable
+from sagent.lib.text import escaped, main_argument, one_line, printable
 from sagent.messages import ToolCall
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Transcript:
             spent = event.result.error.message if event.result.error else f"{event.result.turns} turns"
             self._line(f"  {event.agent} ended: {spent}")
         elif isinstance(event, ToolStarted):
-            self._line(f"  {event.agent} ⏺ {event.call.name}({essence(event.call)})")
+            self._line(f"  {event.agent} ⏺ {event.call.name}({argument_line(event.call)})")
         elif isinstance(event, Notice):
             self._line(f"! {event.agent}: {event.text}")
 
@@ -246,12 +246,12 @@ class Transcript:
             case TextDelta(_, text) if self._text:
                 self._write(text)
             case ToolStarted(_, call):
-                self._line(f"⏺ {call.name}({essence(call)})")
+                self._line(f"⏺ {call.name}({argument_line(call)})")
                 self._last_call = call.id
             case ToolFinished(_, call, result, seconds, summary, diff):
                 mark = "✗" if result.is_error else "⎿"
                 took = f" ({seconds:.1f} s)" if seconds >= 1 else ""
-                which = "" if self._last_call == call.id else f"{call.name}({essence(call, 40)}): "
+                which = "" if self._last_call == call.id else f"{call.name}({argument_line(call, 40)}): "
                 shown = f"  {mark} {which}{summary or call.name}{took}"
                 self._line(shown, *(f"    {line}" for line in diff.splitlines()))
                 self._last_call = ""
@@ -294,9 +294,9 @@ def advice_lines(advice: Advice) -> list[str]:
     return [head, *(f"  │ {line}" for line in advice.text.splitlines())]
 
 
-def essence(call: ToolCall, width: int = 100) -> str:
+def argument_line(call: ToolCall, width: int = 100) -> str:
     """The one argument of a call worth reading, on one line."""
-    return printable(one_line(gist(call.arguments), width))
+    return printable(one_line(main_argument(call.arguments), width))
 
 
 def binary_safe(stream: TextIO) -> TextIO:

@@ -191,7 +191,7 @@ def _stub(given: ToolResult | Message, blobs: Blobs, excerpt: int = 0, cut: int 
         words = given.content.removesuffix(text)
         stub = f"[What came with this was taken out of the context. It is kept in {where}; read that if it is needed.]"
     if excerpt and len(text) > 2 * excerpt:
-        stub = head_and_tail(text, excerpt, f"the context is full; the whole is in {where}")
+        stub = head_and_tail(text, excerpt, f"the context is full; the full text is in {where}")
     if cut and len(words) > cut:
         words = head_and_tail(words, cut, f"all of this message is in {blobs.put(words.encode('utf-8', 'replace'))}")
     return "\n\n".join(filter(None, (words, stub if kept else "")))

@@ -24,7 +24,7 @@ def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
         return output
     path = blobs.put(whole.encode("utf-8", "replace"))
     media = tuple(part for part in output.content if not isinstance(part, Text))
-    short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the whole is in {path}")), *media)
+    short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the full text is in {path}")), *media)
     return replace(output, content=short)
 
 

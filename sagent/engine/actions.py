@@ -42,27 +42,27 @@ def apply(state: AgentState, action: Action) -> None:
         case Inject(message, moment):
             state.receive(message, moment)
         case Background(call_id):
-            state.wishes.background.add(call_id)
+            state.requested.background.add(call_id)
             state.inbox.nudge("now")
         case Switch():
             _switch(state, action)
         case Stop(reason):
             state.run.stop = reason or "stopped"
         case Compact(drop=(), clear=False):
-            state.wishes.compact = action  # it takes a model call
+            state.requested.compact = action  # it takes a model call
         case Compact():
             compact_as_asked(state, action)
         case Consult():
             _extend(state, action)
         case Cancel(call_id):
-            state.wishes.cancelled.add(call_id)
+            state.requested.cancelled.add(call_id)
             state.inbox.nudge("now")
             _extend(state, action)
 
 
 def apply_pending(state: AgentState) -> None:
     """Make the changes that were asked for while a call was in flight."""
-    pending, state.wishes.actions = state.wishes.actions, []
+    pending, state.requested.actions = state.requested.actions, []
     for action in pending:
         try:
             apply(state, action)

@@ -72,7 +72,7 @@ async def _switched(state: AgentState, seconds: float) -> bool:
     """Wait before the next attempt; a switch of model that is asked for meanwhile ends the wait, which was not its."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not any(isinstance(action, Switch) and action.model for action in state.wishes.actions):
+            while not any(isinstance(action, Switch) and action.model for action in state.requested.actions):
                 await state.inbox.nudged("next")
             apply_pending(state)
             return True

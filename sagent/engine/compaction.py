@@ -45,12 +45,12 @@ def fill(state: AgentState) -> float:
 async def keep_room(state: AgentState) -> None:
     """Before a model call: the compaction that was asked for, or one that is due. One that did not help is not tried
     again before the conversation has grown."""
-    wanted, state.wishes.compact = state.wishes.compact, None
+    wanted, state.requested.compact = state.requested.compact, None
     if wanted is not None:
         await make_room(state, "asked for", wanted.hints, summarise=True)
-    elif 0 < state.limits.compact_at <= fill(state) and len(state.context.history) != state.context.cramped:
+    elif 0 < state.limits.compact_at <= fill(state) and len(state.context.history) != state.context.compacted_length:
         await make_room(state, "full")
-        state.context.cramped = len(state.context.history)
+        state.context.compacted_length = len(state.context.history)
 
 
 async def make_room(state: AgentState, reason: str, hints: str = "", *, summarise: bool = False) -> None:
@@ -212,7 +212,7 @@ def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reaso
     history, room = state.context.history, _room(state).summary
     gone = cut.gone(history)
     where = _keep(state, gone)
-    text = compose(summary or sum_up(gone, room, f"the whole is in {where or 'the log'}"), where, 2 * room)
+    text = compose(summary or sum_up(gone, room, f"the full text is in {where or 'the log'}"), where, 2 * room)
     notes = (*notes_of(history, gone), *edited_files(history, state.workspace.cwd, room))
     _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
 

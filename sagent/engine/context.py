@@ -62,7 +62,7 @@ class Context:
     history: list[Message] = field(default_factory=list[Message])
     meter: Meter = field(default_factory=Meter)
     proven: tuple[Model, Meter] | None = None  # the model before the one that has not answered yet
-    cramped: int = -1  # messages there were when a compaction was made because the window was full
+    compacted_length: int = -1  # messages there were when a compaction was made because the window was full
 
     def request(self) -> Request:
         """The next model call, as the history stands."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.context.truncation import bound_output
-from sagent.engine.jobs import Job, Ongoing, news_of
+from sagent.engine.jobs import Job, Ongoing, result_message
 from sagent.engine.state import AgentState
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
@@ -60,7 +60,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     results: Results = {}
     tasks: dict[str, Task[None]] = {}
     ready: list[Ready] = []
-    state.wishes.take_background()  # what was said of earlier calls
+    state.requested.take_background()  # what was said of earlier calls
     try:
         for call in reply.calls:
             item = await _prepare(state, call, reply, tuple(ready))
@@ -101,11 +101,11 @@ async def _until_answered(state: AgentState, tasks: Mapping[str, Task[None]], re
                 await asyncio.wait(open_calls.values(), timeout=GRACE)
         finally:
             arrival.cancel()
-        while state.wishes.cancelled:
-            if task := open_calls.get(state.wishes.cancelled.pop()):
+        while state.requested.cancelled:
+            if task := open_calls.get(state.requested.cancelled.pop()):
                 task.cancel()
                 await asyncio.wait([task])
-        asked = state.wishes.take_background()
+        asked = state.requested.take_background()
         why = "goes on in the background" if done else f"has run for {limit:g} s and goes on in the background"
         every = not done or "" in asked or state.inbox.holds("now")
         for call in reply.calls:
@@ -149,7 +149,7 @@ async def _prepare(
         cut = " The reply was cut at its length limit." if reply.stop == "max_tokens" else ""
         return _error(f"{call.name}'s arguments are not a JSON object: {call.malformed[:500]!r}.{cut} Call it again.")
     try:
-        given, background, delay = _set_apart(tool, call.arguments)
+        given, background, delay = _split_arguments(tool, call.arguments)
     except ToolError as error:
         return _error(f"Invalid arguments for {call.name}: {error}. Call it again with corrected arguments.")
     arguments = coerce(tool.parameters, given)
@@ -206,7 +206,7 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
     return None if refusal is None else Denial(call.name, call.id, refusal)
 
 
-def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
+def _split_arguments(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
     """A call's own arguments, and what every call may say besides: `background` and `delay`."""
     own = as_object(tool.parameters.get("properties"))
     extra = {name: arguments[name] for name in ("background", "delay") if name in arguments and name not in own}
@@ -246,7 +246,7 @@ async def _run_one(
             _answer(state, item.call, _error(INTERRUPTED + shown), time.monotonic() - started, results)
         raise
     finally:
-        ongoing.let_go = None
+        ongoing.detach = None
     if job := state.jobs.of(running):
         output = _error(f"{DENIED}{output.reason}") if isinstance(output, Denial) else output
         _end_job(state, job, output, "failed" if output.is_error else "done")
@@ -265,7 +265,7 @@ def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> 
     if how == "detached" or (how == "cancelled" and not state.jobs.stopping):
         state.inbox.nudge("next")  # who did that knows; a run that waits for it may end
     else:
-        state.receive(news_of(job), "next")
+        state.receive(result_message(job), "next")
     state.neighbours.wake_above()
 
 
@@ -283,8 +283,8 @@ async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: 
         ongoing.tail = text
         state.journal.emit(ToolProgress(state.path, item.call.id, text))
 
-    def offer_detach(let_go: Callable[[], str]) -> None:
-        ongoing.let_go = let_go
+    def offer_detach(detach: Callable[[], str]) -> None:
+        ongoing.detach = detach
 
     own = (state.path, item.call.id, state.workspace, state.log.blobs, progress, state.caller)
     context = RunContext(*own, lambda: state.jobs.of(running) is not None, offer_detach, item.effect, deps)

@@ -7,13 +7,11 @@ from dataclasses import field
 from weakref import WeakKeyDictionary
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.text import one_line
+from sagent.lib.text import main_argument, one_line
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.peer import JobState, JobStatus
 from sagent.session.contents import JobEntry
 from sagent.tool import ToolOutput
-
-_ESSENTIAL = ("command", "prompt", "file_path", "path", "pattern", "url", "to")  # arguments that distinguish a call
 
 
 @dataclass(slots=True)
@@ -21,7 +19,7 @@ class Ongoing:
     """A call that runs, whether as a job or not: what it has shown last, and how it is let go where it can be."""
 
     tail: str = ""
-    let_go: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
+    detach: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
 
 
 @dataclass(slots=True)
@@ -37,10 +35,15 @@ class Job:
     ended: float = 0.0
     output: ToolOutput | None = None
 
+    @property
+    def what(self) -> str:
+        """The main argument of its call, in one line."""
+        return one_line(main_argument(self.call.arguments), 80)
+
     def status(self) -> JobStatus:
         """How it stands."""
         seconds = (self.ended or time.monotonic()) - self.started
-        return JobStatus(self.name, self.call.name, essence(self.call), self.state, round(seconds, 1))
+        return JobStatus(self.name, self.call.name, self.what, self.state, round(seconds, 1))
 
     def entry(self) -> JobEntry:
         """What the log keeps: that it began, or how it ended."""
@@ -93,16 +96,11 @@ class Jobs:
         self.stopping = False
 
 
-def essence(call: ToolCall) -> str:
-    """What distinguishes a call from others of its tool, in one line of at most 80 characters."""
-    return one_line(next((value for name in _ESSENTIAL if isinstance(value := call.arguments.get(name), str)), ""), 80)
-
-
-def news_of(job: Job) -> Message:
+def result_message(job: Job) -> Message:
     """The message that brings a job's result."""
     output = job.output or ToolOutput(())
     seconds = job.ended - job.started
     how = {"done": "has ended", "failed": "has failed", "cancelled": "was cancelled"}.get(job.state, job.state)
-    about = f" ({text})" if (text := essence(job.call)) else ""
+    about = f" ({job.what})" if job.what else ""
     head = Text(f"{job.name}, the call of {job.call.name}{about}, {how} after {seconds:.1f} s. Its result:\n")
     return user("", head, *output.content, sender=job.name)

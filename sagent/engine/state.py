@@ -47,7 +47,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Wishes:
+class RequestedChanges:
     """What was asked for while a call was in flight."""
 
     actions: list[Action] = field(default_factory=list[Action])  # to apply before the next model call
@@ -82,7 +82,7 @@ class AgentState:
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
     run: Run = field(default_factory=Run)
-    wishes: Wishes = field(default_factory=Wishes)
+    requested: RequestedChanges = field(default_factory=RequestedChanges)
     noted: tuple[str, ...] = ()  # what was clamped or left out in the last call
     prompt_id: str = ""  # hash of the system prompt and tools last logged
 

@@ -128,7 +128,7 @@ class ProcessGroup:
 
     def close_soon(self) -> None:
         """The same, begun and not waited for."""
-        if watchdog := self._let_go():
+        if watchdog := self._drop_watchdog():
             self._attendants.append(watchdog)
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class ProcessGroup:
     def _guard(self) -> None:
         if self._watchdog and self._watchdog.poll() is None:
             return
-        self._let_go()
+        self._drop_watchdog()
         if self._pid != os.getpid():  # a fork of the process that had the old one must not answer for its children
             self._pid, self._token = os.getpid(), f"sagent-{os.urandom(12).hex()}"
         self._watchdog, self._lifeline = _start_reaper(f"{self._token}.")
@@ -190,7 +190,7 @@ class ProcessGroup:
         self._groups = {group for group in self._groups if _is_populated(group)}
         os.write(self._lifeline, " ".join([*map(str, self._groups), *self._spared]).encode() + b"\n")
 
-    def _let_go(self) -> subprocess.Popen[bytes] | None:
+    def _drop_watchdog(self) -> subprocess.Popen[bytes] | None:
         watchdog, self._watchdog = self._watchdog, None
         if watchdog:
             os.close(self._lifeline)

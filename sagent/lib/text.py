@@ -33,7 +33,7 @@ _ALIKE = frozenset(
 """Letters of other alphabets that look like signs of ASCII, after https://www.unicode.org/reports/tr39/; the wide,
 mathematical and other forms of letters of ASCII are recognised by their NFKC."""
 
-TELLING = (
+MAIN_ARGUMENTS = (
     *("command", "file_path", "pattern", "url", "path", "query", "to", "question", "task", "prompt", "operation"),
     *("job", "name", "code"),
 )
@@ -102,9 +102,9 @@ def one_line(text: str, width: int) -> str:
     return cut(" ".join(text.split()), width)
 
 
-def gist(arguments: Mapping[str, object]) -> str:
+def main_argument(arguments: Mapping[str, object]) -> str:
     """Of a call's arguments the one that is worth reading; "" where none is."""
-    values = map(arguments.get, TELLING)
+    values = map(arguments.get, MAIN_ARGUMENTS)
     return next((value for value in values if isinstance(value, str) and value.strip()), "")
 
 

@@ -115,7 +115,7 @@ class Hold:
         try:
             await asyncio.wait([keeping, working, lost], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._let_go()  # first: that it is interrupted is no part of the session
+            self._fence()  # first: that it is interrupted is no part of the session
             await end(keeping, working, lost)
         if not working.cancelled() and (error := working.exception()) and not isinstance(error, Fenced):
             raise error
@@ -123,7 +123,7 @@ class Hold:
             raise self._lease.problem
         return self._done
 
-    def _let_go(self) -> None:
+    def _fence(self) -> None:
         """Pass nothing on any more: from here on the session may be another node's."""
         self._lost.set()
         if self._mirror is not None:
@@ -132,7 +132,7 @@ class Hold:
     def _needed(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Something that the work needs: where it fails or ends by itself, the session is let go of."""
         task = asyncio.create_task(work)
-        task.add_done_callback(lambda task: None if task.cancelled() else self._let_go())
+        task.add_done_callback(lambda task: None if task.cancelled() else self._fence())
         return task
 
     async def _work(self, open_agent: OpenAgent) -> None:
@@ -175,7 +175,7 @@ class Hold:
             else:
                 await self._finish(before, result, now=mirror.files)
         finally:
-            self._let_go()
+            self._fence()
             await end(*tasks, *self._acks)
 
     async def _finish(self, before: SessionRecord, result: Result, **changes: object) -> None:

@@ -155,14 +155,14 @@ def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 
     check_named("handoff", agents)
     check_whole(f"most={most!r:.60}", most)
     start, by_name = start or next(iter(agents), ""), dict(agents)
-    wishes: dict[str, tuple[str, str]] = {}  # by the reason for which a turn ended: to whom, saying what
+    handed_to: dict[str, tuple[str, str]] = {}  # by the reason for which a turn ended: to whom, saying what
 
     async def perform(prompt: Message, stage: Stage) -> Result:
         name, request = start, prompt
         said, seen, times = [f"The request:\n{prompt.content}"], {name}, 0
         while True:
             result = await stage.run(by_name[name], request)
-            to, message = wishes.pop(result.stop_reason, ("", ""))
+            to, message = handed_to.pop(result.stop_reason, ("", ""))
             if not to:
                 return result
             if times == most:
@@ -186,7 +186,7 @@ def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 
             raise UsageError(f"agent {agent.path} is running; wait until it has finished: it needs the tool {TOOL}")
         if TOOL in agent.state.tools:
             raise UsageError(f"agent {agent.path} already has a tool {TOOL!r}; use another agent in its place")
-        agent.state.offer(_HandoffTool([other for other in agents if other != name], wishes))
+        agent.state.offer(_HandoffTool([other for other in agents if other != name], handed_to))
     return made
 
 
@@ -196,8 +196,8 @@ class _HandoffTool(Harmless):
     quick = True
     name = TOOL
 
-    def __init__(self, others: Sequence[str], wishes: dict[str, tuple[str, str]]) -> None:
-        self._wishes = wishes
+    def __init__(self, others: Sequence[str], handed_to: dict[str, tuple[str, str]]) -> None:
+        self._handed_to = handed_to
         names = ", ".join(others)
         self.description = (
             f"Hand this conversation on to another agent, who answers in your place: {names}. It ends your turn."
@@ -213,6 +213,6 @@ class _HandoffTool(Harmless):
         if run.caller is None:
             raise ToolError("only an agent can hand a conversation on")
         reason, to = f"{TOOL} by {run.agent}", as_str(arguments.get("to"))
-        self._wishes[reason] = (to, as_str(arguments.get("message")))
+        self._handed_to[reason] = (to, as_str(arguments.get("message")))
         run.caller.apply(Stop(reason))
         return ToolOutput.of(f"{to} continues from here.", summary=f"to {to}")

@@ -40,7 +40,7 @@ class Confined:
     """A command line that is run within a profile, and what its environment gets in addition. Without a profile it
     runs as it is. `wall` is the command line that comes before it.
 
-    `let_go` is called before the command may outlive us, and `finish` in every case when it has ended, or was not even
+    `detach` is called before the command may outlive us, and `finish` in every case when it has ended, or was not even
     started, which returns sentences for the model: what of its work was taken back. A second time it does nothing.
     One that lasts is not looked at but between `attend` and a call of what that returns, which does as `finish`.
     """
@@ -48,7 +48,7 @@ class Confined:
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     profile: "Profile | None" = None
-    let_go: Callable[[], None] = lambda: None
+    detach: Callable[[], None] = lambda: None
     finish: Callable[[], Sequence[str]] = tuple
     wall: Sequence[str] = ()
     attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple
@@ -222,7 +222,7 @@ class Sandbox:
         watch = self._watch(() if lasting else profile.protected, held, granted)
         finish = partial(self._finish, watch, token, view, program)
         attend = partial(self._watch, profile.protected, held, granted)
-        return Confined(argv, environment, profile, self._let_go, finish, wall, lambda: partial(self._finish, attend()))
+        return Confined(argv, environment, profile, self._detach, finish, wall, lambda: partial(self._finish, attend()))
 
     async def _make_wall(self, profile: "Profile", needs: "Iterable[Need]", mark: int) -> "Wall":
         from sagent.sandbox.landlock import Wall, make_wall
@@ -404,10 +404,10 @@ class Sandbox:
                 self._watchdog = None
             await asyncio.to_thread(scratch.close if self._stays else scratch.remove)
 
-    def _let_go(self) -> None:
+    def _detach(self) -> None:
         self._stays = True
         if self._boxes is not None:
-            self._boxes.let_go()
+            self._boxes.detach()
         elif self._scratch is not None:
             self._scratch.stay()
             if self._watchdog is not None:

@@ -103,7 +103,7 @@ class Box:
         ran = subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
         return (ran.stderr.decode("utf-8", "replace").strip() or f"{argv[0]} failed") if ran.returncode else ""
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """It may outlive us, until nothing runs in it any more."""
         self._stays = True
         if self._process.stdin is not None:
@@ -285,10 +285,10 @@ class Boxes:
         """Whether something runs in one of those of commands."""
         return any(view.box.at_work for (apart, *_), (_, view) in self._views.items() if not apart)
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """The boxes may outlive us, until nothing runs in them any more; what they have for /tmp stays."""
         for _, view in self._views.values():
-            view.box.let_go()
+            view.box.detach()
 
     async def aclose(self) -> None:
         """End all of them. It may take a while, and holds nobody up: the kernel waits for who reaps what ran there."""

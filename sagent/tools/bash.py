@@ -153,7 +153,7 @@ class Bash:
             start |= {**confined.environment, **self.variables(run.agent, run.call_id)}
             capture, process = self._launch(confined, run, start, notices, held)
             shell = asyncio.create_task(process.ended())
-            run.offer_detach(lambda: self._let_go(shell, capture, process, confined))
+            run.offer_detach(lambda: self._detach(shell, capture, process, confined))
             try:
                 in_time = await _attend(shell, capture, timeout, run)
                 if process.released:
@@ -324,7 +324,7 @@ class Bash:
             whereto = f"ends it: {error}"
         return f"still running in the background; what it prints from now on {whereto}"
 
-    def _let_go(self, shell: asyncio.Task[None], capture: "Capture", process: Process, confined: Confined) -> str:
+    def _detach(self, shell: asyncio.Task[None], capture: "Capture", process: Process, confined: Confined) -> str:
         """Let a command outlive this process; says where its output goes. Raises ToolError: it goes on as before."""
         if shell.done() or shell.cancelling() or capture.flooded:
             raise ToolError("its command is just ending; the result comes by itself")
@@ -335,7 +335,7 @@ class Bash:
         def take(source: int, before: int) -> None:
             self._group.drain(source, path, limit=OUTPUT_LIMIT, before=before)
             process.release()
-            confined.let_go()
+            confined.detach()
 
         try:  # not among the blobs: those of a session that is not kept go with it, scratch files when it is resumed
             file, name = tempfile.mkstemp(prefix=PREFIX, suffix=".out")

@@ -43,7 +43,7 @@ class Capture:
     def __init__(self, blobs: Blobs, *, limit: int) -> None:
         self.size = 0
         self.flooded = False
-        self.trouble = ""  # why the whole could not be kept
+        self.trouble = ""  # why the full text could not be kept
         self.finished = asyncio.Event()  # every writer is gone
         self._blobs = blobs
         self._limit = limit
@@ -143,8 +143,8 @@ class Capture:
                 path = self._blobs.adopt(self._path, sha256=self._hash.hexdigest())
                 self._path = None
         except OSError as error:
-            return f"the whole could not be kept: {error}"
-        return f"the whole is in {path}: {advice}"
+            return f"the full text could not be kept: {error}"
+        return f"the full text is in {path}: {advice}"
 
     @contextlib.contextmanager
     def _so_far(self) -> "Generator[BinaryIO]":

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from sagent.lib.figures import duration, money, seconds_between
 from sagent.lib.json import as_object, json_dump
-from sagent.lib.text import TELLING, count, cut
+from sagent.lib.text import MAIN_ARGUMENTS, count, cut
 from sagent.session.stored import StoredMedia
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.prose import Prose
@@ -135,7 +135,7 @@ class Cards:
         """A tool call and what came of it, folded."""
         prose = self._prose
         arguments = as_object(self._redaction.value(dict(call.arguments)))
-        gist = next((name for name in TELLING if str(arguments.get(name, "")).strip()), "")
+        gist = next((name for name in MAIN_ARGUMENTS if str(arguments.get(name, "")).strip()), "")
         whole = str(arguments.get(gist, "")).strip()
         line = prose.text(_first(whole))
         line = f"<code>{line}</code>" if line and gist not in ("question", "task", "prompt") else line

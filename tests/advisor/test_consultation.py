@@ -51,7 +51,7 @@ FAILURES: list[tuple[ModelErrorKind, str]] = [
     ("overloaded", "overloaded"),
     ("context_overflow", "too long"),
     ("auth", "does not accept the key"),
-    ("payment", "wants payment"),
+    ("payment", "requires payment"),
     ("not_found", "does not know the model"),
     ("server", "server"),
     ("network", "network"),

@@ -472,7 +472,7 @@ async def test_long_outputs_are_bounded_and_kept() -> None:
     await agent.run("go")
     shown = agent.messages[2].results[0].text
     assert len(shown) < 70_000 and shown.startswith("line 0\n") and shown.endswith("line 19999\n")
-    path = Path(shown.split("the whole is in ")[1].split(" ...]")[0])
+    path = Path(shown.split("the full text is in ")[1].split(" ...]")[0])
     assert path.read_text() == text
     await agent.aclose()
     log.close()

@@ -170,7 +170,7 @@ async def test_what_the_model_has_not_read_yet_keeps_its_beginning_and_end() -> 
     agent = Agent(model, tools=[Reader()])
     assert (await agent.run("go")).content == "Done."
     for number, text in enumerate(results(list(agent.messages))):
-        assert text.startswith(f"<c0-{number}>xxx") and "the whole is in /" in text and len(text) < 6_000
+        assert text.startswith(f"<c0-{number}>xxx") and "the full text is in /" in text and len(text) < 6_000
     await agent.aclose()
 
 

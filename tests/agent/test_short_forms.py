@@ -257,7 +257,7 @@ def test_what_is_asked_of_an_agent_in_a_wrong_form_is_said_in_a_sentence(
         (lambda agent: loop_until(agent, lambda result: True, rounds="3"), "rounds='3': give a whole number from 1"),
         (lambda agent: parallel(agent, quorum="1"), "quorum='1': give a whole number from 1"),
         (lambda agent: parallel(agent, aggregate=3), "aggregate is int: give an agent or a function"),
-        (lambda agent: parallel(agent, aggregate=lambda results: 3).run_sync("x"), "aggregate returned 3: a text is"),
+        (lambda agent: parallel(agent, aggregate=lambda results: 3).run_sync("x"), "aggregate returned 3: a string is"),
     ],
 )
 def test_what_a_pattern_cannot_be_made_of_is_said_in_a_sentence(make: Callable[[Agent], object], said: str) -> None:

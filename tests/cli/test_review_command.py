@@ -124,7 +124,7 @@ def test_nothing_beyond_the_repository_is_read(shell: Shell, shas: tuple[str, st
     done = shell.run("review", "HEAD~1", model="")
     assert done.code == 0, done.err
     assert "Dear diary" not in asked(shell)
-    assert asked(shell).count("reads its repository alone") == 4
+    assert asked(shell).count("can read only files of its repository") == 4
 
 
 @pytest.mark.parametrize(

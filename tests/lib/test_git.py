@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent
-from sagent.app.aside import read_git_status, start_git_status
+from sagent.app.background import read_git_status, start_git_status
 from sagent.lab.workcopy import scratch_of
 from sagent.lib import git as git_module
 from sagent.lib.git import git_call, programs_named

@@ -174,7 +174,7 @@ async def test_a_hand_off_has_a_limit_and_the_rest_can_be_read(tmp_path: Path) -
     assert (result.content, result.roles[0].text) == ("done", long)
     assert len(prompt) < 45_000
     assert "begin xxx" in prompt and "xxx end" in prompt
-    found = re.search(r"the whole is in (\S+)", prompt)
+    found = re.search(r"the full text is in (\S+)", prompt)
     assert found is not None
     assert Path(found[1]).read_text() == long
 
@@ -202,11 +202,11 @@ async def test_a_hand_off_keeps_to_its_budget_of_tokens_and_bytes(
     for role in ("b", "c"):
         prompt = crew.prompt(role)
         words = prompt[prompt.index('from="a">\n') + 10 : prompt.index("\n</handoff>")]
-        words = re.sub(r"\n\[\.\.\. \d+ bytes left out; the whole is in \S+ \.\.\.\]\n", "", words)
+        words = re.sub(r"\n\[\.\.\. \d+ bytes left out; the full text is in \S+ \.\.\.\]\n", "", words)
         assert least <= len(words.encode()) <= most
         assert words.startswith("begin ") and words.endswith("end.")
         assert begun[role].shown == ({} if most == 4_000 else {"a": len(words.encode())})
-    assert f"its beginning and end are shown there, {budget} at most" in crew.prompt("a")
+    assert f"its beginning and end are shown, {budget} at most" in crew.prompt("a")
     assert "90000 bytes at most" in crew.prompt("b")
     assert "at most" not in crew.prompt("c").partition("# Your part")[0]  # whoever asked has all of it
     assert (begun["a"].handoff_tokens, begun["a"].handoff_bytes) == (budget.tokens, budget.bytes)
@@ -750,7 +750,7 @@ async def test_watchers_are_told_of_beginnings_and_ends() -> None:
         ),
         ({"roles": roles("a"), "mode": "both"}, "mode: 'both' is not one of sequential, parallel"),
         ({"roles": roles("a"), "visible_handoffs": -1}, "visible_handoffs=-1: give a whole number from 0"),
-        ({"roles": roles("a", "b"), "editor": "b"}, "in a sequence the last role does it"),
+        ({"roles": roles("a", "b"), "editor": "b"}, "in a sequence the last role does that"),
         ({"roles": roles("a", "b"), "editor": "c", "mode": "parallel"}, "the editor 'c' must be one"),
         ({"roles": roles("a"), "editor": "a", "mode": "parallel"}, "the editor 'a' must be one of at least two"),
         ({"roles": roles("a", "b", "c"), "mode": "parallel"}, "3 roles cannot be at work at once: at most 2"),

@@ -543,9 +543,9 @@ class TestNoLogin:
         async with aclosing(Copilot.from_env(environ=environ)) as provider:
             assert provider.model("gpt-7").id == "gpt-7"
         assert not list(tmp_path.iterdir())
-        with pytest.raises(UsageError, match="characters that no key has"):
+        with pytest.raises(UsageError, match="characters that a key cannot have"):
             provider_named("copilot", key="a b")
-        with pytest.raises(UsageError, match="not by an SDK"):
+        with pytest.raises(UsageError, match="not an SDK"):
             provider_named("copilot", key=ACCOUNT, transport="sdk")
 
     def test_neither_token_leaves_in_an_export(self, github: GitHub) -> None:

@@ -149,7 +149,7 @@ def test_a_base_url_comes_before_a_model(environ: Callable[..., dict[str, str]])
         ("LLAMA_CPP_ARGS", "-ngl '9", "LLAMA_CPP_ARGS: No closing quotation"),
         ("LLAMA_CPP_ARGS", "-ngl 9 --port 80", "LLAMA_CPP_ARGS: --port is chosen by sagent"),
         ("LLAMA_CPP_ARGS", "--host=0.0.0.0", "LLAMA_CPP_ARGS: --host=0.0.0.0 is chosen by sagent"),
-        ("LLAMA_CPP_API_KEY", "ä b", "LLAMA_CPP_API_KEY for llamacpp holds characters that no key has"),
+        ("LLAMA_CPP_API_KEY", "ä b", "LLAMA_CPP_API_KEY for llamacpp has characters that a key cannot have"),
     ],
 )
 def test_a_wrong_variable_is_named(
@@ -342,7 +342,7 @@ async def test_a_child_that_never_gets_ready_is_given_up(opened: Callable[..., L
     results = await asyncio.gather(*(failure(model, ask(conversation=str(number))) for number in range(2)))
     for _, error in results:
         assert not error.retryable
-        assert "was not ready after 0.5 s, so it was killed. It said" in str(error)
+        assert "was not ready after 0.5 s, so it was killed. Its last output" in str(error)
     assert provider._server is None
 
 

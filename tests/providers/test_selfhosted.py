@@ -295,7 +295,7 @@ def test_options_come_in_any_order(model_id: str, weights: Weights) -> None:
         ("m+cpu+cuda", "names its device twice: cpu and cuda"),
         ("m+fp16+half", "names its dtype twice: fp16 and half"),
         ("m+compile+compile", "names its compile twice"),
-        ("+cpu", "names no model"),
+        ("+cpu", "does not name a model"),
     ],
 )
 def test_wrong_options_are_a_usage_error_that_says_what_is_right(model_id: str, told: str) -> None:

@@ -561,7 +561,7 @@ def test_who_is_asked_without_a_proxy(monkeypatch, host: str, excepted: str, lef
     ("made", "trusted", "words"),
     [
         ({"host": "127.0.0.9"}, True, "It is for another name"),
-        ({"days": -1}, True, "renews it, unless the clock here is wrong"),
+        ({"days": -1}, True, "must renew it, unless the clock here is wrong"),
         ({}, False, "name its certificate in SSL_CERT_FILE"),
     ],
 )

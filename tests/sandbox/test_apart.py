@@ -132,7 +132,7 @@ async def test_what_leads_out_of_a_box_does_not_keep_one_that_was_let_go(rig: Ri
     (place := rig.work / "ns").touch()
     assert await rig.run("readlink /proc/self/ns/pid > ns", "one.example") == ""
     profile = Profile(writable=(str(rig.work),), domains=("one.example",))
-    (await rig.sandbox.confine(["true"], profile, rig.work)).let_go()
+    (await rig.sandbox.confine(["true"], profile, rig.work)).detach()
     await rig.sandbox.aclose()
     await until(lambda: not any(namespace(each) == place.read_text().strip() for each in os.listdir("/proc")))
 

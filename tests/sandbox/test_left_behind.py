@@ -69,7 +69,7 @@ async def test_a_daemon_that_hides_ends_with_the_session_unless_a_command_was_le
     try:
         await tool(json_freeze_object({"command": daemon(place / "told")}), run)
         if detached:
-            (await sandbox.confine(["true"], Profile(), place)).let_go()
+            (await sandbox.confine(["true"], Profile(), place)).detach()
     finally:
         await tool.aclose()
         await sandbox.aclose()

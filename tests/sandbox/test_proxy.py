@@ -565,7 +565,7 @@ async def test_a_connection_that_is_made_while_it_closes_ends(tmp_path: Path, st
 
 async def test_an_entry_that_cannot_be_read_admits_nobody() -> None:
     async with Proxy() as out:
-        with pytest.raises(ValueError, match=r"'0x7f\.1' is no host"):
+        with pytest.raises(ValueError, match=r"'0x7f\.1' is not a host"):
             out.admit(["example.org", "0x7f.1"])
 
 

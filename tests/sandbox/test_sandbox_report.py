@@ -22,7 +22,7 @@ def test_only_where_nothing_holds_and_something_should_is_it_warned_of(tmp_path:
     assert "apt install bubblewrap" in shortfall(found(tmp_path, missing))
     assert shortfall(found(tmp_path, missing, "off")) == ""
     assert shortfall(found(tmp_path, Means("landlock", "bwrap is not installed"))) == ""
-    assert "for bwrap: no room: Landlock does" in shortfall(found(tmp_path, Means("landlock", "bwrap: no room")))
+    assert "because bwrap: no room. Landlock is used" in shortfall(found(tmp_path, Means("landlock", "bwrap: no room")))
     assert shortfall(found(tmp_path, Means("bubblewrap"))) == ""
     assert held_by(found(tmp_path, missing)) == "none"
     assert held_by(found(tmp_path, missing, "off")) == "off"

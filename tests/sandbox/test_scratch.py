@@ -95,7 +95,7 @@ async def test_a_box_that_was_let_go_keeps_its_own_until_it_ends(temporary: Path
     with subprocess.Popen([*confined.wall, *confined.argv], stdin=pipe, stdout=pipe) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"ready\n"
-        confined.let_go()
+        confined.detach()
         confined.finish()
         await sandbox.aclose()
         os.utime(scratch, (0, 0))

@@ -247,7 +247,7 @@ def test_a_spilled_output_that_is_gone_shows(tmp_path: Path):
         log = made.log()
         log.append(Opened(made.id, "root", "/work", {}))
         path = log.blobs.put(b"all of it")
-        for text in (f"[... 9 characters left out; the whole is in {path} ...]", f"see /x/{'y'}/blobs/{'0' * 64}"):
+        for text in (f"[... 9 characters left out; the full text is in {path} ...]", f"see /x/{'y'}/blobs/{'0' * 64}"):
             log.append(Unknown("result", {"result": {"call_id": "1", "content": [{"type": "text", "text": text}]}}))
     assert verify(made.path).problems == ()
     path.unlink()

@@ -573,7 +573,7 @@ async def test_long_output_keeps_both_ends_on_whole_lines_and_says_where_the_res
     assert f"from line {int(head.splitlines()[-1]) + 1} on" in notice
     assert tail.splitlines()[0].isdigit()
     [kept] = rig.kept
-    assert f"the whole is in {kept}: Read it" in notice
+    assert f"the full text is in {kept}: Read it" in notice
     assert kept.read_bytes().count(b"\n") == 5_000_000
 
 
@@ -600,7 +600,7 @@ async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
     text = await rig.text("printf '\\211PNG\\r\\n\\032\\n'; head -c 300000 /dev/urandom")
     [kept] = rig.kept
     assert text.startswith("[binary output: 300,008 bytes, PNG image; ")
-    assert f"the whole is in {kept}: use a command on it" in text
+    assert f"the full text is in {kept}: use a command on it" in text
     assert len(text) < 400
 
 
@@ -627,7 +627,7 @@ async def test_without_a_place_for_the_whole_both_ends_are_still_shown(rig: Rig)
     for count in (10_000, 300_000):
         text = await rig.text(f"seq 1 {count}")
         assert text.startswith("1\n2\n")
-        assert "the whole could not be kept: " in text
+        assert "the full text could not be kept: " in text
         assert text.endswith(f"\n{count}")
     assert "is lost" in await rig.text("sleep 5 & echo x")
 

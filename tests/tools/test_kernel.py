@@ -246,7 +246,7 @@ async def test_where_no_program_may_listen_the_call_says_so(
 ) -> None:
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
     sandbox = Sandbox()
-    with pytest.raises(ToolError, match="under Landlock no program may listen"):
+    with pytest.raises(ToolError, match="which Landlock does not allow"):
         await call(Notebook(sandbox=sandbox), code="1")
     await sandbox.aclose()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.json import as_int, as_str
-from sagent.lib.text import gist, one_line, printable
+from sagent.lib.text import main_argument, one_line, printable
 from sagent.messages import ToolCall
 from sagent.tool import Workspace
 from sagent.tools.proposal import MOST_COMPARED, Proposal
@@ -45,7 +45,7 @@ def kind_of(call: ToolCall) -> str:
 def title_of(call: ToolCall, agent: str) -> str:
     """The call on one line; of another agent than the first, with its name before it."""
     who = f"{agent.partition('/')[2]}: " if "/" in agent else ""
-    what = as_str(call.arguments.get("command")) or f"{call.name} {gist(call.arguments)}"
+    what = as_str(call.arguments.get("command")) or f"{call.name} {main_argument(call.arguments)}"
     return printable(one_line(f"{who}{what}", _TITLE))
 
 

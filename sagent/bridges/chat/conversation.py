@@ -20,7 +20,7 @@ from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, Text
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.lib.money import EXACT, ZERO, show
-from sagent.lib.text import fenced, gist, one_line, printable
+from sagent.lib.text import fenced, main_argument, one_line, printable
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
 from sagent.policy import Ask
@@ -197,7 +197,7 @@ class ThreadSession:
                 reply.discard()
             case ToolStarted(agent, call):
                 who = "" if agent == "root" else f"{agent}: "
-                reply.show(outgoing(printable(f"{who}{call.name} {one_line(gist(call.arguments), 80)}")))
+                reply.show(outgoing(printable(f"{who}{call.name} {one_line(main_argument(call.arguments), 80)}")))
             case ToolFinished("root"):
                 reply.show("thinking")
             case Finished("root"):

@@ -228,10 +228,10 @@ def _compact(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _rewind(settings: Settings, given: argparse.Namespace) -> int:
-    from sagent.app.unasked import open_unasked
+    from sagent.app.offline import open_offline
 
     command = f"/rewind {given.request} {given.what}" if given.request else "/tree"
-    _carry_out(_there(settings, given), command, open_unasked)
+    _carry_out(_there(settings, given), command, open_offline)
     return 0
 
 
@@ -320,7 +320,7 @@ def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> i
 
 def _transcript(path: Path) -> None:
     """The conversation, without what looks like a secret."""
-    from sagent.cli.render import essence
+    from sagent.cli.render import argument_line
     from sagent.transcript.export_redaction import Redaction
 
     redaction = Redaction()
@@ -329,7 +329,7 @@ def _transcript(path: Path) -> None:
             _say(f"{'>' if message.role == 'user' else ' '} {line}")
         for call in message.calls:
             arguments = json_freeze_object(as_object(redaction.value(call.arguments)))
-            _say(f"  ⏺ {call.name}({essence(replace(call, arguments=arguments))})")
+            _say(f"  ⏺ {call.name}({argument_line(replace(call, arguments=arguments))})")
         for result in message.results:
             first = printable(redaction.text(result.text.strip().split("\n", 1)[0][:_LOOKED_AT]))[:100]
             _say(f"    {'✗' if result.is_error else '⎿'} {first}")

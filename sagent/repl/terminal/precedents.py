@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from sagent.codec import decode_message
 from sagent.lib.json import as_array, as_str
 from sagent.lib.names import path_of, unquote_path
-from sagent.lib.text import gist, one_line, spelled, spelled_name
+from sagent.lib.text import main_argument, one_line, spelled, spelled_name
 from sagent.messages import ToolCall
 from sagent.policy.rules import COMMAND_RULES, EDITS, PATH_TOOLS, Rule
 from sagent.policy.shell import split, unwrap
@@ -60,7 +60,7 @@ def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall]
     same = (call.name, call.arguments)
     others = (one for one in calls[-MOST_LOOKED_AT:] if (one.name, one.arguments) != same)
     found = {
-        (one.name, gist(one.arguments)): one
+        (one.name, main_argument(one.arguments)): one
         for one in others
         if any(_names(rule, one, call, directory) for rule in parsed)
     }
@@ -115,7 +115,7 @@ def _parts(call: ToolCall) -> "Sequence[Part]":
 
 def _told(call: ToolCall) -> str:
     """A call in a few words: a command by itself, another one with its tool."""
-    words = spelled(one_line(gist(call.arguments), 60))
+    words = spelled(one_line(main_argument(call.arguments), 60))
     return words if call.name == "Bash" and words else f"{spelled(call.name)} {words}".rstrip()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from sagent.lib.text import gist, one_line, spelled
+from sagent.lib.text import main_argument, one_line, spelled
 from sagent.messages import ToolCall
 from sagent.policy.rules import rules_for
 from sagent.repl.terminal.approval import Answer, approval_options
@@ -483,7 +483,7 @@ class Questions:
             if answer != "once":
                 self._allow(rules, answer == "always")
             return None
-        what = spelled(one_line(gist(call.arguments), MOST_SAID))
+        what = spelled(one_line(main_argument(call.arguments), MOST_SAID))
         no: Line = (("class:ask", "? No to "), ("class:tool", f"{spelled(call.name)} "), ("class:argument", what))
         why = (await self.line("Why not? ", about=no) if answer == "no" else "") or ""
         return f"The person said no: {why.strip()}" if why.strip() else "The person said no."

@@ -11,7 +11,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
 from sagent.lib.json import as_str, json_dump
 from sagent.messages import Message, Text
-from sagent.repl.view.calls import counts, essence, render_diff
+from sagent.repl.view.calls import argument_line, counts, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
 from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
@@ -248,11 +248,11 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     room = max(width - 2 - width_of(who + job) - len(block.call.name) - len(took) - 3, 10)
     below, most = _outcome(block), MOST_FAILED if block.result.is_error else MOST_DONE
     if 0 < len(below) <= most and one_line(below[0])[:199] == summary[:199]:  # one of the two says it
-        if len(summary) > (room // 2 if essence(block.call) else room):
+        if len(summary) > (room // 2 if argument_line(block.call) else room):
             summary = "failed" if block.result.is_error else "done"
         else:
             below.pop(0)
-    short = essence(block.call, max(room - min(len(summary), room // 2) - 2, 8))
+    short = argument_line(block.call, max(room - min(len(summary), room // 2) - 2, 8))
     head: list[Span] = [mark, ("class:news", who + job), ("class:tool", block.call.name)]
     if short:
         path = block.call.arguments.get("file_path")

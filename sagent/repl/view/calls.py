@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import as_str, json_dump
-from sagent.lib.text import gist, spelled, spelled_name
+from sagent.lib.text import main_argument, spelled, spelled_name
 from sagent.messages import ToolCall
 from sagent.policy.rules import EDITS
 from sagent.repl.view.lines import TAB, Line, cut, cut_line, one_line, printable, wrap
@@ -25,9 +25,9 @@ _WITH_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyo
 _PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 
 
-def essence(call: ToolCall, width: int = 100) -> str:
+def argument_line(call: ToolCall, width: int = 100) -> str:
     """The one argument of a call worth reading, on one line."""
-    return cut(one_line(gist(call.arguments)), width)
+    return cut(one_line(main_argument(call.arguments)), width)
 
 
 def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:

@@ -8,7 +8,7 @@ from sagent.context.todo import State, Task
 from sagent.events import Retrying
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
-from sagent.repl.view.calls import essence
+from sagent.repl.view.calls import argument_line
 from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable, wrap
 from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, child_of
 from sagent.usage import Cost
@@ -172,7 +172,7 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
     job = f"{call.job} " if call.job else ""
     took = f" {_clock(at - call.since)}"
     room = width - len(who + job + call.call.name + took) - 4
-    short = essence(call.call, room) if room >= LEAST_SAID else ""
+    short = argument_line(call.call, room) if room >= LEAST_SAID else ""
     head: Line = (("class:working", "◌ "), ("class:news", who + job), ("class:tool", call.call.name))
     yield cut_line((*head, ("class:argument", f" {short}" if short else ""), ("class:dim", took)), width)
     lines = [line for line in printable(call.tail).rstrip("\n").split("\n") if line.strip()]

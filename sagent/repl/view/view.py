@@ -28,7 +28,7 @@ from sagent.events import (
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall, ToolResult
 from sagent.repl.view.blocks import PLAN_MODE, Block, Report, Said, Thought
-from sagent.repl.view.calls import essence
+from sagent.repl.view.calls import argument_line
 from sagent.repl.view.markdown import Flow, feed, finish
 from sagent.transcript.event_json import ran_there
 
@@ -289,7 +289,7 @@ def _other(view: View, event: Event, at: float) -> Step:
             child = replace(child, state="working")
         case ToolStarted(_, call):
             view, blocks = _shared(view, event, at)
-            child = replace(child, state="working", doing=f"{call.name} {essence(call)}".strip())
+            child = replace(child, state="working", doing=f"{call.name} {argument_line(call)}".strip())
         case ReplyFinished(_, _, usage, usd):
             spent = None if usd is None or child.usd is None else child.usd + usd
             tokens = child.tokens + usage.total_input + usage.output

@@ -68,7 +68,7 @@ async def test_files_that_hold_the_name_and_are_not_changed_are_named(rename: Re
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (None, "would change nothing"),
+        (None, "found nothing to change"),
         ({"documentChanges": [{"kind": "delete", "uri": "file:///etc/passwd"}]}, "would also delete a file"),
         ({"changes": {"file:///nowhere/at/all": [edit(0, 0, 1)]}}, "No such file"),
         ({"changes": {"http://example.org/a": [edit(0, 0, 1)]}}, "/dev/null"),

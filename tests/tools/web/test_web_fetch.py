@@ -143,7 +143,7 @@ async def test_a_long_page_comes_in_parts_and_is_kept_whole(call, access, site) 
     site.pages["/long"] = http(numbered, "text/plain")
     first = text_of(await call(WebFetch(access), url="http://example.org/long"))
     assert "part 1 of 4: characters 0-" in first
-    whole = re.search(r"\(The whole is in (\S+)\.\)", first)
+    whole = re.search(r"\(The full text is in (\S+)\.\)", first)
     assert whole and Path(whole[1]).read_text() == numbered
     seen, offset = [first], re.search(r"call again with offset (\d+)", first)
     while offset:

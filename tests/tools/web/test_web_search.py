@@ -170,7 +170,7 @@ async def test_faults_of_services_say_what_to_do(call, services, site) -> None:
     with pytest.raises(ToolError, match=r"settings.yml needs json in search.formats"):
         await call(WebSearch(access), query="a", backend="searxng")
     for answer, words in (
-        (http("{}", status="401 Unauthorized"), "is its key right"),
+        (http("{}", status="401 Unauthorized"), "check that its key is valid"),
         (http("<html>", "text/html"), "not JSON"),
         (http("[]", "application/json"), None),
         (http('{"web": {"results": [7, {"title": null}]}}', "application/json"), None),

@@ -20,7 +20,7 @@ def model_named(session: Path) -> str:
     return name
 
 
-class KeptSession:
+class SavedSession:
     """Held for writing until it is closed. Raises SessionBusy, SessionCorrupt, UsageError for a directory that is no
     session, and OSError."""
 

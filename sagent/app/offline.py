@@ -16,7 +16,7 @@ from sagent.session.store import Session
 from sagent.tool import Workspace
 
 
-class _Nobody:
+class _NoModel:
     """Stands for a model."""
 
     provider, id, limits = "none", "none", ModelLimits()
@@ -29,12 +29,12 @@ class _Nobody:
 
 
 @asynccontextmanager
-async def open_unasked(settings: Settings, listener: Callable[[Event], None]) -> AsyncGenerator[Agent]:
+async def open_offline(settings: Settings, listener: Callable[[Event], None]) -> AsyncGenerator[Agent]:
     """The root's agent of the session that is named, without tools; what went on in it when it was left stays as it is.
     Raises SessionBusy, SessionCorrupt, SessionNotFound and OSError."""
     with Session.open(settings.session or Path()) as session:
         log = session.log()
-        agent = Agent(_Nobody(), resources=Resources(log=log, workspace=Workspace(settings.cwd)))
+        agent = Agent(_NoModel(), resources=Resources(log=log, workspace=Workspace(settings.cwd)))
         agent.listen(listener)
         try:
             agent.restore(history(log.contents(), log.blobs.get))

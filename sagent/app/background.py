@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def add(builder: AgentBuilder) -> None:
-    """Have it done aside; what is known by then is logged when a run ends."""
-    aside = Aside(builder)
-    builder.stack.push_async_callback(aside.aclose)
-    builder.resources = replace(builder.resources, finish=aside.finish)
-    builder.started.append(aside.follow)
+    """Start it; what is known by then is logged when a run ends."""
+    work = BackgroundWork(builder)
+    builder.stack.push_async_callback(work.aclose)
+    builder.resources = replace(builder.resources, finish=work.finish)
+    builder.started.append(work.follow)
 
 
-class Aside:
+class BackgroundWork:
     """The state of the git repository, what can hold commands and the box of the first one, a model's listing.
 
     git starts at once, in a process of its own; the sandbox is tried, the box made ready and a listing asked for when
