@@ -24,7 +24,6 @@ from sagent.engine.request import BYTES, make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError, SagentError
 from sagent.lib.json import EMPTY
-from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.model import Model, input_budget
 from sagent.peer import Compact
@@ -65,13 +64,14 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
         if stubbed := stub(state, before, 0 if summarise else target, reason):
             _notify(state, before, f"{stubbed} tool results and attachments were replaced by stubs")
     else:
-        spent = state.ledger.cost().by_role.get(COMPACTOR, ZERO)
+        _, paid = state.ledger.billed(COMPACTOR)
         how = f"{len(cut.gone(context.history))} messages were summarized"
         written = await _summary(state, cut, hints)
         _sum_up(state, cut, written, before, reason)
-        cost = state.ledger.cost().by_role.get(COMPACTOR, ZERO) - spent
+        _, now = state.ledger.billed(COMPACTOR)
+        usd = "an unknown price" if paid is None or now is None else f"{now - paid:.6f} USD"
         how += "" if written else " by code, as no model gave a usable summary"
-        _notify(state, before, f"{how}, for {cost:.6f} USD")
+        _notify(state, before, f"{how}, for {usd}")
     if fill(state) >= 1 and (cut_short(state, reason) is False or fill(state) >= 1):
         stub(state, context.tokens(), target, reason)
 

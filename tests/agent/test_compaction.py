@@ -496,6 +496,15 @@ async def test_a_compaction_that_is_asked_for_while_a_run_goes_on_waits_for_the_
     await agent.aclose()
 
 
+async def test_what_a_summary_cost_is_not_said_to_be_nothing_where_nobody_knows(tmp_path: Path) -> None:
+    model = Endless(60)
+    model.id = "unpriced"
+    agent, told = agent_of(model, tmp_path)
+    await agent.run("the one thing I want")
+    assert any("were summarized, for an unknown price" in text for text in told), told
+    await agent.aclose()
+
+
 async def test_never_is_never(tmp_path: Path) -> None:
     model = Endless(30)
     (tmp_path / "a.txt").write_text("a line of text\n" * 40)
