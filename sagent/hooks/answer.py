@@ -48,7 +48,7 @@ class Answer:
 
 def read_exit(event: HookEvent, code: int, out: str, err: str) -> Answer:
     """What a command said that has ended."""
-    said = out.strip()
+    said = out.removeprefix("\ufeff").strip()
     if code == BLOCKS:
         return Answer("deny", _cut(err.strip() or said or "a hook refused it without saying why"))
     if code:
@@ -57,7 +57,9 @@ def read_exit(event: HookEvent, code: int, out: str, err: str) -> Answer:
         return Answer(fault=f"{how}{f': {line}' if line else ''}")
     if said.startswith("{"):
         return read_json(event, said)
-    return Answer(context=_cut(said) if event in _TALKS else "")
+    if event in _TALKS:
+        return Answer(context=_cut(said))
+    return Answer(fault="printed a text before its JSON, which is not read then" if "\n{" in said else "")
 
 
 def read_json(event: HookEvent, text: str) -> Answer:

@@ -31,8 +31,8 @@ def coerce(schema: JsonObject, value: Json) -> Json:
     """The value with what models get wrong unambiguously put right; everything else is left as it is.
 
     "5" and 5.0 become 5 and "true" true where a string is not accepted, a number or an object becomes the string asked
-    for, JSON text becomes the array or object it says, what an array is to hold an array of it alone, and null or an
-    empty value for an optional property that does not accept it is dropped.
+    for, JSON text becomes the array or object it says, what an array is to hold an array of it alone, a word of
+    a list is written as there, and null or an empty value for an optional property that does not accept it is dropped.
     """
     return _Mend(schema).value(schema, value, 0)
 
@@ -149,6 +149,9 @@ class _Mend(_Schema):
         types = _types(schema)
         if types and not any(_TYPES[name](value) for name in types):
             value = self._convert(schema, types, value, depth)
+        if isinstance(value, str) and value not in (words := _array_at(schema, "enum")):
+            alike = [word for word in words if isinstance(word, str) and word.lower() == value.lower()]
+            return alike[0] if len(alike) == 1 else value
         if isinstance(value, JsonObject):
             return self._object(schema, value, depth)
         if isinstance(value, tuple):

@@ -22,6 +22,13 @@ def test_another_code_is_a_fault_that_says_why() -> None:
     assert read_exit("Stop", -9, "", "").fault == "was ended by signal 9"
 
 
+def test_a_byte_order_mark_hides_no_refusal_and_text_before_the_json_is_said() -> None:
+    refusal = json.dumps({"decision": "block", "reason": "r"})
+    assert read_exit("PreToolUse", 0, f"\ufeff{refusal}\n", "") == Answer("deny", "r")
+    assert "before its JSON" in read_exit("PreToolUse", 0, f"checking\n{refusal}\n", "").fault
+    assert read_exit("SessionStart", 0, "list:\n{a}\n", "") == Answer(context="list:\n{a}")
+
+
 @pytest.mark.parametrize(("event", "context"), [("SessionStart", "hi"), ("UserPromptSubmit", "hi"), ("PreToolUse", "")])
 def test_plain_text_is_context_where_hooks_may_talk(event: str, context: str) -> None:
     assert read_exit(event, 0, "hi\n", "") == Answer(context=context)  # pyright: ignore[reportArgumentType]

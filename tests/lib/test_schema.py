@@ -102,6 +102,7 @@ def test_long_values_are_quoted_briefly() -> None:
         ({"count": None, "either": None}, {"either": None}),
         ({"count": "five", "deep": "maybe", "edits": "[oops"}, {"count": "five", "deep": "maybe", "edits": "[oops"}),
         ({"mode": "true"}, {"mode": "true"}),
+        ({"mode": "B"}, {"mode": "b"}),
         ({"unknown": None}, {"unknown": None}),
     ],
 )

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal, TypeAlias
 from urllib.parse import quote, unquote, urljoin
 
@@ -63,6 +64,8 @@ def parse_address(text: str) -> WebAddress:
 
 def follow(start: WebAddress, location: str) -> WebAddress:
     """Where a redirect leads. Raises ToolError for what is no address of a page."""
+    with suppress(UnicodeError):  # what is no ASCII in it is UTF-8, as browsers read it
+        location = location.encode("latin-1").decode()
     try:
         return parse_address(urljoin(str(start), location.strip()))
     except ValueError:

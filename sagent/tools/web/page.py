@@ -3,14 +3,18 @@
 import json
 import re
 import sys
+from contextlib import suppress
+from html import unescape
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
+from urllib.parse import urljoin
 
 from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
+from sagent.tools.web.plain import plain_text, whole_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +24,7 @@ Extractor: TypeAlias = Literal["markdown", "article", "raw"]
 _PATIENCE = 4.0  # seconds on the clock
 _MOST_ANSWER = 40_000_000  # bytes
 _HTML = ("text/html", "application/xhtml+xml")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(r"(?:charset|<\?xml [^<>]*encoding)\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKED_AT = 2048  # bytes of a page in which it may say its charset
 _WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
@@ -30,6 +34,9 @@ _SHARE = 0.4  # of a page's text that its main part holds
 _HEAVY = "script, style, noscript, template, svg, iframe"
 _DEEPEST = 500  # levels of elements that are converted: more are nobody's page
 _SPACES = re.compile(r"\n{3,}")
+_BASE = re.compile(r"<base\s[^<>]{0,500}href\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
+_MOVED = re.compile(r"<meta\s[^<>]{0,500}refresh[^<>]{0,500}\burl\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
+_SHORT = 500  # characters: a page that sends browsers on has not more text
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 
 
@@ -144,21 +151,26 @@ class _Converted(Protocol):
 def _from_html(text: str, extractor: Extractor, base: str, *, plain: bool) -> Page:
     start = re.search("<title", text, re.IGNORECASE)  # the first one alone: to try each takes its square
     found = _TITLE.match(text, start.start()) if start else None
-    from html import unescape
-
     title = " ".join(unescape(found[1]).split())[:300] if found else ""
-    if plain or not has_packages():
-        from sagent.tools.web.plain import plain_text
+    if stated := _BASE.search(text):
+        with suppress(ValueError):
+            base = urljoin(base, unescape(stated[1]))
+    plain = plain or not has_packages()
+    read = plain_text(text, base) if plain else _converted(text, extractor, base)
+    if len(read) < _SHORT and (moved := _MOVED.search(text)):
+        with suppress(ValueError):
+            read = f"{read}\n\n(The page sends browsers on to {urljoin(base, unescape(moved[1]))})".lstrip()
+    return Page(title, read, plain)
 
-        return Page(title, plain_text(text, base), plain=True)
+
+def _converted(text: str, extractor: Extractor, base: str) -> str:
+    """HTML as Markdown, by the packages of the extra "web"."""
     tree = cast("Callable[[str], _Tree]", import_module("selectolax.lexbor").LexborHTMLParser)(text)
     for node in tree.css(_HEAVY):
         node.decompose()
     chosen = _main_part(tree, extractor) or tree
     markdown = _markdown(chosen.html or "", extractor)
-    from sagent.tools.web.plain import whole_links
-
-    return Page(title, whole_links(_SPACES.sub("\n\n", markdown).strip(), base))
+    return whole_links(_SPACES.sub("\n\n", markdown).strip(), base)
 
 
 def has_packages() -> bool:
@@ -193,6 +205,7 @@ def _markdown(html: str, extractor: Extractor) -> str:
         "extract_metadata": False,
         "compact_tables": True,
         "skip_images": extractor == "article",
+        "sup_symbol": "^",  # else 10 to the 6th is read as 106
         "inline_data_media": "alt_text_only",
         "hidden_content": "reachable",
         "max_depth": _DEEPEST,

@@ -50,6 +50,8 @@ class _Reader(HTMLParser):
             self._links.append(dict(attrs).get("href") or "")
         elif tag in _HEADINGS:
             self.pieces.append(_HEADINGS[tag])
+        elif tag == "sup":
+            self.pieces.append("^")
         elif tag == "li":
             self.pieces.append("\n- ")
         elif tag in ("td", "th"):

@@ -98,6 +98,18 @@ async def test_extractors_of_a_page(call, access, site) -> None:
     assert len(site.asked) == 1
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_page_says_where_its_links_begin_where_it_sends_on_to_and_what_is_raised(plain: bool) -> None:
+    head = b'<html><head><base href="/deep/dir/"><meta http-equiv="refresh" content="0; url=there"></head><body>'
+    page = convert(
+        head + b'<p>10<sup>6</sup> <a href="a">b</a>', "text/html", "markdown", "http://example.org/", plain=plain
+    )
+    assert "10^6" in page.text and "http://example.org/deep/dir/a" in page.text
+    assert page.text.endswith("(The page sends browsers on to http://example.org/deep/dir/there)")
+    page = convert(head + b"<p>word" * 300, "text/html", "markdown", "http://example.org/", plain=plain)
+    assert "sends browsers" not in page.text, "such a line may be for browsers without scripts"
+
+
 @pytest.mark.parametrize(
     "broken", ["<div>" * 60_000 + "deep", "<table>" * 3_000 + "deep", "<a b='" + "x" * 300_000, "<title" * 200_000]
 )
@@ -128,6 +140,11 @@ def test_html_without_the_extra_is_read_plainly() -> None:
         ("Größe".encode("utf-16"), "text/html", "Größe"),
         (b'<meta charset="shift_jis">' + "東京".encode("shift_jis"), "text/html", '<meta charset="shift_jis">東京'),
         (b"plain \xff\xfe text", "text/plain; charset=utf-8", "plain \ufffd\ufffd text"),
+        (
+            b'<?xml version="1.0" encoding="iso-8859-2"?>\xb1',
+            "application/xml",
+            '<?xml version="1.0" encoding="iso-8859-2"?>ą',
+        ),
         (b"plain", "text/plain; charset=no-such-charset", "plain"),
         (b"plain", "text/plain; charset=zlib", "plain"),
         (b"plain \xff", "text/plain; charset=undefined", "plain \ufffd"),
@@ -195,6 +212,13 @@ async def test_documents_pictures_and_what_is_neither(call, access, site) -> Non
         "Text",
         "Image",
     ]
+    for path, kind in (
+        ("yaml", "application/yaml"),
+        ("lines", "application/x-ndjson"),
+        ("raw", "application/octet-stream"),
+    ):
+        site.pages[f"/{path}"] = http("name: größe\n", kind)
+        assert "name: größe\n" in text_of(await call(WebFetch(access), url=f"http://example.org/{path}"))
     for path, words in (("zip", r"application/zip, 6 bytes"), ("none", r"binary, 3 bytes")):
         with pytest.raises(ToolError, match=words):
             await call(WebFetch(access), url=f"http://example.org/{path}")
@@ -214,9 +238,22 @@ async def test_a_post_sends_json(call, access, site) -> None:
     await call(WebFetch(access), url="http://example.org/api", json={"n": [1, None]})
     assert site.asked[0].startswith(b"POST /api ") and site.asked[0].endswith(b'{"n":[1,null]}')
     assert b"content-type: application/json" in site.asked[0]
-    for arguments in ({"json": {}, "form": {}}, {"json": {}, "method": "GET"}):
+    await call(WebFetch(access), url="http://example.org/api", json='{"n": 1}', method="post", form=None)
+    assert site.asked[1].endswith(b'\r\n\r\n{"n":1}'), "JSON that was quoted once more"
+    await call(WebFetch(access), url="http://example.org/api", json="plain")
+    assert site.asked[2].endswith(b'\r\n\r\n"plain"')
+    for arguments in ({"json": {"n": 1}, "form": {"n": 1}}, {"json": {"n": 1}, "method": "GET"}):
         with pytest.raises(ToolError):
             await call(WebFetch(access), url="http://example.org/api", **arguments)
+
+
+async def test_what_is_given_empty_is_not_sent(call, access, site) -> None:
+    site.pages["/"] = http("fine", "text/plain")
+    for number, empty in enumerate(
+        ({"json": None, "form": None}, {"json": "", "form": {}}, {"json": {}, "method": "GET"})
+    ):
+        await call(WebFetch(access), url=f"http://example.org/?{number}", pages="", extractor="", **empty)
+        assert site.asked[number].startswith(b"GET /?")
 
 
 async def test_what_came_lately_is_not_asked_for_again_but_for_ones_own_server(
@@ -364,7 +401,9 @@ async def test_this_machine_and_unusual_ports_have_to_be_named_in_every_mode(tmp
 async def test_what_is_denied_stays_denied_and_plan_mode_sends_nothing(tmp_path) -> None:
     for deny in ("Network(example.org)", "Network(*.org)", "Network", "WebFetch"):
         assert isinstance(await judged(tmp_path, "https://example.org/", "full", (), (deny,)), Deny)
-    assert isinstance(await judged(tmp_path, "https://example.org/", "plan", ("WebFetch",), form=JsonObject({})), Deny)
+    assert isinstance(
+        await judged(tmp_path, "https://example.org/", "plan", ("WebFetch",), form=JsonObject({"n": 1})), Deny
+    )
     assert isinstance(await judged(tmp_path, "https://example.org/", "edit", (), ("Read", "Write", "Edit")), Ask)
 
 

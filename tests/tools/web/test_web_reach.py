@@ -127,6 +127,12 @@ async def test_a_redirect_to_what_is_no_page_is_an_error(call, access, site, the
     assert site.targets == ["/"]
 
 
+async def test_a_redirect_is_read_as_utf8(call, access, site) -> None:
+    site.pages["/"] = http(status="302 Found", location="/grö ße")
+    site.pages["/gr%C3%B6%20%C3%9Fe"] = http("<p>arrived</p>")
+    assert "arrived" in (await call(WebFetch(access), url="http://example.org/")).content[0].text
+
+
 async def test_from_http_to_https_is_followed_and_back_is_not(call, access, internet, site, secure_site) -> None:
     site.pages["/"] = http(status="301 Moved", location="https://example.org/there")
     secure_site.pages["/there"] = http("<p>safe now</p>")
