@@ -168,10 +168,9 @@ class Feed:
     def _read(self, sizes: dict[Path, int], after: str) -> Iterator[Item]:
         path = self._path()
         blobs = BlobDirectory(path / "blobs")
-        known = (
-            after if len(after) >= _DIGITS else ""
-        )  # less than that is no id of ours, and could be the beginning of any
-        for entry, event in replay(path, sizes, known, blobs.get, dict(self._ends)):
+        if len(after) < _DIGITS:
+            after = ""  # no id of ours, and it could be the beginning of any
+        for entry, event in replay(path, sizes, after, blobs.get, dict(self._ends)):
             yield Item(entry[:_DIGITS], "", wire_bytes(encode_event(event)))
 
     def _sizes(self) -> dict[Path, int]:
