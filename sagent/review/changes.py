@@ -65,8 +65,7 @@ def read_changes(cwd: Path, named: str = "") -> Changes:
         raise UsageError(f"{named!r} does not name any commits: give a branch, or a range such as main..HEAD.")
     if not named:
         base = _commit(cwd, "HEAD")
-        files = parse_diff(_git(cwd, "diff", *_SHOWN, base, "--"))
-        return Changes(base, "", files | parse_diff("".join(_untracked(cwd))))
+        return Changes(base, "", parse_diff(_git(cwd, "diff", *_SHOWN, base, "--") + "".join(_untracked(cwd))))
     first, dots, last = re.fullmatch(r"(.*?)(\.{2,3}|\Z)(.*)", named, re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess] -- anything fits
     base, head = _commit(cwd, first or "HEAD"), _commit(cwd, last or "HEAD")
     if dots != "..":
@@ -130,10 +129,13 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
 
 
 def parse_diff(text: str) -> dict[str, FileDiff]:
-    """A unified diff by files, under their new names. A file that is gone has no lines."""
+    """A unified diff by files, under their new names. A file that is gone has no lines. Parts of one name are one: of a
+    file that has become a link there are two, and names that are not UTF-8 may read alike."""
     found: dict[str, FileDiff] = {}
     for part in re.split(r"^(?=diff --git )", text, flags=re.MULTILINE)[1:] if text else ():
         file = _parse_file(part.removesuffix("\n").split("\n"))
+        if (other := found.get(file.path)) is not None:
+            file.text, file.unread = f"{other.text}\n{file.text}", file.unread or other.unread
         found[file.path] = file
     return found
 

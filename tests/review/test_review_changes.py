@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,18 @@ def test_no_attribute_hides_a_change(repository: Path) -> None:
     assert found.files["a"].lines == {1: "hidden"}
     assert "\0" not in found.files["b.bin"].text
     assert found.files["b.bin"].lines == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes there")
+def test_no_name_hides_a_change(repository: Path) -> None:
+    for name, text in ((b"n\xfe", "one\n"), (b"n\xff", "two\n"), (b"kind", "gone\n")):
+        Path(os.fsdecode(os.fsencode(repository / "x").removesuffix(b"x") + name)).write_text(text)
+    git(repository, "add", "-A")
+    assert all(text in read_changes(repository).files["n\ufffd"].text for text in ("+one", "+two"))
+    git(repository, "commit", "-q", "-m", "files")
+    (repository / "kind").unlink()
+    (repository / "kind").symlink_to("a")
+    assert all(text in read_changes(repository).files["kind"].text for text in ("-gone", "+a"))
 
 
 def test_the_persons_own_configuration_changes_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
