@@ -1,14 +1,19 @@
 """Agents for code without an event loop."""
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Protocol, TypeVar, overload, runtime_checkable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Protocol, TypeVar, cast, overload, runtime_checkable
 
+from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable
-from sagent.agent.asking import wait_for
+from sagent.agent.asking import Prompt, wait_for
+from sagent.agent.resources import GivenTool
 from sagent.errors import UsageError
 from sagent.events import Result
+from sagent.lib.dataclass import refuse_keywords
 from sagent.messages import Message
 
+D = TypeVar("D")
+Deps = TypeVar("Deps")
 T = TypeVar("T")
 
 
@@ -20,15 +25,37 @@ class _Closable(Protocol):
 @overload
 def run_sync(work: Coroutine[object, object, T], /) -> T: ...
 @overload
+def run_sync(
+    work: Agent[Deps],
+    prompt: Prompt,
+    /,
+    *,
+    output: type[D],
+    deps: Deps = ...,
+    tools: Sequence[GivenTool[Deps]] | None = None,
+) -> Result[D]: ...
+@overload
+def run_sync(
+    work: Agent[Deps],
+    prompt: Prompt,
+    /,
+    *,
+    output: object = None,
+    deps: Deps = ...,
+    tools: Sequence[GivenTool[Deps]] | None = None,
+) -> Result: ...
+@overload
 def run_sync(work: Runnable, prompt: str | Message, /) -> Result: ...
-def run_sync(work: Coroutine[object, object, object] | Runnable, prompt: str | Message = "", /) -> object:
-    """Run a coroutine to its end, as in `run_sync(agent.run("...", output=Recipe))`; or have an agent, a pattern or
-    your own runnable answer a prompt, as in `run_sync(agent, "...")`, and close it.
+def run_sync(work: Coroutine[object, object, object] | Runnable, prompt: Prompt = "", /, **given: object) -> object:
+    """Have an agent, a pattern or your own runnable answer a prompt, as in `run_sync(agent, "...", output=Recipe)`, and
+    close it: what follows the prompt is what its `run` takes. Or run any coroutine to its end.
 
     Raises UsageError inside a running event loop, and what the work raises.
     """
     if isinstance(work, Runnable):
-        return wait_for(lambda: work.run(prompt), work.aclose if isinstance(work, _Closable) else _nothing)
+        run = cast("Callable[..., Awaitable[Result]]", work.run)
+        return wait_for(lambda: run(prompt, **given), work.aclose if isinstance(work, _Closable) else _nothing)
+    refuse_keywords("run_sync", given)
     if not isinstance(work, Coroutine):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
         raise UsageError(f"run_sync takes an agent or a coroutine, as agent.run(...), not a {type(work).__name__}")
     coroutine = work

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sagent import run_sync
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.engine.journal import Journal
 from sagent.errors import UsageError
@@ -86,6 +87,9 @@ def test_run_sync_and_stream_take_them() -> None:
     other = Agent(ScriptedModel(ask("pears"), "1"), deps_type=Shop, tools=[stock])
     assert asyncio.run(stream(other))[-1] == "Finished"
     assert (answers(agent), answers(other)) == (["at once has pears"], ["streamed has pears"])
+    third = Agent(ScriptedModel(ask("pears"), "3"), deps_type=Shop)
+    assert run_sync(third, "go", deps=Shop("third"), tools=[stock], output=int).data == 3
+    assert answers(third) == ["third has pears"]
 
 
 async def test_a_call_keeps_what_its_run_had_when_it_goes_on_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +409,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_type
 
-from sagent import Agent, RunContext
+from sagent import Agent, Result, RunContext, run_sync
 from sagent.model import ToolSpec
 from sagent.policy import AllowAll, Policy
 from sagent.tools import Read, tool
@@ -488,6 +492,8 @@ Agent("anthropic/claude-sonnet-4-6", deps_type=Shop, tools=[agent.as_tool("db", 
 async def main() -> None:
     await agent.run("go", deps=BigDb("x"), tools=[lookup, plain])
     assert_type((await agent.run("go", deps=Db("x"), output=Shop)).data, Shop | None)
+    assert_type(run_sync(agent, "go", deps=Db("x"), output=Shop).data, Shop | None)
+    assert_type(run_sync(agent, {"prompt": "go"}, deps=Db("x"), tools=[plain]), Result)
     agent.stream("go", deps=Db("x"))
     await Agent("anthropic/claude-sonnet-4-6").run("go")
 '''
@@ -502,6 +508,7 @@ Agent("m", deps_type=Db, tools=[agent.as_tool("db", "Knows.", deps=db_of)])
 agent.run_sync("go", deps=Shop(1))
 agent.run_sync("go", output=Shop, deps=Shop(1))
 agent.stream("go", deps=Shop(1))
+run_sync(agent, "go", deps=Shop(1))
 """.strip().splitlines()
 
 

@@ -34,6 +34,7 @@ def agent() -> Agent:
             "Agent.run_sync() has no argument 'message_history'. Here: ",
         ),
         (lambda: sagent.run_sync(agent().run("x", usage_limits=1)), "Here: limits=RunLimits("),
+        (lambda: sagent.run_sync(agent(), "x", message_history=[]), "has no argument 'message_history'. Here: "),
         (lambda: agent().stream("x", deps_type=int), "Agent.stream() has no argument 'deps_type'"),
         (lambda: agent().as_tool(tool_name="a", tool_description="b"), 'Here: as_tool("name", "what it is asked for")'),
         (lambda: tool("add", "Add.", {"a": int}), "tool takes only the function: write @tool above it"),
