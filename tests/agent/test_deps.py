@@ -361,7 +361,7 @@ async def test_what_is_chosen_must_be_there() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"system": lambda run: None}, "system: the function returned NoneType; it must return a text"),
+        ({"system": lambda run: None}, "system: the function returned NoneType; it must return a string"),
         ({"policy": lambda run: None}, "policy: the function returned NoneType; it must return a policy"),
         (
             {"prepare_tools": lambda run, tools: None},
