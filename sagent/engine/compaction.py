@@ -130,7 +130,7 @@ def _share(state: AgentState, size: int) -> int:
 
 def _is_worth(state: AgentState, cut: Cut) -> bool:
     """Whether a summary would free so much that it is worth a call."""
-    freed = sum(map(size_of, cut.gone(state.context.history))) - _room(state).summary // 2
+    freed = sum(map(size_of, cut.gone(state.context.history))) - min(_room(state).summary, SUMMARY * BYTES) // 2
     return _share(state, freed) >= WORTH * state.context.tokens()
 
 

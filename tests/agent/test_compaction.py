@@ -43,7 +43,7 @@ class Endless(ScriptedModel):
         self, rounds: int, summary: str | Callable[[int], str | Exception] = SUMMARY, window: int = 8_000
     ) -> None:
         super().__init__(*[self.play] * 500, limits=ModelLimits(window, 1_000))
-        self.left, self.summary, self.asked = rounds, summary, 0
+        self.left, self.summary, self.asked, self.words = rounds, summary, 0, 60
 
     def play(self, request: Request) -> Message | str:
         if request.messages[-1].content.startswith(ASKED):
@@ -55,7 +55,7 @@ class Endless(ScriptedModel):
         self.left -= 1
         if self.left < 0:
             return "the end"
-        return assistant("looking " * 60, *call_read(self.left).calls, stop="tool_use")
+        return assistant("looking " * self.words, *call_read(self.left).calls, stop="tool_use")
 
 
 def call_read(number: int) -> Message:
@@ -67,13 +67,14 @@ def agent_of(
 ) -> tuple[Agent, list[str]]:
     (cwd / "a.txt").write_text("a line of text\n" * 40)
     extra: list[Tool] = more.pop("extra", [])  # pyright: ignore[reportAssignmentType]
+    limits: RunLimits | None = more.pop("limits", None)  # pyright: ignore[reportAssignmentType]
     resources = Resources(
         workspace=Workspace(cwd),
         ledger=Ledger(None, PriceBook(PRICES)),
         log=log,
         **more,  # pyright: ignore[reportArgumentType]
     )
-    agent = Agent(model, tools=[tools.Read(), *extra], resources=resources)
+    agent = Agent(model, tools=[tools.Read(), *extra], limits=limits, resources=resources)
     told: list[str] = []
     agent.listen(lambda event: told.append(event.text) if isinstance(event, Notice) else None)
     return agent, told
@@ -466,6 +467,17 @@ async def test_a_compaction_that_would_free_little_is_not_bought(tmp_path: Path)
     await agent.run("word " * 3_600)
     assert agent.status().context_tokens > 0.6 * 7_000
     assert (model.asked, told) == (0, [])
+    await agent.aclose()
+
+
+async def test_a_small_share_of_a_large_window_is_kept_to(tmp_path: Path) -> None:
+    model = Endless(60, window=1_000_000)
+    model.words = 300
+    agent, told = agent_of(model, tmp_path, limits=RunLimits(compact_at=0.02))
+    await agent.run("the one thing I want")
+    assert model.asked >= 1
+    assert max(map(tokens, model.requests)) < 0.03 * 1_000_000
+    assert all("messages were summarized, for" in text for text in told)
     await agent.aclose()
 
 
