@@ -284,13 +284,15 @@ def _input_required(question: Question) -> "InputRequiredResult":
 
 def _finished(result: Result) -> "CallToolResult":
     whole = encode_result(result)
-    cost = {name: whole["cost_usd"][name] for name in ("total", "run")}
+    names = ("total", "run", "unpriced") if result.cost.unpriced else ("total", "run")
+    cost = {name: whole["cost_usd"][name] for name in names}
     shown: dict[str, object] = {name: whole[name] for name in _READ}  # many clients show their model nothing else
     shown["cost_usd"] = cost
     said = [result.content] if result.content else []
     if result.error is not None:
         said.append(f"Error ({result.error.kind}): {result.error.message}")
-    said.append(f"(session_id {result.session_id}, ${result.cost.total:.4f})")
+    least = "at least " if result.cost.unpriced else ""
+    said.append(f"(session_id {result.session_id}, {least}${result.cost.total:.4f})")
     return _result("\n\n".join(said), shown, {WHOLE: whole})
 
 

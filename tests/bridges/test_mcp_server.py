@@ -163,6 +163,13 @@ async def test_without_elicitation_the_policy_denies(place: Place) -> None:
     assert len(as_array(structured(result)["permission_denials"])) == 1
 
 
+async def test_a_cost_whose_price_is_not_known_is_no_zero(place: Place) -> None:
+    async with provider(place, [Turn("done")]), place.serve() as client:
+        result = await client.call_tool("sagent", {"prompt": "Go.", "model": "anthropic/claude-unheard-of"})
+    assert "at least $0.00" in text_of(result)
+    assert as_object(structured(result)["cost_usd"])["unpriced"] == ["anthropic/claude-unheard-of"]
+
+
 async def test_a_client_cannot_raise_the_cap_and_a_refusal_is_an_error(place: Place) -> None:
     async with provider(place, [Turn("done")]) as server, place.serve(max_budget_usd="0.000001") as client:
         result = await client.call_tool("sagent", {"prompt": "Go.", "max_budget_usd": 5})
