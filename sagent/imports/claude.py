@@ -84,7 +84,7 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
         if value and not as_array(value):
             plan.leave_out(name, str(value), file, "it is not a list of rules")
         for text in map(str, as_array(value)):
-            rule, why = understood(text)
+            rule, why = understood(re.sub(r"WebFetch\(domain:(.*)\)", r"Network(\1)", text) if name == "deny" else text)
             if why:
                 plan.leave_out(name, text, file, why)
             elif name == "allow" and plan.is_shared(file):
@@ -107,15 +107,18 @@ def understood(text: str) -> tuple[str, str]:
         return "", "it is not a rule"
     tool, pattern = match[1], match[2]
     tool = _ALIKE.get(tool, tool)
-    if tool not in (*_TOOLS, "List", "AgentSpawn", "WebFetch", "WebSearch") and not tool.startswith("mcp__"):
+    if pattern in ("*", "**"):
+        pattern = None
+    if tool not in (*_TOOLS, "List", "AgentSpawn", "WebFetch", "WebSearch", "Network") and not tool.startswith("mcp__"):
         return "", f"there are no rules about {tool}"
-    if pattern is not None and tool not in _TOOLS:
-        return "", f"a rule about {tool} has no pattern here"
+    if pattern is not None and tool not in (*_TOOLS, "Network"):
+        hosts = ": Network(HOST) lets commands reach one too" if tool == "WebFetch" else ""
+        return "", f"a rule about {tool} has no pattern here{hosts}"
     if pattern is not None and tool == "Bash":
         pattern = re.sub(r" \*$", ":*", pattern)
         if "*" in pattern.removesuffix(":*"):
             return "", "a wildcard stands only at the end of a command here, as in Bash(git log:*)"
-    elif pattern is not None:
+    elif pattern is not None and tool != "Network":
         if pattern.startswith("/") and not pattern.startswith("//"):
             pattern = f".{pattern}"  # from the root of the project
         pattern = pattern.removeprefix("/") if pattern.startswith("//") else pattern

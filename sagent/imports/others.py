@@ -1,5 +1,6 @@
 """What was set up for codex, opencode, Gemini CLI and VS Code."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ from sagent.context.frontmatter import read_document
 from sagent.imports.claude import take_hooks
 from sagent.imports.plan import Plan, frame
 from sagent.imports.servers import take_servers
-from sagent.lib.json import as_object, as_str
+from sagent.lib.json import as_object, as_str, json_dump
 
 _TOOLS: Mapping[str, str] = {
     "read": "Read",
@@ -81,7 +82,8 @@ def take_gemini(plan: Plan) -> None:
         for name, value in (plan.json(place / "settings.json") or {}).items():
             file = place / "settings.json"
             if name == "mcpServers":
-                take_servers(plan, value, file, milliseconds=True)
+                braced = re.sub(r"\$(\w+)", r"${\1}", json_dump(value))  # there `$NAME` is a variable too
+                take_servers(plan, json.loads(braced), file, milliseconds=True)
             elif name == "hooks":
                 plan.leave_out("setting", name, file, "its events and answers are different: see hooks.md")
             else:

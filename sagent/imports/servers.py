@@ -12,10 +12,24 @@ from sagent.config.values import PathBase
 from sagent.errors import ConfigError
 from sagent.imports.plan import Plan
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.names import path_of
 
 _KNOWN = frozenset(
     ("type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled")
-) | frozenset(("disabled", "cwd", "trust", "description", "startup_timeout_sec", "tool_timeout_sec", "name", "gallery"))
+) | frozenset(
+    (
+        "disabled",
+        "cwd",
+        "trust",
+        "description",
+        "startup_timeout_sec",
+        "tool_timeout_sec",
+        "name",
+        "gallery",
+        "version",
+        "required",
+    )
+)
 _PAIRS = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_headers")
 
@@ -65,6 +79,14 @@ def _check_shape(table: Mapping[str, object]) -> None:
             raise ValueError(f"{name} is {given!r:.40}, not a {'list' if name == 'args' else 'table'}")
 
 
+def _started_in(directory: str, command: list[str], project: Path) -> list[str]:
+    """The command as it is started in a directory; "" is that of the session."""
+    if not directory or not command:
+        return command
+    place = directory if directory.startswith("${") else str(project / path_of(directory))
+    return ["/bin/sh", "-c", 'cd "$0" && exec "$@"', place, *command]
+
+
 def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, expands: bool) -> dict[str, object]:
     _check_shape(table)
 
@@ -87,6 +109,7 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
         raise ValueError(f"{url!r:.40} is not a URL that begins with http:// or https://")
     if bool(command) == bool(url):
         raise ValueError("it has neither a command nor a url" if not url else "it has a command and a url")
+    command = _started_in(value(table.get("cwd") or ""), command, project)
     found: dict[str, object] = {"url": url} if url else {"command": command[0]}
     if command[1:]:
         found["args"] = command[1:]

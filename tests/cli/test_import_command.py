@@ -71,7 +71,7 @@ def test_claude(shell: Shell) -> None:
     assert "there is no event Notification" in line_with(done.out, "beep")
     assert "Read(./.env)" in line_with(done.out, "deny", ".env")
     assert "Bash(rm:*)" in line_with(done.out, "Bash(rm *)")
-    assert "a rule about WebFetch has no pattern" in line_with(done.out, "WebFetch")
+    assert "as Network(x.org)" in line_with(done.out, "WebFetch")
     assert "a project allows nothing" in line_with(done.out, "npm test")
     assert "${input:key} means nothing here" in line_with(done.out, "asks")
     assert "Nothing was written" in done.out
@@ -91,7 +91,10 @@ def test_claude(shell: Shell) -> None:
     }
     assert own["mcp"]["odd-one"]["url"] == "https://mcp.example.org/x"
     theirs = tomllib.loads((shell.cwd / ".sagent/config.toml").read_text())
-    assert set(theirs["permissions"]["deny"]) == {"Read(./.env)", "Bash(rm:*)"} and "allow" not in theirs["permissions"]
+    assert (
+        set(theirs["permissions"]["deny"]) == {"Read(./.env)", "Bash(rm:*)", "Network(x.org)"}
+        and "allow" not in theirs["permissions"]
+    )
     assert theirs["hooks"]["PreToolUse"][0] == {
         "matcher": "Bash", "command": '"$CLAUDE_PROJECT_DIR"/check.sh', "timeout": 5,
     }  # fmt: skip
@@ -147,20 +150,32 @@ def test_the_others(shell: Shell) -> None:
     )
     done = shell.run("import", "opencode", "--write", model="")
     assert "switched off" in line_with(done.out, "off", "mcp"), done.err
-    write(shell.cwd / ".gemini/settings.json", {"mcpServers": {"g": {"httpUrl": "http://g", "timeout": 9000}}})
+    write(
+        shell.cwd / ".gemini/settings.json",
+        {
+            "mcpServers": {
+                "g": {"httpUrl": "http://g", "timeout": 9000, "headers": {"K": "a $TOKEN"}},
+                "in": {"command": "s", "cwd": "srv"},
+            }
+        },
+    )
     write(
         shell.cwd / ".gemini/commands/git/log.toml",
         'description = "logs"\nprompt = "Log {{args}}: !{git log} @{a.md}"\n',
     )
     assert shell.run("import", "gemini", "--write", model="").code == 0
-    write(shell.cwd / ".vscode/mcp.json", {"servers": {"v": {"command": "v", "env": {"K": "${env:V}"}}}, "inputs": []})
+    gallery = {"gallery": "https://mcp.example.org", "version": "0.13.0"}
+    servers = {"v": {"command": "v", "env": {"K": "${env:V}"}, **gallery}}
+    write(shell.cwd / ".vscode/mcp.json", {"servers": servers, "inputs": []})
     assert shell.run("import", "vscode", "--write", model="").code == 0
     mcp = tomllib.loads((config / "config.toml").read_text())["mcp"]
     assert mcp["docs"] == {
         "url": "https://d.example.org", "headers": {"Authorization": "Bearer ${DOCS:-}"}, "start_timeout": 20,
     }  # fmt: skip
     assert mcp["x"] == {"command": "a", "args": ["b"], "env": {"K": "${KEY:-}"}, "timeout": 0.5}
-    assert mcp["g"] == {"url": "http://g", "timeout": 9} and mcp["v"]["env"] == {"K": "${V:-}"} and "off" not in mcp
+    assert mcp["g"] == {"url": "http://g", "timeout": 9, "headers": {"K": "a ${TOKEN:-}"}}
+    assert mcp["in"]["args"][1:] == ['cd "$0" && exec "$@"', str(shell.cwd / "srv"), "s"]
+    assert mcp["v"]["env"] == {"K": "${V:-}"} and "off" not in mcp
     assert (config / "commands/fix.md").read_text() == "Fix $1."
     sagent = shell.cwd / ".sagent"
     assert "name: look" in (sagent / "agents/look.md").read_text()
@@ -197,6 +212,9 @@ def test_what_cannot_be_read_is_said_and_leads_nowhere(shell: Shell) -> None:
         ("WebFetch", "WebFetch"),
         ("WebSearch", "WebSearch"),
         ("WebFetch(domain:example.org)", ""),
+        ("Bash(*)", "Bash"),
+        ("Read(**)", "Read"),
+        ("Network(example.org)", "Network(example.org)"),
         ("Skill(x)", ""),
         ("Bash(git * main)", ""),
         ("Task(review)", ""),
