@@ -56,7 +56,7 @@ def test_keys_told_apart_are_those_of_other_terminals(sequence: str, keys: Seque
 def pressed(*reads: str) -> list[tuple[str, str]]:
     """The keys, each with its text, that a terminal's input is taken for when it comes in these pieces."""
     found: list[KeyPress] = []
-    parser = InputParser(found.append, bool, bool, lambda: True, bool, bool)
+    parser = InputParser(found.append, bool, bool, lambda: True, lambda *_: None, bool)
     for data in reads:
         parser.feed(data)
     parser.flush()
@@ -118,7 +118,7 @@ def test_an_answer_that_comes_in_two_pieces_is_not_typed(answer: str) -> None:
 def test_an_answer_whose_rest_comes_late_or_never_takes_no_key_with_it() -> None:
     found: list[KeyPress] = []
     lights: list[bool] = []
-    parser = InputParser(found.append, bool, lights.append, lambda: True, bool, bool)
+    parser = InputParser(found.append, bool, lights.append, lambda: True, lambda *_: None, bool)
     for data in ("\x1b]11;rgb:ffff/ff", "ff/ffff\x1b", "\\", "\x1b]11;rgb:ff", "a", "\x1b", "]", "P", "1"):
         parser.feed(data)
         parser.flush()

@@ -812,3 +812,15 @@ async def test_the_title_of_the_window_is_one_line(monkeypatch: pytest.MonkeyPat
         desk.screen.title = lambda: "a\n\x1b]0;b\x07\tc"
         await desk.screen.until_drawn()
         assert "\x1b]2;a �]0;b� c\x1b\\" in b"".join(written).decode()
+
+
+@pytest.mark.parametrize(("column", "rows"), [(2, 1), (0, 0)])
+async def test_where_the_terminal_has_lost_the_cursor_nothing_above_it_is_erased(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, column: int, rows: int
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        written: list[bytes] = []
+        monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
+        desk.screen.resizing.cursor = 8, column
+        desk.screen.resizing._erase()
+        assert b"".join(written).count(b"\x1b[A") == rows

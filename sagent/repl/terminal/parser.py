@@ -16,7 +16,7 @@ QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-islan
 STATUS = "\x1b[5n"  # whether it is well, which it says when it has drawn what came before (DSR, as below)
 _WELL = "\x1b[0n"
 _COLOUR = re.compile(r"\x1b\]11;rgba?:([\da-fA-F]{2,4})/([\da-fA-F]{2,4})/([\da-fA-F]{2,4})(?:/[\da-fA-F]+)?[\x1b\x07]")
-_CURSOR = re.compile(r"\x1b\[(\d{1,5});\d{1,5}R")  # CPR, the answer to DSR 6
+_CURSOR = re.compile(r"\x1b\[(\d{1,5});(\d{1,5})R")  # CPR, the answer to DSR 6
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
 _PASTE_END = "\x1b[201~"
 _SEQUENCE = re.compile(  # a paste with its marks, or what begins with Esc, the end of which may come with the next read
@@ -39,7 +39,7 @@ class InputParser(Vt100Parser):
     `loaded`: what was typed before waits in the terminal, and arrives at once too.
 
     `on_focus` learns whether the terminal is in front, `on_background` whether its background is light, `on_cursor` in
-    which row the cursor is, and `on_well` that the terminal has answered.
+    which row and column the cursor is, and `on_well` that the terminal has answered.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class InputParser(Vt100Parser):
         on_focus: Callable[[bool], object],
         on_background: Callable[[bool], object],
         loaded: Callable[[], bool],
-        on_cursor: Callable[[int], object],
+        on_cursor: Callable[[int, int], object],
         on_well: Callable[[], object],
     ) -> None:
         def take(press: KeyPress) -> None:
@@ -100,7 +100,7 @@ class InputParser(Vt100Parser):
         if found[0] == _WELL:
             self._on_well()
         if cursor := _CURSOR.fullmatch(found[0]):
-            self._on_cursor(int(cursor[1]))
+            self._on_cursor(int(cursor[1]), int(cursor[2]))
             return ""
         return "" if self._get_match(found[0]) in (None, Keys.Vt100MouseEvent) else found[0]
 

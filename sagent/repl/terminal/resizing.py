@@ -30,7 +30,9 @@ class Resizing:
         self._holding = False
         self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
         self._patient_until = 0.0
-        self.cursor_row: int | None = None  # as the terminal has said since its size changed last, from 1
+        self.cursor: tuple[int, int] | None = (
+            None  # row and column, as said by the terminal since its size changed last
+        )
         self.surface = Surface(app, output, self.fits)
         app.on_resize, app.fits = self._wait, self.fits
         output.on_taken = self._catch_up
@@ -82,7 +84,7 @@ class Resizing:
             self.on_resizing()
         else:
             self._settling.cancel()
-        self.cursor_row = None
+        self.cursor = None
         self._output.ask_for_cursor()
         settled = loop.time() + SETTLED
         if settled < self._patient_until:
@@ -118,16 +120,18 @@ class Resizing:
         screen = app.renderer.last_rendered_screen
         rows: list[int] = []  # columns
         at = over = 0  # the cursor's row, and the rows that it goes on in
+        reach, column = self.cursor or (None, None)
+        lost = False
         if screen is not None:
             cursor = screen.get_cursor_position(app.layout.current_window)
-            at, over = cursor.y, cursor.x // max(size.columns, 1)
+            at, over = cursor.y, cursor.x // size.columns
+            lost = column not in (None, cursor.x % size.columns, min(cursor.x, size.columns - 1))
             rows = self._columns or _drawn_widths(screen)
-        reach = self.cursor_row and self.cursor_row - 1
         above = self.surface.forget(rows[:at], rows[at + 1 :], size, over, reach)
-        self.cursor_row = None
+        self.cursor = None
         with self._output.held():
             self._output.write_raw("\r")
-            self._output.cursor_up(above)
+            self._output.cursor_up(0 if lost else above)  # tmux may put it elsewhere where wide letters were rewrapped
             self._output.erase_down()
         app.renderer.reset()
 

@@ -183,8 +183,8 @@ class Screen:
         self.focused = front
         self.on_focus()
 
-    def _take_cursor(self, row: int) -> None:
-        self.resizing.cursor_row = row
+    def _take_cursor(self, row: int, column: int) -> None:
+        self.resizing.cursor = row - 1, column - 1
 
     def _take_status(self) -> None:
         self._well = self._well or asyncio.Event()
