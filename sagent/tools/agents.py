@@ -303,14 +303,15 @@ def _limits(wanted: Mapping[str, object], own: Status, other: Status) -> Mapping
 
 
 def _status(caller: Caller, target: Peer) -> str:
-    status = target.status()
+    status, cost = target.status(), caller.cost()
+    least = "at least " if cost.unpriced else ""
     window = f" of {status.window:,}" if status.window else ""
     lines = [
         f"{status.path}: {status.state}, {status.model}, effort {status.effort or 'default'}, {status.turns} turns",
         f"context: about {status.context_tokens:,}{window} tokens",
         *(f"  {name}: about {tokens:,}" for name, tokens in status.holds.items()),
-        f"spent: {status.usd:.6f} USD itself, {status.usd_tree:.6f} with those below it",
-        f"all agents: {caller.cost().total:.6f} USD",
+        f"spent: {least}{status.usd:.6f} USD itself, {least}{status.usd_tree:.6f} with those below it",
+        f"all agents: {least}{cost.total:.6f} USD",
         *(f"{name}: {value}" for name, value in status.limits.items()),
         *(f"{job.name}: {job.tool} {job.what}, {job.state}, {job.seconds:g} s" for job in status.jobs),
     ]

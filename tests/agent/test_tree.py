@@ -229,6 +229,13 @@ async def test_a_child_that_fails_says_which_and_what_it_had(fault: Exception, w
     assert [each.path for each in agent.tree.living] == ["root"]
 
 
+@pytest.mark.parametrize(("prices", "words"), [({}, "all agents: at least 0.0"), (PRICES, "all agents: 0.0")])
+async def test_an_agent_is_told_that_a_price_is_not_known(prices: dict[str, dict[str, object]], words: str) -> None:
+    cast = Cast(root=in_turn((call("1", "AgentSelf", status=True),), results))
+    result = await root_of(cast, ledger=Ledger(None, PriceBook(prices))).run("go")
+    assert words in result.content
+
+
 async def test_share_full_begins_with_the_parents_exact_prefix_and_brief_with_what_led_to_it() -> None:
     cast = Cast(
         root=in_turn(
