@@ -1,7 +1,10 @@
 """The bus over JetStream keeps what a bus promises, with a server that is killed too."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +69,28 @@ async def test_what_cannot_be_read_is_passed_over(broker: Broker, data: bytes) -
             await delivery.ack()
         assert delivery.envelope.body == "good"
         assert await bus.jetstream.last(names.INBOX, names.inbox_subject(to.name)) is None
+
+
+@pytest.mark.parametrize("ahead", [-3_600.0, 3_600.0])
+async def test_clocks_need_not_agree(broker: Broker, monkeypatch: pytest.MonkeyPatch, ahead: float) -> None:
+    to = f"odd.a{new_id()}"
+    async with AsyncExitStack() as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + ahead)
+            sender = await stack.enter_async_context(nats_bus(broker.url))
+            kept = message(to, "kept", keep=60)
+            asked = replace(message(to, "asked"), deadline=time.time() + 60)
+            for each in (kept, asked):
+                await sender.send(each)
+        receiver = await stack.enter_async_context(nats_bus(broker.url))
+        async with receiver.receiving(to) as deliveries:
+            async with asyncio.timeout(20):
+                for each in (kept, asked):
+                    delivery = await anext(deliveries)
+                    assert delivery.envelope.body == each.body
+                    times = (delivery.envelope.deadline, delivery.envelope.kept_until)
+                    assert 0 < max(filter(None, times)) - time.time() < 70
+                    await delivery.ack()
 
 
 async def test_of_a_message_that_the_bus_has_no_body_is_kept_here(broker: Broker) -> None:

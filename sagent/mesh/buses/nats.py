@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, as_str, json_load, wire_bytes
@@ -52,7 +53,7 @@ async def nats_bus(url: str) -> AsyncGenerator["NatsBus"]:
 @asynccontextmanager
 async def serving_answers(jetstream: JetStream) -> AsyncGenerator["NatsBus"]:
     """A bus over a connection that there is, whose streams exist."""
-    bus = NatsBus(jetstream)
+    bus = NatsBus(jetstream, await _measure_clock(jetstream))
     async with jetstream.listening(names.reply_subject(bus.client)) as replies:
         task = asyncio.create_task(bus.take_replies(replies))
         jetstream.on_reconnect.add(bus.doubt)
@@ -64,17 +65,18 @@ async def serving_answers(jetstream: JetStream) -> AsyncGenerator["NatsBus"]:
 
 
 class NatsBus:
-    """A bus over JetStream. Made by `nats_bus`."""
+    """A bus over JetStream. Made by `nats_bus`. The times of what is sent are its server's, whose clock is `ahead` of
+    this machine's by so many seconds: no two machines need to agree."""
 
-    def __init__(self, jetstream: JetStream) -> None:
-        self.jetstream, self.client = jetstream, f"{jetstream.user}.{new_id()}"
+    def __init__(self, jetstream: JetStream, ahead: float) -> None:
+        self.jetstream, self.client, self._ahead = jetstream, f"{jetstream.user}.{new_id()}", ahead
         self._asked: dict[str, _Asked] = {}
         self.parcels, self.fates = Parcels(jetstream), jetstream.bucket(names.FATES)
         self._cards = jetstream.bucket(names.CARDS)
 
     async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
         parcel = await self.parcels.put(encode_body(envelope))
-        data, subject = encode(envelope, parcel), names.inbox_subject(envelope.to.name)
+        data, subject = encode(_shifted(envelope, self._ahead), parcel), names.inbox_subject(envelope.to.name)
         times = [when for when in (envelope.deadline, envelope.kept_until) if when is not None]
         ttl = min(times) - time.time() + _MARGIN if times else None
         end, pause = time.monotonic() + timeout, 0.05
@@ -190,6 +192,7 @@ class NatsBus:
         """What is to be handled of a message; None where nothing is. Raises Unavailable."""
         try:
             envelope, parcel = decode(taken.message.data)
+            envelope = _shifted(envelope, -self._ahead)
             if envelope.id in working.done or not await self._is_ours(working.name, envelope, taken.deliveries):
                 await taken.ack()
                 return None
@@ -266,6 +269,18 @@ class NatsBus:
                     yield None if entry is None else _change(entry)
 
             yield changes()
+
+
+async def _measure_clock(jetstream: JetStream) -> float:
+    """By how many seconds the server's clock is ahead of this machine's. Raises Unavailable."""
+    said = as_object(json_load(await jetstream.request(f"$JS.API.STREAM.INFO.{names.INBOX}", b"")))
+    return datetime.fromisoformat(as_str(said["ts"])).timestamp() - time.time() if "ts" in said else 0.0
+
+
+def _shifted(envelope: Envelope, seconds: float) -> Envelope:
+    """A message whose times are by another clock."""
+    deadline, until = (when and when + seconds for when in (envelope.deadline, envelope.kept_until))
+    return replace(envelope, deadline=deadline, kept_until=until)
 
 
 def _change(entry: Entry) -> Change:
