@@ -35,7 +35,7 @@ _ENVIRONMENT = {
 _NAMED = (
     rb"(?i)\[\s*(include|includeif)\b|\b(fsmonitor|hookspath|sshcommand|gitproxy|alternaterefscommand|pager|external"
     rb"|command|textconv|clean|smudge|process|program|driver)[ \t\r]*="
-    rb"(?![ \t]*(?:true|false|yes|no|on|off|[01])?[ \t\r]*(?:[#;\n]|\Z))"
+    rb"(?![ \t\r]*(?:(?:true|false|yes|no|on|off|[01])[ \t\r]*)?(?:[#;\n]|\Z))"
 )
 _SUBMODULE = r'(?i)\[\s*submodule\s+"([^"\\\n=]+)"'
 _FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
@@ -115,11 +115,11 @@ def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
     root = Path(root)
     for file in _configurations(root):
         section = ""
-        for line in os.fsdecode(_read(file) or b"").splitlines():
-            if head := re.match(r"\s*\[\s*([\w.-]+)", line):
+        for line in map(str.strip, os.fsdecode(_read(file) or b"").splitlines()):
+            if head := re.match(r"\[\s*([\w.-]+)", line):
                 section = head[1].lower()
             start = {"core hookspath": root, "include path": file.parent, "includeif path": file.parent}
-            if found := re.match(r'\s*(?:\[[^\]]*\])?\s*(\w+)\s*=\s*"?([^"#;]+)', line):
+            if found := re.match(r'(?:\[[^\]]*\]\s*)?(\w+)\s*=\s*"?([^"#;]+)', line):
                 place = start.get(f"{section} {found[1].lower()}")
                 if place is not None:
                     yield os.path.realpath(place / os.path.expanduser(found[2].strip()))  # noqa: PTH111 -- may have no home

@@ -1,10 +1,11 @@
 """The judgement of command lines, part by part: every part must be allowed, and no part denied."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 from sagent.lib.text import cut
@@ -47,7 +48,8 @@ _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "retur
 # Commands after which it is not known where the shell is, or what its words mean.
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "exec", "shopt", "set", "export", "alias"})
 _PLACES = 8  # a script that may be in more directories than this may be anywhere
-_WILDCARD_LIMIT = 1000  # files
+_WILDCARD_LIMIT = 1000  # files, and characters
+_MOST_ENTRIES = 20_000  # of directories that are looked through for them
 
 
 class CommandJudge:
@@ -318,13 +320,30 @@ def _suspicions(words: tuple[Word, ...], rules: Sequence[Rule], *, likely: bool)
         yield f"Which program `{_shown(words)}` runs is only known when it runs."
 
 
-def _matches(patterns: list[str]) -> list[str] | None:
-    """The files that wildcards name now, or None when they are too many to look at."""
-    from glob import iglob
+def _matches(patterns: Sequence[str]) -> list[str] | None:
+    """The files that wildcards name now, as the shell finds them; None when they are too many, or too much has to be
+    looked through for them."""
+    from fnmatch import translate
 
-    # Brackets mean more to bash ([^a], [[:lower:]]) than to Python: whatever they may stand for counts.
-    wider = [re.sub(r"\[[!^]?\]?(?:\[[:.=][^\]]*\]|[^\]/])*\]", "*", pattern) for pattern in patterns]
-    found = [path for pattern in wider for path in islice(iglob(pattern), _WILDCARD_LIMIT + 1)]  # noqa: PTH207 -- as the shell does it
+    found, left = list[str](), _MOST_ENTRIES
+    for pattern in patterns:
+        if len(pattern) > _WILDCARD_LIMIT:
+            return None
+        places = [""]
+        # Brackets mean more to bash ([^a], [[:lower:]]) than to Python: whatever they may stand for counts.
+        for part in re.sub(r"\[[!^]?\]?(?:\[[:.=][^\]]*\]|[^\]/])*\]", "*", pattern).strip("/").split("/"):
+            if not re.search(r"[*?]", part):
+                places = [f"{place}/{part}" for place in places]
+                continue
+            fits, above, places = re.compile(translate(part)).match, places, list[str]()
+            for place in above:
+                with contextlib.suppress(OSError):
+                    names = os.listdir(place or "/")  # noqa: PTH208 -- as the shell does it
+                    left -= 1 + len(names)
+                    places += [f"{place}/{name}" for name in names if fits(name) and (name[0] != "." or part[0] == ".")]
+                if left < 0:
+                    return None
+        found += filter(os.path.lexists, places)
     return found if len(found) <= _WILDCARD_LIMIT else None
 
 

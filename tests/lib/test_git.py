@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +168,16 @@ def test_a_pipe_in_the_place_of_a_configuration_does_not_hold_it_up(repository: 
     asking.join(10)
     assert not asking.is_alive()
     assert programs_named(repository) == {"unreadable"}
+
+
+@pytest.mark.parametrize("before", ["", "fsmonitor =", "[include]\npath"])
+def test_a_configuration_that_is_long_for_its_blanks_does_not_hold_it_up(repository: Path, before: str) -> None:
+    (repository / ".git/config").write_text(f"[core]\n{before}{' ' * 1_000_000}!\n")
+    told = "import sys; from sagent.lib.git import files_named, programs_named; "
+    told += "print(*files_named(sys.argv[1]), *programs_named(sys.argv[1]))"
+    argv = [sys.executable, "-c", told, repository]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)  # it would be for hours
+    assert ended.stdout.split() == (["fsmonitor"] if before == "fsmonitor =" else ["include"] if before else [])
 
 
 async def test_a_pipe_in_the_place_of_an_ignore_file_ends_the_asking(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.messages import ToolCall
-from sagent.policy import Allow, Ask, Deny, Verdict
+from sagent.policy import Allow, Ask, Deny, Verdict, commands
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules, is_inside, lies_in, rules_for
 from sagent.tool import Effect, Workspace
@@ -244,6 +244,17 @@ def test_a_quoted_tilde_is_a_name(tree):
     for command in ("cat '~/id'", 'cat "~"/id', "cat \\~/id", "cat ~/.ssh/id", "cat --x=~/.ssh/id"):
         assert isinstance(judge(tree, command), Ask), command
     assert isinstance(judge(tree, "echo x > '~/f'"), Ask)
+
+
+def test_files_that_wildcards_may_name_are_not_looked_for_without_end(tree, monkeypatch: pytest.MonkeyPatch):
+    for name in ("a.py", "b.py"):
+        (tree.cwd / "src" / name).write_text("")
+    assert judge(tree, "cat src/*.py") == judge(tree, "cat */a.p[xy]") == Allow()
+    monkeypatch.setattr(commands, "_MOST_ENTRIES", 2)
+    for command in ("cat */*/*/*.none", "cat /*/*/*/*/*/*/*.none", f"echo {'[' * 30_000}"):
+        asked = judge(tree, command)
+        assert isinstance(asked, Ask)
+        assert "names too many files to be judged" in asked.reason
 
 
 def test_cd_is_judged_as_the_shell_goes_and_as_links_lead(tree):
