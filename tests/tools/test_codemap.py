@@ -76,12 +76,19 @@ async def test_what_others_lean_on_comes_first(shop: Path, call: Call) -> None:
 
 async def test_with_a_focus_what_is_meant_and_what_is_near_come_first(shop: Path, call: Call) -> None:
     unfocused = text_of(await call(RepoMap()))
-    for focus in (["web/page.ts"], ["renderPage"], [str(shop / "web")]):
+    for focus in (["web/page.ts"], ["renderPage"], [str(shop / "web")], ["page.ts"]):
         text = text_of(await call(RepoMap(), focus=focus))
         assert text.startswith("web/page.ts:\n"), focus
         assert "renderPage" in text
     assert not unfocused.startswith("web/")
     assert "(Nothing here is called nix, no/such.py.)" in text_of(await call(RepoMap(), focus=["nix", "no/such.py"]))
+
+
+async def test_files_that_define_nothing_take_no_room_from_others(shop: Path, call: Call) -> None:
+    makers = {f"made/m{number}.py": f"def made_{number}(): ...\n" for number in range(20)}
+    users = {f"use/u{number}.py": "made_0()\n" for number in range(100)}
+    write(shop, {**makers, **users})
+    assert text_of(await call(RepoMap(), tokens=300, path=".")).count("def made_") > 10
 
 
 async def test_a_part_of_a_project_and_one_file_can_be_asked_for(shop: Path, call: Call) -> None:

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from pathlib import Path
 
 from sagent.errors import ToolError
@@ -19,6 +20,7 @@ OWN = 0.3  # of a rank with a focus is the one without
 LISTED = 0.15  # of the room is for files that are listed by name
 MOST_EXACT = 2_000  # files, whose ranks are always those of this moment
 FEW = 0.01  # of the files beyond those may have changed before all are ranked anew
+_EMPTY = 20  # times as many files are looked at as there is room for: many may define nothing
 _LEAST = 1e-9  # a weight for what nobody names: in the order of lines
 
 
@@ -91,6 +93,8 @@ def _focus(store: Store, wanted: Sequence[str], paths: Sequence[str]) -> _Focus:
         elif found := store.homes(each):
             names[each] = None
             homes |= dict.fromkeys(found)
+        elif inside := [path for path in paths if f"/{each.strip('/')}/" in f"/{path}/"]:
+            files |= dict.fromkeys(inside)
         else:
             unknown.append(each.removeprefix("./"))
     return _Focus(names.keys(), list(homes), list(files), unknown)
@@ -144,7 +148,9 @@ def _mapped(
     """Lines for as many definitions as there is room for, those that count most; and how many files they are of."""
     order = sorted(range(len(paths)), key=lambda number: (-scores[number], paths[number]))
     meant, ranked = set(focus.files), list[tuple[int, float, str, Definition]]()
-    looked = {*order[: max(20, room // 40)], *(bisect_left(paths, path) for path in focus.homes)}
+    most = max(20, room // 40)
+    able = (number for number in order[: most * _EMPTY] if store.tags(paths[number]).defined)
+    looked = {*islice(able, most), *(bisect_left(paths, path) for path in focus.homes)}
     for number in looked:
         path = paths[number]
         for each, share in _shares(store.tags(path), store.weights(path)):
