@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from sagent.agent.tree import END_SECONDS, Node
@@ -13,6 +14,7 @@ from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import Deps_contra
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.money import EXACT, ZERO
 from sagent.messages import Message, user
 from sagent.tool import Harmless, RunContext, ToolOutput
 from sagent.usage import Cost, Usage
@@ -64,7 +66,7 @@ class Stage:
         self._conversations: dict[Node, Sequence[Message]] = {}
         self._started = time.monotonic()
         self._strangers: list[Cost] = []  # of runnables without a ledger that we know
-        self.usage, self.turns = Usage(), 0
+        self.usage, self.turns, self.usd = Usage(), 0, ZERO
         self.last: Result | None = None  # that says something
 
     async def run(self, member: Runnable, prompt: str | Message) -> Result:
@@ -95,7 +97,8 @@ class Stage:
         ledgers = dict.fromkeys(agent.ledger for agent in (agents if self.caller is None else [self.caller]))
         costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started
-        return replace(result, usage=self.usage, turns=self.turns, cost=sum(costs, Cost()), duration=seconds)
+        used = replace(result, usage=self.usage, turns=self.turns, run_usd=self.usd)
+        return replace(used, cost=sum(costs, Cost()), duration=seconds)
 
     async def _attempt_composite(self, member: Composite, prompt: Message) -> tuple[Result, Exception | None]:
         inner = Stage(self.caller, self._name, self.deps)
@@ -106,7 +109,7 @@ class Stage:
         except Exception as error:
             return inner.total(failed(error), member.agents), error
         finally:
-            self.usage, self.turns = self.usage + inner.usage, self.turns + inner.turns
+            self._add(inner.usage, inner.turns, inner.usd)
             self.last = _latest(self.last, inner.last)
             self._strangers += inner._strangers
 
@@ -137,9 +140,12 @@ class Stage:
         return result, None
 
     def _count(self, result: Result) -> Result:
-        self.usage, self.turns = self.usage + result.usage, self.turns + result.turns
+        self._add(result.usage, result.turns, result.run_usd)
         self.last = _latest(self.last, result)
         return result
+
+    def _add(self, usage: Usage, turns: int, usd: Decimal) -> None:
+        self.usage, self.turns, self.usd = self.usage + usage, self.turns + turns, EXACT.add(self.usd, usd)
 
 
 class AgentTool(Harmless, Generic[Deps_contra]):

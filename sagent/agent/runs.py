@@ -137,7 +137,7 @@ class Runner:
         self._ahead = False  # the next run is interrupted before it begins
         self._announced = self._remarked = False
         self._payer = state.path if "/" in state.path else ""  # whose costs a result has; "" is the session
-        self._before = ZERO  # what these were before the run
+        self._before = ZERO  # what it and those below it had spent before the run
         self._savings: Savings | None = None
 
     @property
@@ -201,7 +201,7 @@ class Runner:
         if self._ended is None or self._ended.is_set():
             self._ended = asyncio.Event()
         self._state.run = Run(deps=deps)
-        self._before = self._state.ledger.totals(self._payer).whole.usd
+        self._before = self._state.ledger.spent_below(self._state.path)
         try:
             try:
                 reason, data, failure, error = await self._work(message, output, tools)
@@ -305,7 +305,7 @@ class Runner:
             error=failure,
             usage=state.run.usage,
             cost=state.ledger.cost(self._payer),
-            run_usd=EXACT.subtract(state.ledger.totals(self._payer).whole.usd, self._before),
+            run_usd=EXACT.subtract(state.ledger.spent_below(state.path), self._before),
             turns=state.run.turns,
             duration=time.monotonic() - state.run.started,
             model=full_name(state.model),

@@ -21,7 +21,7 @@ class Pattern(Composite):
     """Agents that work together. One run at a time; the agents keep their conversations from run to run.
 
     A step's error is the pattern's: an exception of a step is raised, and a result with an `error` is the last. The
-    usage of a result is that of all members, and its cost everything that their ledgers count.
+    usage and `run_usd` of a result are those of all members, and its cost everything that their ledgers count.
     """
 
     name = "pattern"

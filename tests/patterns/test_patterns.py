@@ -106,13 +106,16 @@ async def test_a_whole_message_reaches_the_first_step() -> None:
 async def test_usage_is_summed_and_a_shared_ledger_counted_once() -> None:
     bill = Usage(input=10, output=3)
     shared = Ledger(None, PRICES)
-    agents = [bare(("x", bill), path=name, ledger=shared) for name in "abc"]
+    agents = [bare(("x", bill), ("z", bill), path=name, ledger=shared) for name in "abc"]
     apart = bare(("y", bill), ledger=Ledger(None, PRICES))
     result = await sequential(parallel(*agents), apart, Own(str)).run("go")
     assert result.usage == Usage(input=45, output=12)
     assert result.cost.total == shared.cost().total + apart.ledger.cost().total + 1
     assert shared.cost().total == Decimal("0.000039")
     assert set(result.cost.by_agent) == {"a", "b", "c", "root"}
+    assert result.run_usd == shared.cost().total + apart.ledger.cost().total
+    again = await parallel(*agents).run("and now?")
+    assert again.run_usd == again.cost.total - Decimal("0.000039") > 0
 
 
 async def test_a_cap_stops_a_step_with_that_error() -> None:

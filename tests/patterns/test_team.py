@@ -273,6 +273,7 @@ async def test_hand_offs_are_in_the_log_with_the_hashes_of_what_was_sent(tmp_pat
         ("b", "done", "scripted/other", 1),
     ]
     assert result.cost.total == sum((each.usd or Decimal(0) for each in result.roles), Decimal(0)) > 0
+    assert result.run_usd == result.cost.total
     proof = verify(tmp_path / "s", result.head)
     assert (proof.problems, sorted(proof.heads)) == ((), ["root", "root/a", "root/b"])
     assert not any("not covered by" in note for note in proof.notes)
