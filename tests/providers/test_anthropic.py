@@ -213,6 +213,33 @@ def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:
     ]
 
 
+@pytest.mark.parametrize(("reason", "named"), [("tool_use", True), ("pause_turn", True), ("end_turn", False)])
+def test_a_container_is_named_while_its_code_waits(reason: str, named: bool) -> None:
+    """Web search of 2026 runs code: "container_id is required when there are pending tool uses"."""
+    container = {"id": "container_1", "expires_at": "2026-05-25T08:28:55Z"}
+    last = {"type": "message_delta", "delta": {"stop_reason": reason, "container": container}, "usage": {}}
+    own, ours = {"type": "server_tool_use", "name": "code_execution"}, {"type": "tool_use", "name": "A"}
+    blocks = [{**own, "id": "srvtoolu_1", "input": {"code": "x"}}, {**ours, "id": "toolu_1", "input": {}}]
+    if reason != "tool_use":
+        blocks[1] = {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": {}}
+    events = [event for index, block in enumerate(blocks) for event in (start(index, **block), stop(index))]
+    said = drafted(*events, last)[0].message()
+    whole = MessagesReplyReader(Origin("anthropic", "claude-x"))
+    whole.whole({"type": "message", "content": blocks, "stop_reason": reason, "container": container}, [])
+    assert whole.message() == said
+    results = [Message("user", (ToolResult(call.id, (Text("ok"),)),)) for call in said.calls]
+    history, tool = [user("hi"), said, *results], {"type": "web_search_20260209", "name": "web_search"}
+    searching = json_freeze_object({"tools": [tool]})
+    body = body_of(*history, options=searching)
+    assert body["messages"][1]["content"] == blocks
+    assert body.get("container") == ("container_1" if named else None)
+    assert ("container" in body_of(user("hi"), said, user("never mind"), options=searching)) == named
+    skills = {"skills": [{"type": "anthropic", "skill_id": "xlsx"}]}
+    both = json_freeze_object({"tools": [tool], "container": skills})
+    assert body_of(*history, options=both)["container"] == {**skills, **({"id": "container_1"} if named else {})}
+    assert "container" not in body_of(*history, assistant("Done."), user("and?"), options=searching)
+
+
 def test_thinking_that_was_cut_off_is_shown_but_not_sent_back() -> None:
     reader, _ = drafted(start(0, type="thinking", thinking=""), delta(0, type="thinking_delta", thinking="Hm"))
     assert reader.message().parts == (Thinking("Hm"),)

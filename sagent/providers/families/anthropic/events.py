@@ -15,6 +15,9 @@ from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
 from sagent.usage import Charge, Usage
 
+CONTAINER = "container"
+"""The type of our own block that names the one in which code still waits; it goes out as a member of the request."""
+
 _ZERO = Decimal(0)
 _ENCRYPTED = "(The advice came encrypted: only the executor can read it.)"
 _READABLE = ("title", "url", "text", "stdout", "stderr", "error_code", "content", "source", "data")
@@ -87,6 +90,7 @@ class MessagesReplyReader(ReplyReader):
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._details: Mapping[str, object] = EMPTY
+        self._container = ""  # where the provider's tools run code
         self._first: Mapping[str, object] = EMPTY  # what was reported before the first word
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
@@ -124,7 +128,10 @@ class MessagesReplyReader(ReplyReader):
 
     def message(self) -> Message:
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
-        return self._assembled(parts, _STOPS.get(self._stop, "end"))
+        stop = _STOPS.get(self._stop, "end")
+        if self._container and stop in ("tool_use", "pause"):  # it may wait there, and the next request must say where
+            parts.insert(0, Opaque("", self._private({"type": CONTAINER, "id": self._container})))
+        return self._assembled(parts, stop)
 
     def charges(self) -> tuple[Charge, ...]:
         """What it cost. Where the API ran several rounds or models, `iterations` lists each: their sum is the price."""
@@ -235,6 +242,7 @@ class MessagesReplyReader(ReplyReader):
         self._stop = as_str(delta.get("stop_reason")) or self._stop
         self.complete = bool(self._stop)  # gateways have been seen that never send the last event
         self._details = as_object(delta.get("stop_details")) or self._details
+        self._container = as_str(as_object(delta.get("container")).get("id")) or self._container
 
     def _part(self, block: _Block) -> Part | None:
         text = valid_text("".join(block.pieces))

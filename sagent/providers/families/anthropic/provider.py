@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, wire_bytes
-from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
+from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall
 from sagent.model import EFFORTS, Effort, ModelInfo, Request
-from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.anthropic.events import CONTAINER, MessagesReplyReader
 from sagent.providers.families.caching import MARKS, CacheLife, cache_life
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
@@ -55,7 +55,8 @@ class MessagesDialect(Dialect):
         return opened({"tools": self._marked(tools), "system": self._marked(system)}, "messages")
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
-        return [{"role": "assistant", "content": [_said_block(part) for part in turn.parts]}]
+        said = [_said_block(part) for part in turn.parts]
+        return [{"role": "assistant", "content": [block for block in said if block.get("type") != CONTAINER]}]
 
     def shown(self, turn: UserTurn) -> Sequence[object]:
         return [{"role": "user", "content": [*map(_answer_block, turn.answers), *map(_shown_block, turn.parts)]}]
@@ -72,7 +73,7 @@ class MessagesDialect(Dialect):
         return [*blocks[:-1], *last]
 
 
-def _said_block(part: Said) -> object:
+def _said_block(part: Said) -> Mapping[str, object]:
     match part:
         case Text(text, private):
             return {"type": "text", "text": text, **(as_object(private.data) if private else {})}
@@ -83,7 +84,7 @@ def _said_block(part: Said) -> object:
             block = {"type": "tool_use", "id": call_id, "name": name, "input": sendable(arguments)}
             return {**block, **as_object(private.data)} if private else block
         case Opaque(_, private):
-            return private.data
+            return as_object(private.data)
         case _:
             assert_never(part)
 
@@ -262,6 +263,10 @@ class AnthropicModel(WireModel["Anthropic"]):
             **thought.members,
             **{name: value for name, value in request.options.items() if name not in _NO_MEMBERS},
         }
+        if "tools" in request.options and (container := _container(request.messages, provider.label)):
+            given = members.setdefault("container", container)
+            if asked := as_object(given):  # skills
+                members["container"] = {**asked, "id": container}
         if schema := self._format(request):
             form = {"type": "json_schema", "schema": schema}
             members["output_config"] = {**as_object(members.get("output_config")), "format": form}
@@ -309,6 +314,21 @@ class AnthropicModel(WireModel["Anthropic"]):
     def _max_tokens(self, request: Request) -> tuple[int, tuple[str, ...]]:
         limit, notes = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
         return limit or _UNKNOWN_OUTPUT, notes
+
+
+def _container(messages: Sequence[Message], label: str) -> str:
+    """The container in which code of the provider's tools waits, in the turn that is under way; "" for none."""
+    for message in reversed(messages):
+        if message.role == "assistant":
+            if message.stop not in ("tool_use", "pause"):
+                break
+            for part in message.parts:
+                data = (
+                    as_object(part.private.data) if isinstance(part, Opaque) and part.private.family == label else EMPTY
+                )
+                if data.get("type") == CONTAINER:
+                    return as_str(data.get("id"))
+    return ""
 
 
 def _may_think(conversation: EncodedConversation) -> bool:
