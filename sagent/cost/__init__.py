@@ -1,1 +1,1 @@
-"""What the work costs: prices of models, and the ledger that keeps a tree of agents under its budget."""
+"""Prices of models, and the ledger that keeps a tree of agents within its budget."""

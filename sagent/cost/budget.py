@@ -1,4 +1,4 @@
-"""A budget and what of it is gone: for the whole tree, or for the part of it below an agent that has an allowance."""
+"""A budget and how much of it is used: for the whole tree, or for an agent with an allowance and those below it."""
 
 import asyncio
 from bisect import bisect_right
@@ -23,9 +23,9 @@ R = TypeVar("R")
 class Budget(Generic[T, R]):
     """Money for the agents from `path` down, "" for all. `cap` None is no limit.
 
-    `counted` is what is spent, and of a call whose bill is not known for sure its worst case; `held` is for calls in
-    flight; `aside` is what is set aside for allowances further down. Others wait in `queue`. The budget of a
-    budget within a capped one is set aside there: nobody else can spend it, and it can be spent whole.
+    `counted` is what is spent, with the worst case of calls whose bill is not certain; `held` is for calls in flight;
+    `aside` is set aside for allowances further down. Others wait in `queue`. If the outer budget has a cap, this one's
+    cap is set aside there: nobody else can spend it, and it can be spent completely.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Budget(Generic[T, R]):
 
     @property
     def room(self) -> Decimal:
-        """USD that a new call may hold; only where there is a budget."""
+        """USD that a new call may hold; only if there is a cap."""
         assert self.cap is not None
         return EXACT.subtract(self.free, self.held)
 
@@ -54,22 +54,22 @@ class Budget(Generic[T, R]):
         return EXACT.subtract(self.cap, EXACT.add(self.counted, self.aside))
 
     def hold(self, usd: Decimal) -> None:
-        """A call of that worst case begins; one less, when it has ended."""
+        """Add the worst case of a call that begins; subtract it when it has ended."""
         self.held = EXACT.add(self.held, usd)
         self._stake()
 
     def count(self, usd: Decimal) -> None:
-        """So much is gone."""
+        """Add to what is spent."""
         self.counted = EXACT.add(self.counted, usd)
         self._stake()
 
     def set_aside(self, usd: Decimal) -> None:
-        """An allowance further down begins, or takes more; less, when it gives back."""
+        """Add an allowance further down, or what it takes in addition; subtract what it gives back."""
         self.aside = EXACT.add(self.aside, usd)
         self._stake()
 
     def close(self) -> None:
-        """The rest goes back to the outer budget, and with it whatever is still in flight."""
+        """Return the rest to the outer budget, together with the calls in flight."""
         outer = self.outer
         assert outer is not None
         outer.set_aside(self.claim.copy_negate())
@@ -81,14 +81,14 @@ class Budget(Generic[T, R]):
         self.heir = outer
 
     def living(self) -> "Budget[T, R]":
-        """This one, or the one that took over."""
+        """This budget, or the one that took over."""
         budget = self
         while budget.heir is not None:
             budget = budget.heir
         return budget
 
     def _stake(self) -> None:
-        """What the outer budget sets aside: the budget, or more if a provider billed more than that."""
+        """Update what the outer budget sets aside: the cap, or more if a provider billed more than that."""
         if self.outer is None or self.heir is not None:
             return
         self.outer = self.outer.living()
@@ -102,8 +102,8 @@ class Budget(Generic[T, R]):
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """A call that wants money: with at most `input_bound` tokens of input, likely `likely`, and as much output as is
-    `wanted`, but no less than `least`. `extra_usd` is for models and tools that the provider runs by itself."""
+    """A call that needs money: with at most `input_bound` tokens of input, likely `likely`, and with `wanted` tokens of
+    output, but no less than `least`. `extra_usd` is for models and tools that the provider runs by itself."""
 
     agent: str
     role: str
@@ -119,7 +119,7 @@ class Ask:
 
 
 def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
-    """The error to raise where a call could not be paid even if all calls in flight turned out free."""
+    """The error to raise if a call could not be paid even if all calls in flight turned out to be free."""
     name, cap = f"{ask.provider}/{ask.model}", budget.cap or ZERO
     whose = f"the allowance of {budget.path}" if budget.path else "the budget"
     if ask.ceiling is None:
@@ -153,6 +153,6 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
 
 
 def _largest_input(ask: Ask, ceiling: "Ceiling", usd: Decimal) -> int:
-    """The most tokens of input that a call with the least output may have."""
+    """The most tokens of input that a call with the least output can have."""
     sizes = range(1, ask.input_bound + 1)
     return bisect_right(sizes, usd, key=lambda tokens: ceiling.cost(tokens, ask.least))

@@ -1,6 +1,6 @@
-"""The prices shipped here: catalog.jsonl, which scripts/make_prices.py writes from genai-prices and prices.toml.
+"""The shipped prices: catalog.jsonl, which scripts/make_prices.py generates from genai-prices and prices.toml.
 
-One line per model, in blocks of one provider; a block is parsed when a price of its provider is first asked for.
+One line per model, in blocks of one provider; a block is parsed when a price of its provider is first needed.
 """
 
 import json
@@ -36,14 +36,14 @@ class _Row(TypedDict, total=False):
 
 
 class _Block(NamedTuple):
-    """A provider's models, and the providers whose models it has too where it has no own of that name."""
+    """A provider's models, and the providers whose models it also has unless it lists its own under that name."""
 
     lenders: Sequence[str]
     rows: Sequence[_Row]
 
 
 class Edition(NamedTuple):
-    """Where the prices are from, and the day on which the file was made."""
+    """The source of the prices, and the day on which the file was made."""
 
     source: str
     version: str
@@ -92,7 +92,7 @@ class Listing:
         self.window = row.get("window")
 
     def tariff(self, at: datetime, tier: str) -> Tariff | None:
-        """What holds at a time for a service tier as the provider names it ("" or an unknown one: standard)."""
+        """The prices at a time for a service tier as the provider names it ("" or an unknown one: standard)."""
         # The data file tiers under three headings; a tier's name occurs under the one that means it.
         return _tariff(self._select(at, {"service_tier": tier, "processing": tier, "speed": tier}))
 
@@ -110,11 +110,9 @@ class Listing:
         return found
 
     def tariffs(self, at: datetime, tier: str | None) -> tuple[Tariff, ...] | None:
-        """Everything that may hold from `at` to the end of the next day, UTC.
-
-        `tier` None: any that a provider may choose by itself, so all but "fast" speed, which only a request can ask
-        for. None where one of the prices is unknown.
-        """
+        """All prices that may apply from `at` to the end of the next day, UTC. `tier` None: any that a provider may
+        choose by itself, that is all but "fast" speed, which only a request can ask for. None if one of the prices is
+        unknown."""
         if tier is None:
             contexts: list[Mapping[str, str]] = [{}]
             contexts += [_when(variant) for variant in self._variants if "speed" not in _when(variant)]

@@ -1,4 +1,4 @@
-"""One ledger per tree of agents: what was spent, and a budget that no call can pass."""
+"""One ledger per tree of agents: what was spent, and a budget that no call can exceed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -43,19 +43,19 @@ class Reservation:
 
     @property
     def seconds(self) -> float:
-        """How long ago it was made. A clock that is set back shortens nothing, and a machine that slept counts."""
+        """How long ago it was made. Setting the clock back does not shorten it, and sleep of the machine counts."""
         return max((datetime.now(UTC) - self.at).total_seconds(), monotonic() - self._began)
 
     @property
     def worst(self) -> Charge:
-        """The charge that counts where nothing becomes known of the call."""
+        """The charge that counts if nothing becomes known about the call."""
         ask = self.ask
         unknown = Charge(ask.model, Usage(), usd=ZERO, estimated=True, at_most=self.held)
         return replace(unknown, role=ask.role, provider=ask.provider, agent=ask.agent)
 
     def enter(self, entry: str) -> None:
-        """It is in the log; with "" for an entry it could not be written there. Raises BudgetExceeded then: no later
-        process would know of the call."""
+        """Set its entry in the log; "" if it could not be written. Raises BudgetExceeded then, because no later process
+        would know of the call."""
         self.entry = entry
         if not entry:
             raise BudgetExceeded(
@@ -71,18 +71,18 @@ class Reservation:
         return self._ledger.settle(self, charges)
 
     def take_note(self, stated: Iterable[Charge], most_output: int | None = None) -> None:
-        """Free what the call cannot cost any more, by what the provider has stated of it and its output at most.
+        """Free what the call can no longer cost, given the charges that the provider has stated and the output limit.
 
         Gemini leaves signatures and images out of its first counts, which are half of the last one or less: then the
-        likely input counts, and the most there can be where it is far less. So it is where models inside the call are
-        billed too.
+        likely input counts, and the largest possible one if they are far less. The same applies if models inside the
+        call are billed too.
         """
         ask, reported = self.ask, sum(charge.usage.total_input for charge in stated)
         known = reported and reported >= ask.likely // 4 and not ask.extra_usd
         self._ledger.narrow(self, max(reported, ask.likely) if known else ask.input_bound, most_output)
 
     def release(self) -> None:
-        """Free what is held: nothing was billed. Does nothing after `settle`."""
+        """Free what is held, because nothing was billed. Does nothing after `settle`."""
         self._ledger.release(self)
 
     def __enter__(self) -> Self:
@@ -298,7 +298,7 @@ class Ledger:
         return self.totals(agent).whole.usd
 
     def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Charge]:
-        """One charge with its price; or two, where the tokens have a price and a fee has none, which then stays
+        """A charge with its price; or two charges if its tokens have a price but a fee has none, which stays
         unknown."""
         ask, usd = reservation.ask, self._bill(reservation, charge, alone=alone)
         model, role = charge.model or ask.model, charge.role or ask.role
@@ -328,13 +328,13 @@ class Ledger:
         self._usage[key] = self._usage.get(key, Usage()) + charge.usage
 
     def _budget(self, agent: str) -> _Budget:
-        """What an agent spends from: its own allowance, or that of the nearest above it."""
+        """The budget that an agent spends from: its own allowance, or the nearest above it."""
         while agent not in self._budgets:
             agent = agent.rpartition("/")[0]
         return self._budgets[agent]
 
     def _grant(self, ask: Ask, budget: _Budget) -> Reservation | None:
-        """A reservation for as much output as is affordable now, or None where it is better, or needed, to wait."""
+        """A reservation for as much output as is affordable now, or None if the call should or must wait."""
         if ask.ceiling is None:
             return None
         output = self._output(ask, budget, ask.input_bound)
@@ -347,7 +347,7 @@ class Ledger:
 
     def _worst_tools(self, ask: Ask, options: Mapping[str, object]) -> Decimal:
         """What tools that the provider runs inside a call may cost: for each use its fee, and a round that reads as
-        much as the window holds. Raises BudgetExceeded where nothing bounds that."""
+        much as the window holds. Raises BudgetExceeded if nothing limits that."""
         from sagent.cost.server_tools import most_uses  # few ask for them
 
         name = f"{ask.provider}/{ask.model}"
@@ -368,7 +368,7 @@ class Ledger:
         return total(EXACT.multiply(EXACT.add(each, fees.get(fee, ZERO)), count) for fee, count in uses.items())
 
     def _output(self, ask: Ask, budget: _Budget, input_tokens: int) -> int:
-        """The output that a call with so much input may ask for now; -1 where not even the input can be paid."""
+        """The output that a call with so much input may request now; -1 if not even the input can be paid."""
         if ask.ceiling is None:
             return -1
         most = ask.ceiling.affordable(input_tokens, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)
@@ -391,7 +391,7 @@ class Ledger:
             raise
 
     def _admit(self, budget: _Budget) -> None:
-        """Answer those who wait, in their order, as far as the money goes."""
+        """Answer those who wait, in order, as far as the money goes."""
         while budget.queue:
             ask, future = budget.queue[0]
             if not future.done():

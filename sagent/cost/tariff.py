@@ -109,11 +109,9 @@ def scale(tariff: Tariff, factor: Decimal) -> Tariff:
 
 
 class Ceiling:
-    """The dearest of several tariffs that may apply to a call: an upper bound of what it can cost.
-
-    Cache writes for an hour count only with `hour`: they are billed where a request asks for them. `beyond_text` is
-    what a token of the output may cost beyond one of text, in USD.
-    """
+    """The highest of several tariffs that may apply to a call: an upper bound of its cost. Cache writes for an hour
+    count only with `hour`: they are billed only if a request asks for them. `beyond_text` is what a token of output may
+    cost more than one of text, in USD."""
 
     __slots__ = ("_beyond", "_hour", "_tariffs")
 

@@ -1,4 +1,4 @@
-"""What a call costs that never comes to its end: what is billed, and the most it can be."""
+"""The cost of a call that does not end normally: what is billed, and the most it can be."""
 
 from dataclasses import replace
 
@@ -12,10 +12,10 @@ SLACK_PER_SECOND = 256
 
 
 def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
-    """The bill of a call whose line was lost, with `received` bytes of its reply there.
+    """The bill of a call whose connection was lost after `received` bytes of its reply.
 
-    What the provider did not state is estimated, and then each charge says so: the ledger counts all that is still
-    reserved, for the true bill may be anything below it.
+    What the provider did not state is estimated and marked as such: the ledger then counts everything that is still
+    reserved, because the true bill may be anything below it.
     """
     reported = sum((charge.usage for charge in stated), Usage())
     likely = 0 if reported.total_input else reservation.ask.likely

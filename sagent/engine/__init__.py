@@ -1,1 +1,1 @@
-"""One agent: the loop and what it needs. It knows no tree, no disk, no advisor and no vendor."""
+"""One agent: the loop and what it needs. It does not know the tree, the disk, advisors or vendors."""

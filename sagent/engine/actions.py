@@ -1,4 +1,4 @@
-"""What may be done to an agent while it runs: checked where it is asked for, applied between two model calls."""
+"""What can be done to an agent while it runs: checked when it is requested, applied between two model calls."""
 
 from sagent.context.compaction import find_cut
 from sagent.engine.compaction import compact_as_asked, tools_known
@@ -61,7 +61,7 @@ def apply(state: AgentState, action: Action) -> None:
 
 
 def apply_pending(state: AgentState) -> None:
-    """Make the changes that were asked for while a call was in flight."""
+    """Make the changes that were requested while a call was in flight."""
     pending, state.requested.actions = state.requested.actions, []
     for action in pending:
         try:
@@ -90,7 +90,7 @@ def log_switch(state: AgentState, reason: str = "") -> None:
 
 
 def change_back(state: AgentState, error: ModelError) -> bool:
-    """Let the model answer again that did before the last switch, where its successor has not answered yet."""
+    """Return to the model before the last switch, if its successor has not answered yet."""
     context = state.context
     if context.proven is None:
         return False
@@ -116,7 +116,7 @@ def _switch(state: AgentState, switch: Switch) -> None:
 
 
 def _check_model(state: AgentState, model: Model) -> None:
-    """That a model could take over this conversation."""
+    """Check that a model could take over this conversation."""
     window = state.neighbours.sizes(model).window
     size = state.context.meter.estimate(model.max_input_tokens(state.context.request()))
     cut = find_cut(state.context.history, (window or 0) // 2, state.above)
@@ -130,13 +130,13 @@ def _check_model(state: AgentState, model: Model) -> None:
 
 
 def _extend(state: AgentState, action: Action) -> None:
-    """Have the extension, where there is one, do its part."""
+    """Let the extension, if there is one, do its part."""
     if state.context.extension is not None:
         state.context.extension.plan(action)()
 
 
 def _extension_to_change(state: AgentState, change: str) -> Extension:
-    """Its advisors; where it has none yet, new ones, which are its own when the change is made."""
+    """Its advisors; if it has none yet, new ones, which it gets when the change is made."""
     extension = state.context.extension or state.neighbours.extension()
     if extension is None:
         raise UsageError(f"{state.path} cannot have advisors ({change!r}): it was made without Resources.advisory")

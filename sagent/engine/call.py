@@ -1,6 +1,6 @@
-"""One model call: an onion of small layers. Retry, around recover from overflow, around afford, around stream.
+"""One model call, in layers: retries contain recovery from overflow, which contains paying, which contains streaming.
 
-Money is reserved for every attempt, not once around all of them: a stream that was cut may have been billed.
+Money is reserved for every attempt, not once for all of them: a stream that was cut may have been billed.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ TOO_FULL = (
 
 
 async def call_model(state: AgentState) -> Message:
-    """Call the model with the history as it stands; its reply is in the history, the log and the ledger.
+    """Call the model with the current history; its reply is added to the history, the log and the ledger.
 
-    Raises ModelError and BudgetExceeded. When cancelled, what had been said is kept as an interrupted reply.
+    Raises ModelError and BudgetExceeded. When cancelled, the text so far is kept as an interrupted reply.
     """
     await give_way()
     state.record_prompt()
@@ -69,7 +69,7 @@ async def call_model(state: AgentState) -> Message:
 
 
 async def _switched(state: AgentState, seconds: float) -> bool:
-    """Wait before the next attempt; a switch of model that is asked for meanwhile ends the wait, which was not its."""
+    """Wait before the next attempt. A switch of model that is requested meanwhile ends the wait and is applied."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not any(isinstance(action, Switch) and action.model for action in state.requested.actions):
@@ -81,20 +81,20 @@ async def _switched(state: AgentState, seconds: float) -> bool:
 
 @dataclass(slots=True)
 class Partial(Attempt):
-    """An attempt at the next reply, and what was found out about how much of it fits."""
+    """An attempt at the next reply, and what was learned about how much of it fits."""
 
     most: int | None = None  # tokens of output, where a provider said that no more fit
     recoveries: int = 0  # from a full window
 
     def discard(self, state: AgentState, error: ModelError) -> None:
-        """What was received no longer counts: the call is made again."""
+        """Drop what was received: the call is made again."""
         if self.text:
             state.journal.emit(Retrying(state.path, str(error), error.kind, self.recoveries, 0.0, self.text))
         self.pieces, self.thought, self.charges = [], 0, ()
 
 
 def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Whether a request was refused for the advisor that the provider was to ask: then it goes out without it."""
+    """Whether a request was refused because of the advisor that the provider was to ask: it is then sent without it."""
     refused = error.kind in ("invalid_request", "not_found", "permission")
     if not refused or state.context.extension is None or not state.context.extension.refused(error):
         return False
@@ -105,7 +105,7 @@ def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> 
 
 
 async def _recover(state: AgentState, partial: Partial) -> Message:
-    """Make what does not fit smaller, and go again. What cannot be made smaller is the provider's error."""
+    """Make the request smaller if it does not fit, and try again. If that is impossible, raise the provider's error."""
     while True:
         try:
             return await _afford(state, partial)
@@ -122,8 +122,8 @@ async def _recover(state: AgentState, partial: Partial) -> Message:
 
 
 def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Whether a request was refused for its output limit, which was by wrong data or is not paid for: then less is
-    asked for from now on."""
+    """Whether a request was refused for its output limit (wrong data, or not paid for): then less is requested from now
+    on."""
     meter, most = state.context.meter, error.most_output
     asked = [size for size in (meter.most_output, partial.asked) if size is not None]
     if most is None or not LEAST_OUTPUT <= most < min(asked, default=most + 1):
@@ -188,7 +188,7 @@ def _accept(
 
 
 def _keep_partial(state: AgentState, partial: Partial) -> None:
-    """Keep what an unfinished reply had said; the history stays valid for the next call."""
+    """Keep the text of an unfinished reply; the history stays valid for the next call."""
     if partial.text:
         state.add(assistant(partial.text, model=full_name(state.model), stop="interrupted"))
 
@@ -205,9 +205,9 @@ def _error(state: AgentState, kind: ModelErrorKind, words: str) -> ModelError:
 
 
 def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | None:
-    """The output limit to ask for; None is what the adapter asks for by itself.
+    """The output limit to request; None leaves it to the adapter.
 
-    Input and output share the window, so that with a long input the usual output is too much to ask for.
+    Input and output share the window, so with a long input the usual output is too much to request.
     """
     wanted, limits, meter = state.limits.max_response_tokens, state.model_limits, state.context.meter
     if meter.most_output is not None:
@@ -223,13 +223,13 @@ def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | 
 
 
 def _likely(state: AgentState, max_input: int) -> int:
-    """The input tokens of a request, with something on top for what an estimate may miss."""
+    """The input tokens of a request, with a margin for what an estimate may miss."""
     tokens = state.context.meter.estimate(max_input)
     return tokens + tokens // 16 + MARGIN
 
 
 def _make_fit(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Ask for less output, where that is all there is to it; else shrink the history. False when neither helps."""
+    """Request less output if that is enough; otherwise shrink the history. False if neither helps."""
     if partial.recoveries < MOST_RECOVERIES - 1 and _ask_for_less(state, error, partial):
         return True
     partial.most = None
@@ -237,7 +237,7 @@ def _make_fit(state: AgentState, error: ModelError, partial: Partial) -> bool:
 
 
 def _ask_for_less(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Lower the output limit, where a provider says how large its window is and the input alone fits into it."""
+    """Lower the output limit, if the provider says how large its window is and the input alone fits into it."""
     if error.window is None:
         return False
     state.context.meter.window = error.window
@@ -252,7 +252,7 @@ def _ask_for_less(state: AgentState, error: ModelError, partial: Partial) -> boo
 
 
 def _shrink(state: AgentState, error: ModelError) -> bool:
-    """Put stubs in the place of old results, until the next request fills 70 % of what there is room for."""
+    """Replace old results by stubs until the next request fills 70 % of the room for it."""
     before = error.tokens or state.context.tokens()
     rooms = (input_budget(state.model_limits), state.limits.max_request_tokens)
     target = min([before, *(room for room in rooms if room is not None)]) * 7 // 10
@@ -267,9 +267,10 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
 
 
 def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Let the next fallback take over from a model that cannot be reached. False when none can.
+    """Let the next fallback take over from a model that cannot be reached. False if none can.
 
-    Only for what may go better elsewhere: a wrong key, an empty account or a refused request is for a person to fix.
+    Only for errors that may not occur elsewhere: a wrong key, an empty account or a refused request is for a person to
+    fix.
     """
     while error.kind in RETRYABLE and state.fallbacks:
         model, down = state.fallbacks.pop(0), full_name(state.model)
@@ -287,8 +288,7 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
 
 
 def _distinct_calls(message: Message) -> Message:
-    """Give every call of a reply an id of its own: servers send empty and repeated ones, and results are distinguished
-    by them."""
+    """Give every call of a reply a unique id: servers send empty and repeated ones, and results are matched by them."""
     seen: set[str] = set()
     parts: list[Part] = []
     for part in message.parts:

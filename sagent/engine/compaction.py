@@ -1,4 +1,4 @@
-"""A context made smaller: stubs first, which cost nothing, then a summary; or what was asked for."""
+"""Makes a context smaller: first with stubs, which cost nothing, then with a summary; or as requested."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -36,14 +36,14 @@ CLEARED = "The conversation was cleared, as asked; only the last request is left
 
 
 def fill(state: AgentState) -> float:
-    """How full the usable window is, 0 to 1; 0 where nobody knows the window."""
+    """How full the usable window is, 0 to 1; 0 if the window is not known."""
     usable = input_budget(state.model_limits)
     return state.context.tokens() / usable if usable else 0.0
 
 
 async def keep_room(state: AgentState) -> None:
-    """Before a model call: the compaction that was asked for, or one that is due. One that did not help is not tried
-    again before the conversation has grown."""
+    """Before a model call: make the compaction that was requested, or one that is due. If one did not help, the next is
+    only made after the conversation has grown."""
     wanted, state.requested.compact = state.requested.compact, None
     if wanted is not None:
         await make_room(state, "asked for", wanted.hints, summarise=True)
@@ -53,8 +53,8 @@ async def keep_room(state: AgentState) -> None:
 
 
 async def make_room(state: AgentState, reason: str, hints: str = "", *, summarise: bool = False) -> None:
-    """Make the context smaller: stubs for old results, or where these would not suffice, or with `summarise`, a summary
-    of all but the last turns. Whatever fails, the requests and the last turns stay."""
+    """Make the context smaller: replace old results by stubs or, if that would not be enough or with `summarise`,
+    summarize all but the last turns. Whatever fails, the requests and the last turns stay."""
     context, before = state.context, state.context.tokens()
     hints = await state.neighbours.before_compaction(reason, hints)
     target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * ENOUGH)
@@ -77,7 +77,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
 
 
 def cut_short(state: AgentState, reason: str) -> bool:
-    """The same at once and without a model, where a request does not fit. False where nothing can go."""
+    """Summarize at once and without a model, because a request does not fit. False if nothing can be left out."""
     before = state.context.tokens()
     cut = possible_cut(state)
     if cut is None:
@@ -88,7 +88,7 @@ def cut_short(state: AgentState, reason: str) -> bool:
 
 
 def compact_as_asked(state: AgentState, wanted: Compact) -> None:
-    """Drop results, or clear the conversation, and say how much smaller it is. Raises OSError: then nothing has
+    """Drop results, or clear the conversation, and report how much smaller it is. If it raises OSError, nothing has
     changed."""
     context, before, where = state.context, state.context.tokens(), ""
     kept = last_request(context.history, state.above)
@@ -108,7 +108,7 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
 
 
 def tools_known(state: AgentState) -> set[str]:
-    """Those it has, and those whose results are in the history."""
+    """Its tools, and those whose results are in the history."""
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 
@@ -118,24 +118,24 @@ def _room(state: AgentState) -> Room:
 
 
 def possible_cut(state: AgentState) -> Cut | None:
-    """Up to where the conversation can be summed up, so that the last turns stay; None where nothing can go."""
+    """Where the conversation can be cut so that the last turns stay; None if nothing can be left out."""
     room = _room(state)
     return find_cut(state.context.history, room.recent, state.above, room.words)
 
 
 def _share(state: AgentState, size: int) -> int:
-    """Tokens that so many bytes of the history are, about."""
+    """About how many tokens so many bytes of the history are."""
     return state.context.tokens() * size // max(1, state.context.max_input_tokens())
 
 
 def _is_worth(state: AgentState, cut: Cut) -> bool:
-    """Whether a summary would free so much that it is worth a call."""
+    """Whether a summary would free enough to be worth a call."""
     freed = sum(map(size_of, cut.gone(state.context.history))) - min(_room(state).summary, SUMMARY * BYTES) // 2
     return _share(state, freed) >= WORTH * state.context.tokens()
 
 
 def stub(state: AgentState, before: int, target: int, reason: str) -> int:
-    """Put stubs in the place of old results and attachments, all in one go so that the prefix changes once; returns how
+    """Replace old results and attachments by stubs, all at once so that the prefix changes only once; returns how
     many."""
     context = state.context
     try:
@@ -151,9 +151,9 @@ def stub(state: AgentState, before: int, target: int, reason: str) -> int:
 
 
 async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
-    """What a model makes of the conversation up to the cut; None where none gives what was asked for in two tries.
+    """A model's summary of the conversation up to the cut; None if there is no usable one after two tries.
 
-    It is asked as the next request would be, with one message after it, so that the cache pays for nearly all of it.
+    The request is the next one with one more message, so nearly all of it is read from the cache.
     """
     reader = _reader(state)
     if reader is None:
@@ -183,8 +183,7 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
 
 
 def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
-    """The first that can read all of it, to sum it up; what is known of the size of its requests; and how many tokens
-    it may write."""
+    """The first model that can read all of it to summarize it, its meter, and how many tokens it may write."""
     size = state.context.tokens()
     for model, meter in _readers(state):
         limits = state.model_limits if model is state.model else state.neighbours.sizes(model)
@@ -195,7 +194,7 @@ def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
 
 
 def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
-    """Who may sum up: whoever was named for that, the model itself, those that answered before."""
+    """The models that may summarize: the compactor, the current one, those that answered before."""
     context = state.context
     if state.compactor is not None:
         yield state.compactor, None
@@ -208,7 +207,7 @@ def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
 
 
 def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reason: str) -> None:
-    """Put a summary, by code where there is no other, in the place of what was cut."""
+    """Replace what was cut by a summary, built by code if there is no other."""
     history, room = state.context.history, _room(state).summary
     gone = cut.gone(history)
     where = _keep(state, gone)
@@ -218,7 +217,7 @@ def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reaso
 
 
 def _keep(state: AgentState, messages: Sequence[Message]) -> str:
-    """Keep what is cut as a file that the model can read; its path, "" where it cannot be kept."""
+    """Save what is cut to a file that the model can read; returns its path, "" if that failed."""
     from sagent.context.transcript import keep_transcript
 
     try:
@@ -238,7 +237,7 @@ def _replace(
     summary: tuple[int, str] | None = None,
     notes: tuple[tuple[str, str], ...] = (),
 ) -> int:
-    """Have something smaller in the history, in memory and in the log; the tokens that are left, about."""
+    """Make the history smaller, in memory and in the log; returns about how many tokens are left."""
     context = state.context
     max_input = context.max_input_tokens()
     entry = Compacted(tuple(stubs), before, before, reason, None if kept is None else tuple(kept), summary, notes)

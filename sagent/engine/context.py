@@ -1,4 +1,4 @@
-"""An agent's context: what its next request is made of, how many tokens that is, and where it becomes smaller."""
+"""An agent's context: what its next request consists of, how many tokens that is, and where it is made smaller."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,9 +15,9 @@ from sagent.session.folds import compact
 
 @dataclass(slots=True)
 class Meter:
-    """How many tokens a conversation holds: what the provider last counted, and bytes for what came since.
+    """How many tokens a conversation has: the provider's last count, and an estimate from bytes for what came since.
 
-    `max_input` is what `Model.max_input_tokens` says of a request.
+    `max_input` is what `Model.max_input_tokens` returns for a request.
     """
 
     max_input: int = 0  # of the last request that was counted
@@ -48,7 +48,7 @@ class Meter:
 
 @dataclass(slots=True)
 class Context:
-    """What the next model call sends, and to whom. `history` only grows, but for `replace`."""
+    """What the next model call sends, and to which model. `history` only grows, except in `replace`."""
 
     conversation: str  # by which providers and caches know it
     model: Model
@@ -65,7 +65,7 @@ class Context:
     compacted_length: int = -1  # messages there were when a compaction was made because the window was full
 
     def request(self) -> Request:
-        """The next model call, as the history stands."""
+        """The next model call, with the current history."""
         request = Request(
             conversation=self.conversation,
             messages=self.history,
@@ -87,6 +87,6 @@ class Context:
         return self.meter.estimate(self.max_input_tokens())
 
     def replace(self, entry: Compacted) -> None:
-        """Do to the history what an entry says: nothing else makes it smaller."""
+        """Apply a compaction to the history; nothing else makes it smaller."""
         compact(self.history, entry)
         self.meter.shrunk = True

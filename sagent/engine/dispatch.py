@@ -1,6 +1,6 @@
-"""From calls to results. What all tools need is done here, once: validate, judge, order, bound, record, answer.
+"""From calls to results. What all tools need is done here: validate, judge, order, bound, record, answer.
 
-A call that is still running when a message arrives, when somebody says so or after a time goes on as a job.
+A call that is still running when a message arrives, when it is moved to the background, or after a time, becomes a job.
 """
 
 import asyncio
@@ -36,10 +36,8 @@ Results: TypeAlias = dict[str, ToolResult]  # by the ids of their calls
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A call that may be made; in the `background` from the start, and after a `delay` in seconds, where asked for.
-
-    `effect` is what it would do in the directory `cwd`, and `verdict` what was said of that.
-    """
+    """A call that may be made: in the `background` from the start, and after a `delay` in seconds, if requested.
+    `effect` is what it would do in the directory `cwd`, and `verdict` the policy's decision about that."""
 
     call: ToolCall
     tool: Tool
@@ -88,7 +86,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
 
 
 async def _until_answered(state: AgentState, tasks: Mapping[str, Task[None]], reply: Message, results: Results) -> None:
-    """Wait for the calls; those that may not be waited for any longer are answered as jobs."""
+    """Wait for the calls; those that are not waited for any longer are answered as jobs."""
     clock, limit = asyncio.get_running_loop().time, state.limits.foreground_seconds
     deadline = None if limit is None else clock() + limit
     while open_calls := {call: task for call, task in tasks.items() if not task.done() and call not in results}:
@@ -118,7 +116,7 @@ async def _until_answered(state: AgentState, tasks: Mapping[str, Task[None]], re
 
 
 def _go_on(state: AgentState, call: ToolCall, task: Task[None], results: Results, why: str) -> None:
-    """Answer a call that runs by the name of the job that it is from now on."""
+    """Answer a running call with the name of the job that it has become."""
     job = state.jobs.begin(call, task)
     task.add_done_callback(lambda _: _close_job(state, job))
     state.journal.record(job.entry())
@@ -127,7 +125,7 @@ def _go_on(state: AgentState, call: ToolCall, task: Task[None], results: Results
 
 
 def close_calls(state: AgentState, reply: Message, reason: str, results: Results | None = None) -> Message:
-    """Answer the calls that are still open with an error, not run; all results enter the history in their order."""
+    """Answer the open calls with an error, because they were not run; all results enter the history in order."""
     results = {} if results is None else results
     for call in reply.calls:
         if call.id not in results:
@@ -162,7 +160,8 @@ async def _prepare(
 
 
 async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
-    """A call with what it would do now, or what it gets instead; nobody is asked what was answered before."""
+    """A call with what it would do now, or its result if it is refused; a question that was answered is not asked
+    again."""
     call, cwd = item.call, state.workspace.cwd
     try:
         effect = foresee(item.tool, item.arguments, state.workspace)
@@ -187,7 +186,7 @@ async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
 
 
 async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denial | ToolOutput | None:
-    """Why the call is not made, or None; of one that is to wait, what the model reads."""
+    """Why the call is not made, or None; for a call that has to wait, what the model reads."""
     match verdict:
         case Allow():
             return None
@@ -207,7 +206,7 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
 
 
 def _split_arguments(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
-    """A call's own arguments, and what every call may say besides: `background` and `delay`."""
+    """A call's own arguments, and those that every call may have: `background` and `delay`."""
     own = as_object(tool.parameters.get("properties"))
     extra = {name: arguments[name] for name in ("background", "delay") if name in arguments and name not in own}
     if not extra:
@@ -255,7 +254,7 @@ async def _run_one(
 
 
 def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> None:
-    """A job has ended: its result becomes a message. Of one that was let go, everything was said when it was."""
+    """A job has ended: its result becomes a message. A detached job was already reported when it was detached."""
     if job.state == "detached":
         output, how = job.output or output, "detached"
     job.state, job.output, job.ended = how, output, time.monotonic()
@@ -270,13 +269,13 @@ def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> 
 
 
 def _close_job(state: AgentState, job: Job) -> None:
-    """See to the end of a job that was cancelled before its first step, in which nothing of it ran."""
+    """End a job that was cancelled before its first step, so that nothing of it ran."""
     if job.state == "running":
         _end_job(state, job, _error("cancelled before it began"), "cancelled")
 
 
 async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: Ongoing, deps: object) -> ToolOutput:
-    """The tool's own output; whatever it raises is an error result, for a failing tool never ends a run."""
+    """The tool's output. Whatever it raises becomes an error result, because a failing tool never ends a run."""
     from sagent.lib.callers import working_for
 
     def progress(text: str) -> None:
@@ -307,7 +306,7 @@ async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: 
 
 
 async def _begin(state: AgentState, item: Ready, context: RunContext) -> ToolOutput | str:
-    """Make a call where it was judged: what it names by a relative path is what the policy has seen."""
+    """Make a call in the directory where it was judged, so that relative paths mean what the policy has seen."""
     if item.cwd != state.workspace.cwd:
         raise ToolError("Another call has just changed the working directory. Call it again.")
     return await item.tool(item.arguments, context)

@@ -1,4 +1,4 @@
-"""What may be added to an agent from above: advisors are such an extension."""
+"""What can be added to an agent from above: advisors are such an extension."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -23,8 +23,8 @@ class ExtraCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How an extension stands: who advises, in words; what each advisor came to in this session; what is worth a word
-    at the end of a run."""
+    """The state of an extension: its advisors, in words; what each has done in this session; remarks at the end of a
+    run."""
 
     advisors: str = ""
     tallies: Mapping[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
@@ -32,10 +32,10 @@ class Report:
 
 
 class Extension(Protocol):
-    """What an agent's engine asks of what was added to it. Tools and policy it has put into the agent by itself."""
+    """What an agent's engine asks of an extension, which adds its own tools and policy to the agent."""
 
     def prepare(self, request: Request) -> Request:
-        """The next request, with what is to be added to it."""
+        """The next request, with the extension's additions."""
         ...
 
     def extra_cost(self, max_input: int) -> ExtraCost:
@@ -43,23 +43,23 @@ class Extension(Protocol):
         ...
 
     def after_reply(self, reply: Reply) -> None:
-        """A reply was taken over, and its call was billed."""
+        """A reply was accepted, and its call was billed."""
         ...
 
     def refused(self, error: ModelError) -> bool:
-        """A provider has refused a request. Whether it is worth making again, prepared anew."""
+        """A provider has refused a request: whether it should be prepared again and repeated."""
         ...
 
     def plan(self, action: Action) -> Callable[[], None]:
-        """Check what an action asks of the extension; call what is returned to do it. Raises UsageError."""
+        """Check what an action asks of the extension, and return the function that does it. Raises UsageError."""
         ...
 
     async def consult(self, question: str = "", name: str = "") -> Sequence[Advice]:
-        """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none."""
+        """Ask an advisor by its name, or the first; a panel is asked as a whole. Raises UsageError if there is none."""
         ...
 
     def resume(self, entries: Sequence[AdviceContent]) -> None:
-        """Take part in the conversation from here on; these entries of its log say what came before."""
+        """Join the conversation from here on; these entries of its log are from before."""
         ...
 
     def report(self) -> Report: ...

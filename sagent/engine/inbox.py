@@ -1,4 +1,4 @@
-"""One way in: messages wait here until the loop reads them."""
+"""The inbox: messages wait here until the loop reads them."""
 
 import asyncio
 from typing import NamedTuple
@@ -8,8 +8,8 @@ from sagent.peer import Moment
 
 
 class Arrived(NamedTuple):
-    """A message, the id of the log's entry that says so ("" for a prompt, read at once), and whether its sender,
-    an agent, waits for an answer."""
+    """A message, the id of its log entry ("" for a prompt, which is read at once), and whether its sender, an agent,
+    waits for an answer."""
 
     message: Message
     entry: str = ""
@@ -17,43 +17,43 @@ class Arrived(NamedTuple):
 
 
 class Inbox:
-    """Messages in the order in which they came, each with the moment it is to be read. Putting never blocks."""
+    """Messages in order of arrival, each with the moment when it is to be read. Putting never blocks."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Moment, Arrived]] = []
         self._watchers: list[tuple[tuple[Moment, ...], asyncio.Future[None]]] = []
 
     def put(self, arrived: Arrived, moment: Moment = "now") -> None:
-        """Leave a message."""
+        """Add a message."""
         self._waiting.append((moment, arrived))
         self.nudge(moment)
 
     def take(self, *, idle: bool = False) -> list[Arrived]:
-        """What is to be read before the next model call; when idle, everything. Each message is given out once."""
+        """The messages to read before the next model call; when idle, all. Each is returned once."""
         taken = [arrived for moment, arrived in self._waiting if idle or moment != "idle"]
         self._waiting = [] if idle else [item for item in self._waiting if item[0] == "idle"]
         return taken
 
     def withdraw(self, message: Message) -> list[str]:
-        """Take a message back that was not read; the id of its entry, nothing where it is not there."""
+        """Remove an unread message; returns the id of its entry, or nothing if it is not there."""
         waiting, self._waiting = self._waiting, [item for item in self._waiting if item[1].message is not message]
         return [arrived.entry for _, arrived in waiting if arrived.message is message]
 
     def holds(self, *moments: Moment) -> bool:
-        """Whether a message for one of these moments (any) is there."""
+        """Whether a message for one of these moments (or any) is waiting."""
         return any(not moments or moment in moments for moment, _ in self._waiting)
 
     def defer(self) -> None:
-        """What waits is no longer urgent: it is read with what comes next."""
+        """Make waiting messages less urgent: they are read together with the next ones."""
         self._waiting = [("next" if moment == "now" else moment, arrived) for moment, arrived in self._waiting]
 
     async def arrival(self, *moments: Moment) -> None:
-        """Wait until a message for one of the moments (any) is there, or somebody nudges."""
+        """Wait until a message for one of the moments (or any) is there, or for a nudge."""
         if not self.holds(*moments):
             await self.nudged(*moments)
 
     async def nudged(self, *moments: Moment) -> None:
-        """Wait until somebody leaves a message for one of the moments (any), or nudges."""
+        """Wait for the next message for one of the moments (or any), or for a nudge."""
         watcher = (moments, asyncio.get_running_loop().create_future())
         self._watchers.append(watcher)
         try:
@@ -62,7 +62,7 @@ class Inbox:
             self._watchers.remove(watcher)
 
     def nudge(self, moment: Moment = "now") -> None:
-        """Wake who waits for such messages, although there may be none."""
+        """Wake those who wait for such messages, even if there are none."""
         for moments, future in self._watchers:
             if (not moments or moment in moments) and not future.done():
                 future.set_result(None)

@@ -1,4 +1,4 @@
-"""Calls that go on in the background: their answer was that they do, their result arrives later as a message."""
+"""Background calls: they are answered at once with the name of a job, and their result arrives later as a message."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from sagent.tool import ToolOutput
 
 @dataclass(slots=True)
 class Ongoing:
-    """A call that runs, whether as a job or not: what it has shown last, and how it is let go where it can be."""
+    """A running call, whether it is a job or not: its latest output, and how to detach it if that is possible."""
 
     tail: str = ""
     detach: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
@@ -41,17 +41,17 @@ class Job:
         return one_line(main_argument(self.call.arguments), 80)
 
     def status(self) -> JobStatus:
-        """How it stands."""
+        """Its current state."""
         seconds = (self.ended or time.monotonic()) - self.started
         return JobStatus(self.name, self.call.name, self.what, self.state, round(seconds, 1))
 
     def entry(self) -> JobEntry:
-        """What the log keeps: that it began, or how it ended."""
+        """Its log entry: that it began, or how it ended."""
         return JobEntry(self.name, self.call.id, self.call.name, self.state)
 
 
 class Jobs:
-    """An agent's jobs, those that have ended included. A name is never used twice in a session."""
+    """An agent's jobs, including those that have ended. A name is never used twice in a session."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
@@ -67,11 +67,11 @@ class Jobs:
         return job
 
     def ongoing(self, task: asyncio.Task[None]) -> Ongoing:
-        """What there is to know of a call that runs, by its task."""
+        """The state of a running call, by its task."""
         return self._ongoing.setdefault(task, Ongoing())
 
     def of(self, task: asyncio.Task[object] | None) -> Job | None:
-        """The job that a task is."""
+        """The job of a task."""
         return next((job for job in self._jobs.values() if job.task is task), None)
 
     def named(self, name: str) -> Job | None:
@@ -83,11 +83,11 @@ class Jobs:
         return tuple(self._jobs.values())
 
     def running(self) -> tuple[Job, ...]:
-        """Those that have not ended and were not let go."""
+        """Those that have not ended and were not detached."""
         return tuple(job for job in self._jobs.values() if job.state == "running")
 
     async def stop(self) -> None:
-        """Cancel what runs; returns when it has ended. What was let go has only its own end left."""
+        """Cancel all running jobs; returns when they have ended. For detached ones, only the waiting ends."""
         self.stopping = True
         tasks = [job.task for job in self._jobs.values() if not job.task.done()]
         for task in tasks:

@@ -1,4 +1,4 @@
-"""What an agent writes as it works: entries in its log, events for whoever listens."""
+"""What an agent writes while it works: entries in its log, and events for its listeners."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Listener: TypeAlias = Callable[[Event], None]
 
 
 class Journal:
-    """One agent's log and listeners. A log that cannot be written is given up, and the run goes on."""
+    """One agent's log and listeners. If the log cannot be written, it is given up and the run continues."""
 
     def __init__(self, path: str, log: Log) -> None:
         self.path, self.log = path, log
@@ -20,13 +20,13 @@ class Journal:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Pass every event to a function, at once, in the loop's thread; call what is returned to end it."""
+        """Call a function with every event, at once and in the loop's thread; call the returned function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def emit(self, event: Event) -> None:
-        """Pass an event to every listener. One that fails is reported to the loop's handler, and the run goes on; but a
-        broken pipe, which says that nobody listens any more, ends it."""
+        """Pass an event to every listener. If one fails, that is reported to the loop's handler and the run continues;
+        but a broken pipe ends the run, because nobody reads it any more."""
         for listener in tuple(self._listeners):
             try:
                 listener(event)
@@ -41,11 +41,9 @@ class Journal:
         self.emit(Notice(self.path, level, text))
 
     def record(self, content: Content | Callable[[], Content]) -> str:
-        """Append to the log; the entry's id. When that fails the run goes on and says so once, and the id is "".
-
-        Nothing is logged after a failure, even if the disk has room again: a history with a hole is worse than a
-        short one.
-        """
+        """Append to the log; returns the entry's id. If that fails, the run continues and reports it once, and the id
+        is "". Nothing is logged after a failure, even if the disk has room again: a history with a gap is worse than a
+        short one."""
         if self.lost:
             return ""
         try:
@@ -64,12 +62,12 @@ class Journal:
         return self.log.blobs.put(data).name
 
     def close(self) -> None:
-        """End the log: what is still to be recorded of this agent has no reader."""
+        """Close the log: nobody reads further entries of this agent."""
         self.lost = True
         self.log.close()
 
     async def make_durable(self) -> None:
-        """Have the log on the disk, not only with the kernel."""
+        """Make sure that the log is on the disk."""
         if not self.lost:
             try:
                 await asyncio.to_thread(self.log.sync)

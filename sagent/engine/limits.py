@@ -1,4 +1,4 @@
-"""How far a run may go, and which of its bounds may be changed while it runs."""
+"""How far a run may go, and which of its limits can be changed while it runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,12 +28,12 @@ CHANGEABLE = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_re
 
 
 def is_reached(limit: int | None, count: int) -> bool:
-    """Whether no more is allowed: a limit may have been lowered to less than there was already."""
+    """Whether no more is allowed; the limit may have been lowered below the current count."""
     return limit is not None and count >= limit
 
 
 def limits_of(run: RunLimits) -> Mapping[str, int]:
-    """Those of them that are set."""
+    """The limits that are set."""
     return {name: value for name in CHANGEABLE if (value := getattr(run, name)) is not None}
 
 

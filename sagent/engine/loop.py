@@ -41,8 +41,8 @@ async def take_turn(state: AgentState) -> str:
 
 
 async def _goes_on(state: AgentState) -> bool:
-    """Whether there is something to read when the turn would end. Whoever asked has the answer now; a run that waits
-    for its jobs ends when there are none."""
+    """Whether there is something to read when the turn would end. Those who asked get their answer now; a run that
+    waits for its jobs ends when there are none."""
     said = state.context.history[-1].content
     state.answer_askers(user(f"{state.path} has answered:\n{said}", sender=state.path))
     while True:

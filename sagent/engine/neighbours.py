@@ -1,4 +1,4 @@
-"""What an agent's engine may ask of those around it: a person, other agents, whoever knows models and files."""
+"""What an agent's engine may ask of its surroundings: a person, other agents, models and files."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, TypeVar
@@ -15,16 +15,16 @@ Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
 
 
 class Neighbours(Protocol):
-    """Those around one agent."""
+    """The surroundings of one agent."""
 
     @property
     def ask(self) -> Asker | None:
-        """Puts a question to the person; None where there is nobody to ask."""
+        """Puts a question to the person; None if nobody can be asked."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Whether agents below are at work, or a message is on its way: with it the run goes on."""
+        """Whether agents below are working or a message is on its way: then the run continues."""
         ...
 
     def resolve(self, name: str) -> Model:
@@ -32,23 +32,23 @@ class Neighbours(Protocol):
         ...
 
     def sizes(self, model: Model) -> ModelLimits:
-        """A model's sizes: as its provider's listing has them, else as it knows them itself."""
+        """A model's sizes: from its provider's list, otherwise from the model itself."""
         ...
 
     def extension(self) -> Extension | None:
-        """What the agent is extended by once an action switches it on; the same one each time."""
+        """The agent's extension, once an action switches it on; the same object each time."""
         ...
 
     def deliver(self, path: str, message: Message) -> None:
-        """Have another agent read a message in its next pause, if it is still there."""
+        """Let another agent read a message in its next pause, if it still exists."""
         ...
 
     def wake_above(self) -> None:
-        """Wake those above, who may wait for this agent's jobs."""
+        """Wake the agents above, which may wait for this agent's jobs."""
         ...
 
     async def before_compaction(self, reason: str, hints: str) -> str:
-        """What a summary is to keep, before the context is made smaller; `hints` are what was asked for."""
+        """What a summary should keep, before the context is made smaller; `hints` are those of the request."""
         ...
 
     async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""System prompts and tools as a model and the log have them."""
+"""System prompts and tools, as sent to a model and as kept in the log."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -11,7 +11,7 @@ _ASIDE: Mapping[str, object] = {"background": {"type": "boolean"}, "delay": {"ty
 
 
 class Prompts:
-    """System prompts and tools made ready, once for all agents that have the same."""
+    """Prepared system prompts and tools, shared by all agents that have the same."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, ...], tuple[Sequence[Tool], tuple[ToolSpec, ...]]] = {}
@@ -25,7 +25,7 @@ class Prompts:
         return self._specs[key][1]
 
     def entry(self, system: str, specs: tuple[ToolSpec, ...]) -> tuple[str, PromptEntry]:
-        """What the log keeps of them, and its hash."""
+        """Their log entry, and its hash."""
         key = (system, id(specs))
         if key not in self._entries:
             entry = PromptEntry(system, tuple(map(StoredTool.of, specs)))

@@ -46,7 +46,7 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Attempt:
-    """How far one attempt came."""
+    """The state of one attempt."""
 
     pieces: list[str] = field(default_factory=list[str])
     thought: int = 0  # bytes received of reasoning, and of what is not shown as it comes
@@ -55,7 +55,7 @@ class Attempt:
 
     @property
     def heard(self) -> bool:
-        """Whether anything of a reply, or of its bill, has come."""
+        """Whether any part of a reply, or of its bill, has arrived."""
         return bool(self.pieces or self.thought or self.charges)
 
     @property
@@ -69,7 +69,7 @@ class Attempt:
         return len(self.text.encode("utf-8", "replace")) + self.thought
 
     def bill(self, reservation: Reservation, error: BaseException, *, stopped: bool) -> tuple[Charge, ...]:
-        """What a call costs that did not end well: nothing where the provider was not reached, or refused it."""
+        """The cost of a call that did not end well: nothing if the provider was not reached or refused it."""
         if isinstance(error, ModelError) and not (error.sent or self.heard):
             return ()
         from sagent.cost.unfinished import interrupted, lost  # for few calls
@@ -106,10 +106,8 @@ class Attempt:
 async def sending(
     state: AgentState, outgoing: Outgoing, attempt: Attempt, hear: Hear
 ) -> AsyncGenerator[tuple[Reply, Reservation]]:
-    """Reserve, stream, and bill a call that did not end well. A reply is billed by `settle`, within the block.
-
-    Raises ModelError and BudgetExceeded.
-    """
+    """Reserve, stream, and bill a call that did not end well; a reply is billed with `settle`, inside the block. Raises
+    ModelError and BudgetExceeded."""
     model, request = outgoing.model, outgoing.request
     wanted, least = request.max_output or outgoing.reserved_output, model.limits.least_output
     reservation = await state.ledger.reserve(
@@ -140,7 +138,7 @@ async def sending(
 
 
 def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
-    """Bill a call, in the ledger and the log, when it ends; its price in USD, or None when that is not known."""
+    """Bill a finished call, in the ledger and the log; returns its price in USD, or None if it is not known."""
     if reservation.ask.role == state.role:  # a call of the conversation itself
         for charge in charges:
             if not charge.role:
@@ -155,10 +153,10 @@ def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, .
 
 
 def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int) -> float | None:
-    """Seconds to wait before the same request goes out again, or None when it should not.
+    """Seconds to wait before the same request is sent again, or None if it should not be.
 
-    What the provider asks for is honoured up to `longest_wait`; otherwise exponential backoff with full jitter. One
-    that asked for too short a wait twice is not believed again: all tries would be over at once.
+    The provider's own figure is used up to `longest_wait`; otherwise exponential backoff with full jitter. If a
+    provider named too short a wait twice, its figure is ignored: all tries would be over at once.
     """
     if not error.retryable or attempt >= min(limits.max_retries, error.most_retries):
         return None
@@ -177,12 +175,12 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int) -> flo
 async def make_side_call(
     state: AgentState, model: Model, request: Request, role: str, hear: Hear, meter: Meter | None = None
 ) -> tuple[Reply, Decimal | None]:
-    """Call a model with a request of its own, billed to a role: its reply, and the price, None where that is not known.
-    The conversation, its meter and usage are untouched; a request that begins with the conversation's last one is
-    bounded by its `meter`.
+    """Call a model with a separate request, billed to a role; returns its reply and the price, None if that is not
+    known.
 
-    Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to; one that had begun
-    to answer and failed is not made again.
+    The conversation, its meter and usage are untouched; a request that begins with the conversation's last one is
+    bounded by its `meter`. Raises ModelError and BudgetExceeded. A cancelled call is billed for what it has cost so
+    far; one that failed after it had begun to answer is not repeated.
     """
     limits = replace(
         state.limits,

@@ -1,4 +1,4 @@
-"""What one agent is made of, and the one place where something is added to its history."""
+"""The parts of one agent, and the only place where its history grows."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ class Run:
 
 @dataclass(slots=True)
 class RequestedChanges:
-    """What was asked for while a call was in flight."""
+    """What was requested while a call was in flight."""
 
     actions: list[Action] = field(default_factory=list[Action])  # to apply before the next model call
     compact: Compact | None = None  # a compaction to make before it
@@ -56,7 +56,7 @@ class RequestedChanges:
     cancelled: set[str] = field(default_factory=set[str])  # calls that are to end
 
     def take_background(self) -> set[str]:
-        """The calls that are to go on in the background, each given out once."""
+        """The calls to move to the background, each returned once."""
         asked, self.background = self.background, set()
         return asked
 
@@ -105,7 +105,7 @@ class AgentState:
 
     @property
     def model_limits(self) -> ModelLimits:
-        """The model's sizes: as its provider stated them in an error, else as its listing does, else from data."""
+        """The model's sizes: from a provider's error, otherwise from its list, otherwise from our data."""
         sizes, window = self.neighbours.sizes(self.model), self.context.meter.window
         return replace(sizes, window=window) if window else sizes
 
@@ -115,18 +115,18 @@ class AgentState:
         return bool(self.run.stop) or is_reached(self.limits.max_turns, self.run.turns)
 
     def is_detached(self) -> bool:
-        """Whether the call that this task makes was let go, to outlive the process."""
+        """Whether the call that this task makes was detached, to outlive the process."""
         job = self.jobs.of(asyncio.current_task())
         return job is not None and job.state == "detached"
 
     def offer(self, tool: Tool) -> None:
-        """Give it one more tool, from the next call on."""
+        """Add a tool, from the next call on."""
         if self.tools.get(tool.name) is not tool:
             self.tools = {**self.tools, tool.name: tool}
             self.context.specs = self.prompts.specs(tuple(self.tools.values()))
 
     def add(self, message: Message, entry: str = "") -> None:
-        """Let the history grow by a message, in memory and in the log; `entry` is the one by which it was received."""
+        """Add a message to the history, in memory and in the log; `entry` is the one by which it was received."""
         self.context.history.append(message)
         self.journal.record(lambda: MessageEntry(StoredMessage.of(message, self.journal.keep), entry))
         if message.role == "user":
@@ -135,16 +135,16 @@ class AgentState:
             self.run.replies.append(message)
 
     def add_result(self, result: ToolResult, seconds: float, diff: str = "") -> None:
-        """Log one call's result the moment it is known; the message that carries it enters the history later. `diff` is
+        """Log a call's result as soon as it is known; the message that carries it enters the history later. `diff` is
         for those who read the log."""
         if len(diff) > MOST_DIFF:
             diff = f"{diff[: diff.rfind(chr(10), 0, MOST_DIFF) + 1]}@@ {len(diff)} characters in all @@\n"
         self.journal.record(lambda: ResultEntry(StoredResult.of(result, self.journal.keep), seconds, diff))
 
     def receive(self, message: Message, moment: Moment, *, answer: bool = False) -> None:
-        """Put a message into the inbox, and first into the log: one that was not read yet survives this process.
+        """Put a message into the inbox, after logging it: an unread one survives this process.
 
-        With `answer`, what the agent says at the end of its turn goes back to the sender.
+        With `answer`, the agent's last words of the turn go back to the sender.
         """
         entry = self.journal.record(
             lambda: MessageReceived(StoredMessage.of(message, self.journal.keep), moment, answer)
@@ -152,9 +152,9 @@ class AgentState:
         self.inbox.put(Arrived(message, entry, answer), moment)
 
     def admit(self, *, idle: bool = False) -> bool:
-        """Let what is to be read now enter the history, when idle everything; whether there was anything.
+        """Move the messages that are due into the history, when idle all of them; returns whether there were any.
 
-        Who sent it is answered, if they asked; the agent above learns of the turn in any case.
+        Their senders get an answer if they asked for one; the agent above is informed of the turn in any case.
         """
         arrived = self.inbox.take(idle=idle)
         for message, entry, answer in arrived:
@@ -164,13 +164,13 @@ class AgentState:
         return bool(arrived)
 
     def answer_askers(self, answer: Message) -> None:
-        """Those whose messages were read get their answer."""
+        """Send the answer to those whose messages were read."""
         askers, self.run.askers = self.run.askers, []
         for path in askers:
             self.neighbours.deliver(path, answer)
 
     def record_prompt(self) -> None:
-        """Log the system prompt and tools as sent, once and again whenever they differ."""
+        """Log the system prompt and tools as sent: once, and again whenever they change."""
         prompt_id, entry = self.prompts.entry(self.context.system, self.context.specs)
         if prompt_id != self.prompt_id:
             self.prompt_id = prompt_id
