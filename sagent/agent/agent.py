@@ -147,8 +147,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         max_budget_usd: Amount | None = None,
         resources: Resources | None = None,
     ) -> "Agent[Deps]":
-        """Continue an existing session, with another model or the one that it had. Raises SessionNotFound if there
-        is none, SessionBusy, SessionCorrupt, and UsageError where its log names no model."""
+        """Continue an existing session, with another model or the one that it had. Raises SessionNotFound if there is
+        none, SessionBusy, SessionCorrupt, and UsageError if its log names no model."""
         from sagent.agent.saved_session import model_named
 
         return Agent(
@@ -401,9 +401,9 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         prompt: Message | None = None,
         deps: Callable[[], object] | None = None,
     ) -> "Agent[Never]":
-        """A new agent below this one, at the beginning of its life: its events are passed on here. Without a prompt it
-        is one of an earlier process, that goes on. By default each of its turns has the dependencies that this one's
-        run has when it begins."""
+        """A new agent below this one, at the start of its life: its events are passed on here. Without a prompt, it
+        continues one of an earlier process. By default each of its turns has the dependencies that this agent's run has
+        when the turn begins."""
         self._warn()
         child = Agent[Never](**parts)
         child.restore(history)
@@ -415,7 +415,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return child
 
     def _pass_on(self, event: Event) -> None:
-        """What an agent below says is said here; a call of its that was denied is one of this run."""
+        """Pass on an event of an agent below; its denied calls count as denials of this run."""
         if isinstance(event, Denied):
             self.state.run.denials.append(event.denial)
         self.state.journal.emit(event)
@@ -539,7 +539,7 @@ def _open_session(path: str | Path, given: Resources) -> "SavedSession":
 
 
 def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
-    """Tools by their names. Raises UsageError for a name that cannot be, or is there twice."""
+    """Tools by their names. Raises UsageError for an invalid or repeated name."""
     by_name = {tool.name: tool for tool in tools}
     for name in by_name:
         if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):

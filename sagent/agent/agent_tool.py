@@ -1,4 +1,4 @@
-"""An agent, or what is made of agents, as a tool of another; and the stage on which agents are run together."""
+"""An agent, or a composite of agents, as a tool of another agent; and the stage on which agents run together."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class Runnable(Protocol):
 
 
 class Composite(ABC):
-    """What is made of runnables, which it runs on a stage."""
+    """A combination of runnables, which it runs on a stage."""
 
     members: Sequence[Runnable]
 
@@ -51,14 +51,14 @@ class Composite(ABC):
 
     @abstractmethod
     async def perform(self, prompt: Message, stage: "Stage") -> Result:
-        """Answer a prompt with members that are run on this stage. Raises what they raise."""
+        """Answer a prompt with members that run on this stage. Raises what they raise."""
 
 
 class Stage:
-    """One run of agents together: runs each, and counts what all of them used.
+    """One run of agents together: it runs each, and counts what all of them used.
 
-    Without a caller each agent is run itself, with its own log and ledger. With one, a likeness of it is run below the
-    caller, whose tree, ledger, log and permissions then hold; on one stage its conversation goes on from run to run.
+    Without a caller, each agent runs itself, with its own log and ledger. With one, a copy of it runs below the caller,
+    whose tree, ledger, log and permissions then apply; on one stage the copy's conversation continues from run to run.
     """
 
     def __init__(self, caller: Node | None = None, name: str = "", deps: object = None) -> None:
@@ -70,14 +70,15 @@ class Stage:
         self.last: Result | None = None  # that says something
 
     async def run(self, member: Runnable, prompt: str | Message) -> Result:
-        """Have one answer. Raises what it raises."""
+        """Let one answer. Raises what it raises."""
         result, error = await self.attempt(member, prompt)
         if error is not None:
             raise error
         return result
 
     async def attempt(self, member: Runnable, prompt: str | Message) -> tuple[Result, Exception | None]:
-        """The same, with what it raised; the result is then what it had. Only a cancellation is raised."""
+        """The same, together with its exception; the result is then what it had so far. Only a cancellation is
+        raised."""
         message = user(prompt) if isinstance(prompt, str) else prompt
         if isinstance(member, Composite):
             return await self._attempt_composite(member, message)
@@ -93,7 +94,7 @@ class Stage:
         return result, None
 
     def total(self, result: R, agents: Sequence[Node]) -> R:
-        """A result with what everybody on this stage used; the cost is that of the agents' ledgers, each once."""
+        """A result with the usage of all on this stage; the cost is that of their ledgers, each counted once."""
         ledgers = dict.fromkeys(agent.ledger for agent in (agents if self.caller is None else [self.caller]))
         costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started
@@ -149,10 +150,11 @@ class Stage:
 
 
 class AgentTool(Harmless, Generic[Deps_contra]):
-    """A tool whose call has an agent, or what is made of agents, answer a prompt: what they do is judged call by call.
+    """A tool whose call lets an agent, or a composite of agents, answer a prompt; their calls are judged one by one.
 
-    Each call is a conversation of its own, which begins where the agent's own one stands, below the calling agent: its
-    ledger pays, its log names it, its permissions hold in addition to the agent's own, and its interruption reaches it.
+    Each call is a separate conversation below the calling agent, which begins with the agent's own conversation. The
+    caller's ledger pays, its log names the call, its permissions apply in addition to the agent's own, and interrupting
+    it interrupts both.
     """
 
     parameters = json_freeze_object(
@@ -174,8 +176,7 @@ class AgentTool(Harmless, Generic[Deps_contra]):
         self._alone = asyncio.Lock()
 
     async def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra]) -> ToolOutput:
-        """Its answer; an error result says what went wrong, and what there was until then. A cancelled call shows that
-        too."""
+        """Its answer; an error result says what went wrong, with the output so far. A cancelled call shows that too."""
         prompt = as_str(arguments.get("prompt"))
         deps = None if self._deps is None else self._deps(run)
         stage = Stage(run.caller, self.name, deps) if isinstance(run.caller, Node) else Stage(deps=deps)
@@ -196,12 +197,12 @@ class AgentTool(Harmless, Generic[Deps_contra]):
 
 
 def _latest(before: Result | None, now: Result | None) -> Result | None:
-    """The later of two results, unless it is without words."""
+    """The later of two results, unless it has no text."""
     return now if now is not None and (now.content or before is None) else before
 
 
 async def stop_child(child: Node) -> Result | None:
-    """Interrupt an agent that was spawned, so that its log says so, and end it. Its result, if it has one by then."""
+    """Interrupt a spawned agent, so that its log records it, and end it. Returns its result, if it has one by then."""
     child.interrupt()
     result = None
     with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""How agents, and what is made of agents, are asked: with what, by code that is not async, and as events."""
+"""How agents and composites are asked: with a prompt, from code that is not async, and as a stream of events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def to_message(prompt: Prompt) -> Message:
-    """What a person or program asked, as a message. Raises UsageError for a mapping without a "prompt" string."""
+    """The prompt of a person or program as a message. Raises UsageError for a mapping without a "prompt" string."""
     if isinstance(prompt, Message):
         if prompt.role != "user":
             raise UsageError("a prompt must be a message of the user; to set an earlier conversation, use restore()")
@@ -35,7 +35,7 @@ def to_message(prompt: Prompt) -> Message:
 
 
 def check_message(message: Message) -> None:
-    """Raise UsageError for what is no message, or has parts that are none: not everybody has a type checker."""
+    """Raise UsageError for an invalid message or part, for programs without a type checker."""
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
         raise UsageError(
             f'{message!r:.60} is not a Message: make one with user("...") or assistant("...") of sagent.messages'
@@ -54,8 +54,8 @@ def check_message(message: Message) -> None:
 
 
 async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]]) -> Result:
-    """What an agent's run comes to, also where it has failed: `last` is the agent's `wait`. Raises UsageError and what
-    else kept the run from beginning, for then the last result is that of an earlier one."""
+    """The result of an agent's run, also if it failed: `last` is the agent's `wait`. Raises UsageError and whatever
+    else kept the run from beginning, because the last result is then that of an earlier run."""
     try:
         return await run
     except (ModelError, BudgetExceeded):
@@ -63,7 +63,7 @@ async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]])
 
 
 def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None]]) -> T:
-    """A run's result for code that is not async; what ran is closed then."""
+    """A run's result for code that is not async; what ran is then closed."""
 
     async def once() -> T:
         try:
@@ -81,7 +81,7 @@ async def events_of(
     run: Callable[[], Coroutine[None, None, Event | None]],
     listen: Callable[[Callable[[Event], None]], Callable[[], None]],
 ) -> AsyncGenerator[Event, None]:
-    """The events of a run as they happen, and last the one that it returns; it is cancelled when this ends early."""
+    """The events of a run as they happen, and finally the one that it returns; ending this early cancels the run."""
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     forget = listen(events.put_nowait)
     task = asyncio.create_task(run())

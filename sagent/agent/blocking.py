@@ -70,4 +70,4 @@ def _returned(coroutine: Coroutine[object, object, T]) -> Callable[[], Awaitable
 
 
 async def _nothing() -> None:
-    """Nothing is to be closed."""
+    """Does nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""The life of an agent that was spawned: one turn, or for one that persists a turn for whatever arrives."""
+"""The life of a spawned agent: one turn, or, if it is persistent, one for each message that arrives."""
 
 import asyncio
 import contextlib
@@ -14,9 +14,10 @@ from sagent.session.contents import Returned
 
 
 class ChildTask:
-    """What an agent's task does from its first prompt until it is ended, and what is left to do then.
+    """What an agent's task does from its first prompt until it is ended, including the clean-up.
 
-    After an interruption one that persists stays still until somebody writes to it: what was waiting is read with that.
+    After an interruption, a persistent agent stays idle until somebody writes to it; waiting messages are read with
+    that one.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class ChildTask:
 
     @property
     def busy(self) -> bool:
-        """The same, or waiting for a job, with which it will go on."""
+        """The same, or waiting for a job, after which it will continue."""
         return self.active or (not self.left and bool(self._own.jobs.running()))
 
     @property
@@ -49,7 +50,7 @@ class ChildTask:
 
     @property
     def _moments(self) -> tuple[Moment, ...]:
-        """Messages for which it begins a turn; none is any."""
+        """Which messages start a turn; empty means any."""
         return ("now",) if self._still else ()
 
     def interrupt(self) -> None:
@@ -60,7 +61,7 @@ class ChildTask:
             self._runs.interrupt_ahead()
 
     def end(self) -> "asyncio.Task[None]":
-        """Begin to end it, and what is below it; the task is done when it has ended."""
+        """Begin to end it and the agents below it; the task is done when it has ended."""
         if not self._leaving:
             self._leaving = True
             # not before its first step: a task that never began would leave nothing in order
@@ -68,7 +69,7 @@ class ChildTask:
         return self.task
 
     async def rested(self) -> None:
-        """Wait until it is in no turn and has none to begin."""
+        """Wait until it is not in a turn and has none to begin."""
         while self.active:
             await self._changed.wait()
 
@@ -98,7 +99,7 @@ class ChildTask:
             await self._leave()
 
     def _report(self, result: Result) -> None:
-        """The one above learns of a turn: by the result of its call, or, of one that persists, by a message."""
+        """Report a turn to the agent above: as the result of its call, or, for a persistent agent, as a message."""
         if self._persistent and (agent := self._tree.get(self._above.path)):
             agent.inform(answer_of(self._own.path, result))
         self._above.state.journal.record(Returned(self._own.path, self._own.log.head))
@@ -108,7 +109,7 @@ class ChildTask:
         self._asked = ""
 
     async def _leave(self) -> None:
-        """What is left to do when it ends, also by a cancellation."""
+        """Clean up when it ends, also by a cancellation."""
         own = self._own
         try:
             await own.jobs.stop()  # first: one of them may be about to spawn
@@ -133,7 +134,7 @@ class ChildTask:
                 agent.inform(user(f"{self._own.path} ended before it read your message: {said}", sender="sagent"))
 
     def _wake(self) -> None:
-        """Have those look again who wait for it."""
+        """Wake those who wait for it, so that they check again."""
         self._tree.wake_above(self._own.path)
         self._changed.set()
         self._changed = asyncio.Event()

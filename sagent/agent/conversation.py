@@ -1,4 +1,5 @@
-"""One agent's conversation, log and jobs, as whoever has the agent uses them: what concerns no other agent."""
+"""One agent's conversation, log and jobs, as used by those who have the agent: everything that concerns no other
+agent."""
 
 import asyncio
 import time
@@ -38,7 +39,7 @@ _POLL = 0.02
 
 
 class Conversation(Caller):
-    """What an agent says and does by its engine's state alone."""
+    """The part of an agent that needs only its engine's state."""
 
     state: AgentState
     handoffs: list[Handoff]  # what those below it were asked and have answered, the latest few
@@ -46,7 +47,7 @@ class Conversation(Caller):
     @property
     @abstractmethod
     def _doing(self) -> Literal["idle", "working", "ended"]:
-        """How it stands; "working" is in a run."""
+        """Its state; "working" means in a run."""
 
     @property
     def running(self) -> bool:
@@ -59,12 +60,12 @@ class Conversation(Caller):
 
     @property
     def model(self) -> Model:
-        """What answers now."""
+        """The current model."""
         return self.state.model
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """What it can call."""
+        """The tools that it can call."""
         return tuple(self.state.tools.values())
 
     @property
@@ -74,7 +75,7 @@ class Conversation(Caller):
 
     @property
     def ledger(self) -> Ledger:
-        """What it and its tree have spent."""
+        """The ledger of its tree."""
         return self.state.ledger
 
     @property
@@ -87,8 +88,8 @@ class Conversation(Caller):
         return self.state.context.extension
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Pass every event to a function, at once, in the loop's thread; call what is returned to end it. Raises
-        UsageError for what cannot be called so: nobody would await an async one."""
+        """Call a function with every event, at once and in the loop's thread; call the returned function to stop.
+        Raises UsageError for a function that cannot be called so, such as an async one, which nobody would await."""
         if not callable(listener) or iscoroutinefunction(listener):
             kind = "an async function" if callable(listener) else type(listener).__name__
             raise UsageError(f"a listener is {kind}: give a plain function, which is called with each event")
@@ -96,26 +97,26 @@ class Conversation(Caller):
         return lambda: ends.pop()() if ends else None
 
     def inform(self, message: Message) -> None:
-        """Have it read a message that wants no answer, when there is a pause."""
+        """Let it read a message that needs no answer, in its next pause."""
         self.state.receive(message, "next")
 
     def withdraw(self, message: Message) -> bool:
-        """Take back a message that was sent and not read yet; whether it could be."""
+        """Take back a message that was sent and is still unread; returns whether that was possible."""
         entries = self.state.inbox.withdraw(message)
         for entry in entries:
             self.state.journal.record(MessageWithdrawn(entry))
         return bool(entries)
 
     def wake(self) -> None:
-        """Have a run that waits for others look again whether it still must."""
+        """Let a run that waits for others check again whether it still has to."""
         self.state.inbox.nudge("next")
 
     def cost(self) -> Cost:
-        """What the whole tree has spent."""
+        """The cost of the whole tree."""
         return self.state.ledger.cost()
 
     def status(self) -> Status:
-        """How it stands, at a glance."""
+        """Its state in brief."""
         state, context = self.state, self.state.context
         tokens = context.tokens()
         report = Report() if context.extension is None else context.extension.report()
@@ -137,9 +138,9 @@ class Conversation(Caller):
         )
 
     async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:
-        """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none.
+        """Ask an advisor by its name, or the first; a panel is asked as a whole. Raises UsageError if there is none.
 
-        What it says is returned, and is not part of the conversation; `apply(Consult())` puts it there.
+        The advice is returned and is not part of the conversation; `apply(Consult())` adds it.
         """
         if self.advisory is None:
             raise UsageError(f"{self.path} has no advisor: give one with --advisor, or switch to one")
@@ -151,7 +152,7 @@ class Conversation(Caller):
     def apply(self, action: Action) -> None:
         """Change model, effort, limits or context, or stop. It takes effect between two model calls.
 
-        Raises UsageError when it cannot be done; then nothing has changed.
+        Raises UsageError if it cannot be done; then nothing has changed.
         """
         if not isinstance(action, Action):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
             raise UsageError(f'{action!r:.60} is not an action: give one of sagent.peer, such as Switch(effort="high")')
@@ -167,13 +168,13 @@ class Conversation(Caller):
 
     async def compact(self, hints: str = "") -> None:
         """Make the context smaller now, keeping the task; a model is asked for a summary. Raises UsageError while a run
-        is in progress: then it is `apply(Compact(hints))`."""
+        is in progress: use `apply(Compact(hints))` then."""
         if self.running:
             raise UsageError(f"agent {self.path} is running; apply(Compact()) is done before its next model call")
         await make_room(self.state, "asked for", hints, summarise=True)
 
     def restore(self, history: Sequence[Message]) -> None:
-        """Take over an earlier conversation, before the first run. Raises UsageError for what is none."""
+        """Take over an earlier conversation, before the first run. Raises UsageError for an invalid one."""
         for each in history:
             check_message(each)
         state, extension = self.state, self.advisory
@@ -182,9 +183,9 @@ class Conversation(Caller):
             extension.resume(branch_contents(state.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated))
 
     def rewind(self, entry: str) -> None:
-        """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one
-        can go forward again in the same way. Files stay as they are: see `rewind_files`. Raises UsageError while a run
-        is in progress, and for an entry that is not there."""
+        """Go back to an earlier entry of the log. What came after it stays there as a branch, to which one can go
+        forward again in the same way. Files stay as they are: see `rewind_files`. Raises UsageError while a run is in
+        progress, and for an entry that does not exist."""
         self._check_idle()
         state, context = self.state, self.state.context
         try:
@@ -203,15 +204,15 @@ class Conversation(Caller):
             raise UsageError(f"agent {self.path} is running: interrupt it before you go back")
 
     async def diff(self, path: str, entry: str = "") -> "FileDiff":
-        """What became of a file, by its absolute path, since an entry of the log was written ("" is its beginning).
-        Raises UsageError for an entry that is not there, and for a file that was not changed since."""
+        """How a file, by its absolute path, has changed since an entry of the log was written ("" is its beginning).
+        Raises UsageError for an entry that does not exist, and for a file that has not changed since."""
         from sagent.rewind.filediff import diff_file
 
         return await diff_file(self.log, entry, path)
 
     async def preview(self, entry: str) -> "FileChanges":
-        """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not
-        there."""
+        """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that does not
+        exist."""
         from sagent.rewind.restore import preview
 
         return await preview(self.log, entry)
@@ -226,7 +227,7 @@ class Conversation(Caller):
         return "".join(part.text for part in job.output.content if isinstance(part, Text))
 
     async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
-        """How a job stands when it has ended, the time is over or a message has arrived. Raises UsageError."""
+        """The state of a job once it has ended, the time is over or a message has arrived. Raises UsageError."""
         job = self._job(name)
         if not job.task.done():
             arrival = asyncio.create_task(self.state.inbox.arrival("now"))
@@ -237,7 +238,7 @@ class Conversation(Caller):
         return job.status()
 
     async def cancel_job(self, name: str) -> JobStatus:
-        """Stop a job; the end of what it showed is kept. Raises UsageError."""
+        """Stop a job; the end of its output is kept. Raises UsageError."""
         job = self._job(name)
         if not job.task.done():
             job.task.cancel()
@@ -245,8 +246,8 @@ class Conversation(Caller):
         return job.status()
 
     async def detach_job(self, name: str) -> str:
-        """Have a job outlive this process, wake those who wait for it, and say where its output goes. One that has only
-        begun is waited for until its tool offers that. Raises UsageError where its tool cannot."""
+        """Let a job outlive this process, wake those who wait for it, and return where its output goes. A job that has
+        only begun is given time to offer that. Raises UsageError if its tool cannot."""
         job = self._job(name)
         while job.state == "running" and job.ongoing.detach is None and time.monotonic() < job.started + _LONGEST_START:
             await asyncio.wait([job.task], timeout=_POLL)
@@ -270,6 +271,7 @@ class Conversation(Caller):
 
 
 def _meter_of(state: AgentState) -> Meter:
-    """What is known of the size of an earlier conversation. It bounds nothing, for prompt and tools may be others."""
+    """What is known about the size of an earlier conversation. It is no upper bound, because prompt and tools may
+    differ."""
     model, size, tokens = counted(state.log.contents(), state.role)
     return Meter(size, tokens, shrunk=True) if tokens and model == state.model.id else Meter()

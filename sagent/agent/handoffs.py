@@ -1,4 +1,4 @@
-"""What agents of a tree say of their work to each other: what was asked, what was answered, in brief."""
+"""What agents of a tree tell each other about their work: what was asked and what was answered, in brief."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs that a new agent reads, and ch
 
 
 class Handoff(NamedTuple):
-    """What an agent was asked, and what it answered."""
+    """What an agent was asked, and its answer."""
 
     path: str
     asked: str
@@ -19,7 +19,7 @@ class Handoff(NamedTuple):
 
 
 def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
-    """The last request of the person, or whoever sent one, and the last answers of other agents, cut short."""
+    """The last request of the person or another sender, and the last answers of other agents, shortened."""
     asked = last_asked(state)
     parts = [f"{state.path} was asked:\n{short(asked)}"] if asked else []
     parts += [
@@ -30,18 +30,18 @@ def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
 
 
 def short(text: str) -> str:
-    """A text, of one that is long its beginning and its end."""
+    """A text, shortened to its beginning and end if it is long."""
     return text if len(text) <= BRIEF_LENGTH else f"{text[: BRIEF_LENGTH - 200]} … {text[-190:]}"
 
 
 def last_asked(state: AgentState) -> str:
-    """What an agent was sent last."""
+    """The last message that was sent to an agent."""
     history = reversed(state.context.history)
     return next((message.content for message in history if message.role == "user" and message.content), "")
 
 
 def answer_of(path: str, result: Result) -> Message:
-    """What whoever asked reads when an agent has ended a turn."""
+    """What the asker reads when an agent has ended a turn."""
     if result.error is None:
         head = f"{path} has answered:"
     else:

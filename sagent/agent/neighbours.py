@@ -50,19 +50,19 @@ class TreeNeighbours:
         self.deepest = min((most for most in (own, above.deepest) if most is not None), default=None)
 
     def close(self) -> None:
-        """Let go of what is held to see which files change. It is taken up again where it is needed."""
+        """Stop following file changes. It is resumed when needed."""
         if self.checkpoints.cache_info().currsize:
             self.checkpoints().close()
 
     @property
     def busy(self) -> bool:
-        """Whether agents below are at work, or, for the root, a message is on its way."""
+        """Whether agents below are working or, for the root, a message is on its way."""
         tree = self._agent.tree
         waits = not self._spawned and tree.post is not None and tree.post.waiting
         return waits or any(agent.busy for agent in tree.below(self._agent.path))
 
     def resolve(self, name: str) -> Model:
-        """A model by "provider/id"; an agent that knows no others has its own. Raises UsageError."""
+        """A model by "provider/id"; an agent that knows no others has only its own. Raises UsageError."""
         if self._resources.resolve is not None:
             return self._resources.resolve(name)
         own = self._agent.state.model

@@ -33,8 +33,8 @@ _DEARER = ("cache_control", "service_tier", "serviceTier", "speed", "plugins", "
 
 
 def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
-    """Options as they are sent. Raises UsageError for a member that sagent sets itself, for what is not JSON, and under
-    a budget for one that is not known to leave the price of a call as it is."""
+    """Options as they are sent. Raises UsageError for a member that sagent sets itself, for values that are not JSON
+    and, with a budget, for a member that may change the price of a call."""
     for name in _names(given):
         if name in _OURS:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
@@ -58,7 +58,8 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
 
 
 def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
-    """Raise UsageError for tools that the provider would not run itself, or, under a budget, may run without end."""
+    """Raise UsageError for tools that the provider does not run itself and, with a budget, for tools without a limit of
+    uses."""
     tools = given.get("tools", ())
     for fields in map(as_object, as_array(tools) or ((None,) if tools else ())):
         kind = as_str(fields.get("type"))
@@ -82,8 +83,8 @@ def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
 
 
 def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> None:
-    """Raise UsageError for a member of a person's own provider row that sagent sets itself, or that is known to cost
-    more than list prices say and a budget holds. Of members that nobody knows the row's author knows what they cost."""
+    """Raise UsageError for a member of a person's own provider row that sagent sets itself, or that is known to raise
+    the price while there is a budget. For unknown members, the row's author is responsible for the cost."""
     _check_tools(body, capped=capped)
     for name in _names(body):
         dearer = "a budget is counted at list prices; leave it out, or the budget" if capped and name in _DEARER else ""
@@ -92,7 +93,7 @@ def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> No
 
 
 def output_limit(parameters: Mapping[str, object]) -> int | None:
-    """The most tokens that a request with these parameters asked for; None where it named no limit."""
+    """The output limit of a request with these parameters; None if it has none."""
     inner = (as_object(parameters.get(name)) for name in INNER)
     found = (as_int(place.get(name)) for place in (parameters, *inner) for name in _LIMITS)
     return next((limit for limit in found if limit), None)

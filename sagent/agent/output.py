@@ -1,4 +1,4 @@
-"""What an answer is to be, from a type or a JSON Schema: its schema for a model, and the data in what it says."""
+"""The form of an answer, from a type or a JSON Schema: its schema for a model, and how to read data from the answer."""
 
 import json
 import math
@@ -19,10 +19,8 @@ _FENCE = re.compile(r"```[a-zA-Z0-9]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 
 def output_of(form: object) -> Output:
-    """What a person asked for: a JSON Schema as a mapping, or a type that pydantic knows: a model, a dataclass, ...
-
-    Raises UsageError where it is neither.
-    """
+    """The requested form: a JSON Schema as a mapping, or a type that pydantic knows: a model, a dataclass, ... Raises
+    UsageError for anything else."""
     if isinstance(form, Mapping):
         try:
             schema = json_freeze_object(form)  # pyright: ignore[reportUnknownArgumentType] -- checked there
@@ -49,9 +47,9 @@ def output_of(form: object) -> Output:
 def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> object:
     """The data in an answer, which may have words or a code fence around it. Raises ValueError.
 
-    `read` makes data of a parsed value; it raises ValueError saying what is wrong. `wrapped`: the schema is always an
-    object's, and what is asked for is its one member `value`. Of several values the last that fits counts: models think
-    aloud before they answer.
+    `read` converts a parsed value, or raises ValueError that says what is wrong. If `wrapped`, the schema is that of an
+    object whose only member `value` is the requested one. The last of several values that fit counts, because models
+    think aloud before they answer.
     """
     wrong: list[str] = []
     for value in _values(text):
@@ -74,7 +72,7 @@ def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> obje
 
 
 def _in_object(schema: JsonObject, read: Callable[[object], object]) -> Output:
-    """The schema as an object's: a reference at the top is written out, and what is no object is put into one."""
+    """The schema as that of an object: a reference at the top is expanded, and anything else is put into an object."""
     definitions = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     target = schema.get("$ref")
     if isinstance(target, str):
@@ -125,7 +123,7 @@ def _listed(wrong: list[str]) -> str:
 
 
 def _values(text: str) -> Iterator[object]:
-    """The JSON values in a text, the likeliest first: all of it, what is in fences, what stands among words."""
+    """The JSON values in a text, the most likely first: the whole text, the contents of fences, values among words."""
     decoder = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
     pieces = (text, *reversed(_FENCE.findall(text)))
     for piece in dict.fromkeys(piece.strip() for piece in pieces):

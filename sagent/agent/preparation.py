@@ -1,4 +1,4 @@
-"""What is made ready for each run: its dependencies are checked, and prompt, policy and tools made of them."""
+"""Prepares each run: checks its dependencies, and makes its prompt, policy and tools from them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction, isroutine, unwrap
@@ -28,9 +28,9 @@ ToolsOf: TypeAlias = Callable[
 
 
 class Preparation(Generic[Deps_contra]):
-    """An agent's prompt, policy and choice of tools, as they were given: themselves, or functions of a run's context.
+    """An agent's prompt, policy and choice of tools, as they were given: values, or functions of a run's context.
 
-    `judge` is what judges its calls, and `is_fixed` whether that is the same in all runs.
+    `judge` is the policy that judges its calls, and `is_fixed` whether that is the same in all runs.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Preparation(Generic[Deps_contra]):
         self._specs: dict[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = {}  # equal ones are one, and so logged once
 
     async def prepare(self, state: AgentState, more: Sequence[Tool] = ()) -> None:
-        """Make a run ready; `more` are tools of this run alone. Raises UsageError, and what the functions raise."""
+        """Prepare a run; `more` are tools of this run only. Raises UsageError, and what the functions raise."""
 
         def progress(text: str) -> None:
             state.journal.notify("info", text)
@@ -77,18 +77,18 @@ class Preparation(Generic[Deps_contra]):
             state.context.system = _needed("system", said, "a string", lambda given: isinstance(given, str))
 
     def prompt(self, state: AgentState) -> "str | PromptOf[Deps_contra]":
-        """The system prompt as it stands: once its session has begun, a text."""
+        """The current system prompt: a string once its session has begun."""
         return state.context.system if isinstance(self.system, str) or state.prompt_id else self.system
 
     def kept(self, tools: Mapping[str, Tool]) -> Sequence[Tool]:
-        """The agent's own tools, of those that it has now: a run's are not, and what it left out is."""
+        """The agent's own tools among its current ones, without those of a run or those that it left out."""
         if self._base is None:
             return tuple(tools.values())
         known = {id(tool) for tool in (*self._base, *self._offered)}
         return (*self._base, *(tool for tool in tools.values() if id(tool) not in known))
 
     async def _offer(self, state: AgentState, run: RunContext[Deps_contra], more: Sequence[Tool]) -> None:
-        """Have the run offer the agent's tools and its own, as far as they are chosen."""
+        """Let the run offer the agent's tools and its own, as far as they are chosen."""
         self._base = tuple(self.kept(state.tools))
         tools = {tool.name: tool for tool in (*self._base, *more)}
         if len(tools) < len(self._base) + len(more):
@@ -120,7 +120,7 @@ class Preparation(Generic[Deps_contra]):
 
 
 class _PolicyOfRun(Policy):
-    """The policy that was made for the run in progress."""
+    """The policy made for the run in progress."""
 
     now: Policy | None = None
 
@@ -143,7 +143,7 @@ async def _awaited(said: T | Awaitable[T]) -> T:
 
 
 def _needed(name: str, given: T, what: str, fits: Callable[[object], bool]) -> T:
-    """What a function of the program has given. Raises UsageError where that is something else."""
+    """The return value of a function of the program. Raises UsageError if it has the wrong type."""
     if not fits(given):
         raise UsageError(f"{name}: the function returned {type(given).__name__}; it must return {what}")
     return given
@@ -159,12 +159,12 @@ def _names(tools: Sequence[Tool]) -> set[str]:
 
 
 def _is_policy(policy: object) -> bool:
-    """Whether it is one itself, and does not make one, as functions and classes do."""
+    """Whether it is a policy itself, and not a function or class that makes one."""
     return hasattr(policy, "before_tool") and not isinstance(policy, type)
 
 
 def _check_policy(policy: object) -> None:
-    """Raise UsageError for a policy that could not be asked."""
+    """Raise UsageError for an invalid policy."""
     kind = type(policy).__name__
     if not hasattr(policy, "after_turn"):
         raise UsageError(
@@ -177,7 +177,7 @@ def _check_policy(policy: object) -> None:
 
 
 def _check_deps(state: AgentState) -> None:
-    """Raise UsageError where a tool needs what the run was not given."""
+    """Raise UsageError if a tool needs dependencies that the run was not given."""
     if state.run.deps is not None:
         return
     for tool in state.tools.values():

@@ -1,4 +1,4 @@
-"""What an agent is given: what outlives a turn or is shared, and what a program may hand over in a shorter form."""
+"""What an agent is given: what it keeps longer than a turn or shares, and the short forms that a program may pass."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Function(Protocol):
-    """A function or a method: what `def` makes, as type checkers see it. No other tool is taken for one."""
+    """A function or a method, made with `def`, as type checkers see it. No other tool matches it."""
 
     @property
     def __code__(self) -> CodeType: ...
@@ -73,7 +73,7 @@ class Resources:
 
 
 def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
-    """A model, and its provider where that was opened for its name. Raises UsageError for what is none."""
+    """A model, and its provider if that was opened for its name. Raises UsageError for anything else."""
     if not isinstance(given, str):
         if isinstance(given, type) or not callable(getattr(given, "stream", None)):
             name = given.__name__ if isinstance(given, type) else type(given).__name__
@@ -109,7 +109,8 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 
 
 def check_resources(given: Resources) -> None:
-    """Raise UsageError for what an agent could not use: otherwise that shows only when it is needed."""
+    """Raise UsageError for resources that an agent could not use: otherwise the error would only occur when they are
+    needed."""
     for field in fields(given):
         name, each = field.name, cast("object", getattr(given, field.name))
         if each is None and field.default is None:
@@ -138,13 +139,13 @@ def check_resources(given: Resources) -> None:
 
 
 def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
-    """Raise UsageError for an argument that is something else: not everybody has a type checker."""
+    """Raise UsageError for an argument of the wrong type, for programs without a type checker."""
     if not isinstance(given, kind | None) or isinstance(given, str):  # which is iterable, too
         raise UsageError(f"{name} is {type(given).__name__}: give {wanted}")
 
 
 def session_at(given: object) -> Path:
-    """The path of a session's directory. Raises UsageError for what is none."""
+    """The path of a session's directory. Raises UsageError for an invalid path."""
     if isinstance(given, str | PathLike) and given and "\0" not in (path := fspath(cast("str", given))):
         with suppress(RuntimeError):  # of a home that nobody has
             return Path(path).expanduser()
@@ -152,19 +153,19 @@ def session_at(given: object) -> Path:
 
 
 def check_whole(what: str, given: object, least: int = 0) -> None:
-    """Raise UsageError for what is no whole number, or one below the least."""
+    """Raise UsageError for anything but a whole number that is at least the minimum."""
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
         raise UsageError(f"{what}: give a whole number from {least}")
 
 
 def check_type(given: object) -> None:
-    """Raise UsageError for a `deps_type` that is no type."""
+    """Raise UsageError for a `deps_type` that is not a type."""
     if not (given is None or isinstance(given, type | TypeVar | NewType) or get_origin(given) is not None):
         raise UsageError(f"deps_type is {given!r:.60}: give the type of what run(..., deps=) is given")
 
 
 def check_limits(limits: RunLimits | None) -> None:
-    """Raise UsageError for a bound that could not be kept: a negative one, a text, seconds that are no number."""
+    """Raise UsageError for an invalid limit: a negative one, a string, seconds that are not a number."""
     check_kind("limits", limits, RunLimits, "RunLimits(...)")
     for bound in () if limits is None else fields(limits):
         given: object = getattr(limits, bound.name)
@@ -186,7 +187,7 @@ def check_limits(limits: RunLimits | None) -> None:
 
 
 def tools_of(given: Sequence[object]) -> list[Tool]:
-    """Tools, of which some may be functions, or classes that need nothing. Raises UsageError for what is none."""
+    """Tools; some may be functions, or classes without arguments. Raises UsageError for anything else."""
     check_kind("tools", given, Iterable, "a list of tools and functions, tools=[...]")
     return [_tool_of(each) for each in given]
 
@@ -218,8 +219,7 @@ def _tool_of(given: object) -> Tool:
 
 
 def ledger_of(ledger: Ledger | None, cap: Amount | None) -> Ledger:
-    """The ledger that was given, or one with this budget in USD. Raises UsageError for two budgets, or for what is not
-    an amount."""
+    """The given ledger, or one with this budget in USD. Raises UsageError for both, and for an invalid amount."""
     if cap is None:
         return ledger or Ledger(None, PriceBook())
     if ledger is not None:

@@ -1,4 +1,4 @@
-"""What an earlier process left in an agent's log, taken up: unread messages, lost jobs, children, open checkpoints."""
+"""Resumes what an earlier process left in an agent's log: unread messages, lost jobs, children, open checkpoints."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ Begin: TypeAlias = Callable[[spawn.AgentParts, Sequence[Message], SpawnRequest],
 
 
 async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
-    """Take up what the log of an agent says; its entries, as they were before. `own` is what the agent has."""
+    """Resume what the log of an agent has, given its entries from before. `own` are the parts of the agent."""
     state, tree = agent.state, agent.tree
     entries = state.log.contents()
     for found in unread(entries, state.log.blobs.get):
@@ -64,7 +64,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
 
 
 def answer_lost_calls(state: AgentState) -> None:
-    """Give each call that was open when the process ended a result: every model is asked with answered calls only."""
+    """Give each call that was open when the process ended a result, because models need every call to be answered."""
     history = state.context.history
     known = {result.call_id: result for message in history[-1:] for result in message.results}
     reply = next(iter(history[-2:] if known else history[-1:]), Message("user"))
@@ -75,8 +75,8 @@ def answer_lost_calls(state: AgentState) -> None:
 
 
 async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:
-    """Bring a child back that lives on: as it was, by its `spawned` entry and its log of later changes, but for the
-    turn that it was in. `heads` are those of logs that ended a turn."""
+    """Restore a persistent child as it was, from its `spawned` entry and its log of later changes, but without the turn
+    that it was in. `heads` are those of logs that ended a turn."""
     state, path = above.state, born.agent
     log = _log_of(state, born)
     entries = log.contents()
@@ -119,12 +119,12 @@ def _provider(model: str) -> str:
 
 
 def _all_of(limits: Mapping[str, object]) -> Mapping[str, int | str]:
-    """Each limit that can be changed, as it was last."""
+    """Each changeable limit, with its last value."""
     return {name: value if isinstance(value := limits.get(name), int) else "none" for name in CHANGEABLE}
 
 
 def _log_of(state: AgentState, born: Spawned) -> "Log":
-    """The log of a child. Raises SessionCorrupt where another one is in its place."""
+    """The log of a child. Raises SessionCorrupt if another log is in its place."""
     log = state.log.child(born.agent)
     first = next(iter(log.entries()), None)
     if first is not None and first.id == born.entry:
@@ -134,7 +134,7 @@ def _log_of(state: AgentState, born: Spawned) -> "Log":
 
 
 def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None:
-    """Report what a child had that was to answer once, where the process ended before it did."""
+    """Report the output of a child that was to answer once, if the process ended before it did."""
     path, log = born.agent, _log_of(state, born)
     entries = log.contents()
     if (text := cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
@@ -146,7 +146,7 @@ def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None
 
 
 def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
-    """What to report of a child that was to answer once and had not when the process ended; None of one that had."""
+    """The report about a child that was to answer once and had not when the process ended; None if it had."""
     if not unfinished(entries, heads):
         return None
     said = (message.content for message in reversed(messages) if message.role == "assistant" and message.content)

@@ -1,4 +1,4 @@
-"""An agent's runs: one at a time, each with a result whatever happens in it."""
+"""An agent's runs: one at a time, each with a result whatever happens."""
 
 import asyncio
 import re
@@ -54,16 +54,15 @@ _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 
 
 def wanted_advice(text: str) -> str | None:
-    """What a reply wants advice about, "" where it does not say; None where it wants none. What stands in code is only
-    spoken of."""
+    """What a reply wants advice about, "" if it does not say; None if it wants none. A marker inside code does not
+    count."""
     plain = _CODE.sub("", text) if "[" in text else ""
     found = _NEED.search(plain, 0, plain.rfind("]") + 1)  # else each beginning is searched to the end of the text
     return found and found[1].strip()
 
 
 def warn_of_own_ledger(own: "Ledger") -> None:
-    """Say so where a tool runs an agent with a ledger of its own, and the agent that has called it is under a
-    budget."""
+    """Warn if a tool runs an agent with its own ledger while the agent that called it has a budget."""
     from sagent.lib.callers import caller
 
     state = caller()
@@ -93,7 +92,7 @@ def _limit_words(state: AgentState, reason: str) -> str:
 
 
 def _output_limit(state: AgentState) -> str:
-    """How many tokens the last request asked for at most, by the log, and what sets that."""
+    """The output limit of the last request, from the log, and what sets it."""
     sent = (entry.content for entry in state.log.contents().latest("request"))
     own = (each.parameters for each in sent if isinstance(each, RequestSent) and not each.role)
     if (limit := output_limit(next(own, EMPTY))) is None:
@@ -110,10 +109,8 @@ def _output_limit(state: AgentState) -> str:
 
 
 class Runner:
-    """Takes an agent's runs, interrupts them, and knows what the last one came to.
-
-    `contained`: whatever goes wrong is in the result, and nothing is raised but a cancellation.
-    """
+    """Takes an agent's runs, interrupts them, and keeps the last result. If `contained`, every error is in the result,
+    and only a cancellation is raised."""
 
     def __init__(
         self,
@@ -158,7 +155,7 @@ class Runner:
             raise UsageError(f"agent {self._state.path} is running in another thread: make one agent per thread")
 
     def loop_elsewhere(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the run in progress or the agent's life, where that is not the one of this thread."""
+        """The event loop of the run in progress, or of the agent's life, if it belongs to another thread."""
         task = self._task or self.life
         loop = None if task is None else task.get_loop()
         with suppress(RuntimeError):  # in a thread without a loop
@@ -175,18 +172,15 @@ class Runner:
             await self._ended.wait()
 
     async def released(self) -> None:
-        """The same, unless it is this task that the run is in."""
+        """The same, unless the run is in this very task."""
         if self._task is not None and self._task is not asyncio.current_task():
             await self.ended()
 
     async def take(
         self, message: Message | None, form: object = None, deps: object = None, tools: Sequence[Tool] = ()
     ) -> tuple[Result, SagentError | None]:
-        """A run on a prompt, or only on what is in the inbox; `form` is what the answer is to be, `deps` and `tools`
-        are this run's.
-
-        The result, and the error that says why there is none or only a part.
-        """
+        """Run on a prompt, or only on the inbox; `form` is the form of the answer, `deps` and `tools` are for this run
+        only. Returns the result, and the error if there is no result or only a part."""
         output = None if form is None else _output_of(form)
         self.check_here()
         await self._await_closing_stream()
@@ -222,7 +216,7 @@ class Runner:
     async def _work(
         self, message: Message | None, output: "Output | None", tools: Sequence[Tool]
     ) -> tuple[str, object, Failure | None, SagentError | None]:
-        """Take the turn: why it ended, the data it came to, and what went wrong."""
+        """Take the turn; returns why it ended, its data, and what went wrong."""
         state = self._state
         try:
             await self._prepare(state, tools)
@@ -261,7 +255,8 @@ class Runner:
             self.closing = True
 
     async def _take_turn(self) -> str:
-        """A turn. One that ends in a question for advice which nobody has answered goes on, once: it is no answer."""
+        """Take a turn. If it ends in a question for advice that nobody has answered, continue once, because it is not
+        an answer."""
         state = self._state
         for last in (False, True):
             reason = await take_turn(state)
@@ -273,7 +268,7 @@ class Runner:
         return "need_advice"
 
     async def _await_closing_stream(self) -> None:
-        """Wait for a stream that its reader has left: the loop closes it in its next rounds. Raises UsageError."""
+        """Wait for a stream that its reader has left: the loop closes it soon. Raises UsageError."""
         for _ in range(3):
             if self._task is None:
                 return
@@ -289,7 +284,7 @@ class Runner:
             state.journal.emit(SessionOpened(state.path, log.session_id, log.path, name, resumed))
 
     async def _finish(self, reason: str, failure: Failure | None, data: object = None) -> Result:
-        """Close the books of a run: make the log durable, report the result."""
+        """Finish a run: make the log durable, report the result."""
         state = self._state
         held = "" if self._finishing is None else await self._finishing()
         if failure is not None:
@@ -329,7 +324,7 @@ class Runner:
         return self.last
 
     def _saving(self) -> Saving:
-        """What compactions have saved so far, of this agent and those below, as far as their logs can be read."""
+        """What compactions have saved so far, for this agent and those below, as far as their logs can be read."""
         state, known = self._state, self._tree.savings
         with suppress(SagentError, OSError):
             known[state.path] = self._own_saving()

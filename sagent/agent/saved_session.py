@@ -1,4 +1,4 @@
-"""The session on disk that an agent is given by its path: begun there, or gone on with."""
+"""The session on disk that an agent is given by its path: started there, or continued."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from sagent.session.store import Session, is_session, log_files
 
 
 def model_named(session: Path) -> str:
-    """The model that a session had last. Raises SessionNotFound, SessionCorrupt and UsageError."""
+    """The model that a session used last. Raises SessionNotFound, SessionCorrupt and UsageError."""
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")
     name = last_model(read_contents(session / "root.jsonl"))
@@ -21,8 +21,8 @@ def model_named(session: Path) -> str:
 
 
 class SavedSession:
-    """Held for writing until it is closed. Raises SessionBusy, SessionCorrupt, UsageError for a directory that is no
-    session, and OSError."""
+    """A session held for writing until it is closed. Raises SessionBusy, SessionCorrupt, UsageError for a directory
+    that is not a session, and OSError."""
 
     def __init__(self, given: str | Path, cwd: Path) -> None:
         self._path, self._cwd, self.closed = Path(given).absolute(), cwd, False
@@ -42,11 +42,11 @@ class SavedSession:
 
     @property
     def resumed(self) -> bool:
-        """Whether there was one."""
+        """Whether it existed before."""
         return not self._first
 
     def restore(self, agent: Node) -> None:
-        """Give an agent what was said, its ledger what was spent, and its tree the names of who was there. Raises
+        """Restore an agent's conversation, its ledger's charges, and the names of its tree's agents. Raises
         SessionCorrupt."""
         path = self._session.path
         try:
@@ -59,8 +59,8 @@ class SavedSession:
             raise
 
     def reopen(self, agent: Node) -> None:
-        """Have an agent that was closed keep its next run as well. Raises UsageError where its session has gone on
-        without it, and SessionBusy."""
+        """Let a closed agent save its next run as well. Raises UsageError if its session was continued elsewhere, and
+        SessionBusy."""
         head = self.log.head
         self._open()
         if self.log.head != head and not self._first:
@@ -70,6 +70,6 @@ class SavedSession:
         agent.state.journal.log, agent.state.journal.lost = self.log, False
 
     def close(self) -> None:
-        """Let others open it. One that was begun here and in which nothing happened leaves no trace."""
+        """Let others open it. A session that was started here and in which nothing happened is removed."""
         self.closed = True
         self._session.close_begun(self._first)

@@ -1,4 +1,5 @@
-"""What a new agent gets from the one above it: never more than that has. A likeness of another may do what both may."""
+"""What a new agent gets from the one above it: never more than that one has. A copy of another agent may do only what
+both may."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AgentParts(TypedDict):
-    """What an agent is made of."""
+    """The parts of an agent."""
 
     model: Model
     system: "str | PromptOf[Never]"
@@ -44,9 +45,9 @@ class AgentParts(TypedDict):
 def parts_for(
     above: Node, own: Resources, path: str, request: SpawnRequest, limits: Mapping[str, int | str] | None = None
 ) -> AgentParts:
-    """What an agent below another is made of; `own` is what the other has, `limits` what the new one was given since it
+    """The parts of an agent below another; `own` are those of the other, `limits` what the new one was given since it
     was spawned. Raises UsageError for a request that cannot be met: a model that is unknown, not allowed or without a
-    key, tools that the other has not, what is no limit."""
+    key, tools that the other does not have, invalid limits."""
     state, extension = above.state, above.advisory
     model = state.model
     if request.model and request.model != full_name(model):
@@ -71,7 +72,7 @@ def parts_for(
 
 
 def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentParts:
-    """What a likeness of an agent is made of below another."""
+    """The parts of a copy of an agent, below another."""
     own = model.state
     workspace = workspace_for(own, seen=False)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
@@ -92,7 +93,7 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
 
 
 def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
-    """What both judge; a policy that is made for each run is made for each of the likeness."""
+    """A policy in which both judge; if one is made for each run, it is made for each run of the copy too."""
     make = model.preparation.policy
     if model.preparation.is_fixed or not callable(make):
         return Both(model.state.policy, above.state.policy)
@@ -100,30 +101,28 @@ def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
 
 
 def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
-    """What a new agent below another has: all that `like` has, but for what is its own. Raises OSError."""
+    """The resources of a new agent below another: all that `like` has, except its own. Raises OSError."""
     log, ledger = _log_for(above, path), above.ledger
     return replace(like, log=log, ledger=ledger, workspace=workspace, path=path, tree=above.tree, finish=None)
 
 
 def _log_for(above: Node, path: str) -> Log:
-    """The log of a new agent below another; one in memory where nothing of the session is kept any more."""
+    """The log of a new agent below another; in memory if the session is no longer saved."""
     if above.state.journal.lost:
         return MemoryLog(path, session_id=above.log.session_id, blobs=above.log.blobs)
     return above.log.child(path)
 
 
 def workspace_for(state: AgentState, *, seen: bool) -> Workspace:
-    """A workspace of its own in the parent's directory: a child's `cd` and exports are its own.
-
-    What the parent has read counts as read for a child that sees the parent's conversation only.
-    """
+    """A workspace of its own in the parent's directory, so that `cd` and exports stay the child's. Files that the
+    parent has read count as read only for a child that sees the parent's conversation."""
     own, environment = state.workspace, state.workspace.environment
     environment = None if environment is None else dict(environment)
     return replace(own, environment=environment, seen=dict(own.seen) if seen else {})
 
 
 def shared_history(state: AgentState) -> Sequence[Message]:
-    """An agent's conversation up to the call that spawns: byte for byte the prefix whose cache the provider has."""
+    """An agent's conversation up to the call that spawns: byte for byte the prefix that the provider has cached."""
     shared = list(state.context.history)
     while shared and shared[-1].calls:
         shared.pop()
@@ -131,15 +130,15 @@ def shared_history(state: AgentState) -> Sequence[Message]:
 
 
 def prompt_for(state: AgentState, request: SpawnRequest, path: str, handoffs: Sequence[Handoff]) -> Message:
-    """The task, with who the child is and, in brief, what led to it."""
+    """The task, together with who the child is and, in brief, what led to it."""
     who = f"You are {path}, an agent that works for {state.path}. Your last message of this turn is your answer to it."
     context = f"\n\n{brief(state, handoffs)}" if request.share == "brief" else ""
     return user(f"{who}{context}\n\nYour task:\n{request.prompt}", sender=state.path)
 
 
 def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, prompt: Message) -> None:
-    """Have a new agent in its own log and that of the one above, enough there to bring one that lives on back after
-    this process; and its prompt in its inbox."""
+    """Record a new agent in its own log and that of the one above, so that a persistent one can be restored by a later
+    process; put its prompt into its inbox."""
     spawned = Spawned(
         agent=state.path,
         entry=state.journal.record(Opened(state.log.session_id, state.path, str(state.workspace.cwd))),
@@ -165,14 +164,14 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
 
 
 def _inherited(make: ExtensionFactory | None, above: Extension | None) -> ExtensionFactory | None:
-    """A factory of extensions that take over that of the agent above."""
+    """A factory of extensions that take over the one of the agent above."""
     if make is None or above is None:
         return make
     return lambda agent, own: make(agent, own or above)
 
 
 def _tools(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
-    """Those of the parent's tools that are named. Raises UsageError for one that it has not."""
+    """The parent's tools with these names. Raises UsageError for one that it does not have."""
     if request.tools is None:
         return tuple(state.tools.values())
     if request.share == "full":
@@ -184,8 +183,8 @@ def _tools(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
 
 
 def _limits(state: AgentState, request: SpawnRequest) -> RunLimits:
-    """The parent's bounds, with fewer turns where that is ordered. One that lives on need not wait for its jobs.
-    Raises UsageError for what is no limit."""
+    """The parent's limits, with fewer turns if requested. A persistent agent need not wait for its jobs. Raises
+    UsageError for invalid limits."""
     if request.max_turns is not None and request.max_turns < 1:
         raise UsageError(f"max_turns: give a whole number above 0, not {request.max_turns}")
     if request.max_depth is not None and request.max_depth < 0:
@@ -195,13 +194,13 @@ def _limits(state: AgentState, request: SpawnRequest) -> RunLimits:
 
 
 class Both:
-    """Two policies: a call is made when neither objects."""
+    """Two policies combined: a call is made if neither objects."""
 
     def __init__(self, own: Policy, above: Policy) -> None:
         self._policies = (own, above) if own is not above else (own,)
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """The stricter word: a denial, else other arguments, which both judge in turn, else a question, else yes."""
+        """The stricter decision: a denial, then other arguments, which both judge again, then a question, then yes."""
         from sagent.policy.verdict import checked
 
         verdicts = [
@@ -210,7 +209,7 @@ class Both:
         return min(verdicts, key=_leniency)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows for either."""
+        """What follows for either of them."""
         return [action for policy in self._policies for action in await policy.after_turn(turn) or ()]
 
 
@@ -229,7 +228,7 @@ def _both(own: "ProfileOf | None", above: Workspace) -> "ProfileOf | None":
 
 
 def _either(own: PathFilter | None, above: PathFilter | None) -> PathFilter | None:
-    """What either hides is hidden."""
+    """Hidden is what either hides."""
     if own is None or above is None:
         return own or above
 

@@ -1,7 +1,7 @@
-"""Answers as data: the schema for the model, and one chance to repair an answer that does not fit.
+"""Answers as data: the schema for the model, and one chance to repair an answer that does not match.
 
-Where the provider shows the schema to its model and holds it to it, nothing is said; elsewhere the schema is in a
-message after the prompt, for the system prompt is fixed. Either way the answer is checked here.
+If the provider takes the schema and makes its model follow it, nothing is added to the prompt; otherwise the schema is
+in a message after the prompt, because the system prompt is fixed. Either way the answer is checked here.
 """
 
 import re
@@ -34,18 +34,16 @@ Give the whole answer again, as one JSON value{schema}, with nothing around it."
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What an answer is to be: `schema` is an object's, and `find` gives the data in an answer. It raises ValueError
-    saying what is wrong with one."""
+    """The form of an answer: `schema` is an object's, and `find` returns the data in an answer, or raises ValueError
+    that says what is wrong with it."""
 
     schema: JsonObject
     find: Callable[[str], object]
 
 
 async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, object, Failure | None]:
-    """Take a turn whose answer is to be data: why it ended, the data, and what is wrong where there is none.
-
-    Of an answer that does not fit the model reads what is wrong, and may give it once more.
-    """
+    """Take a turn whose answer is to be data; returns why it ended, the data, and what is wrong if there is none. If an
+    answer does not match, the model reads what is wrong and may answer once more."""
     state.context.output_schema = output.schema
     try:
         in_words = not _held(state)
@@ -89,7 +87,7 @@ async def _turn(state: AgentState, output: Output, *, in_words: bool) -> tuple[s
 
 
 def _held(state: AgentState) -> bool:
-    """Whether the provider shows the schema to its model."""
+    """Whether the provider gives its model the schema."""
     return isinstance(state.model, Structuring) and state.model.structures(state.context.request())
 
 

@@ -1,4 +1,4 @@
-"""The agents of a session: who lives, who is below whom, how many there may be, and what one sets aside for another."""
+"""The agents of a session: which are alive, how they are related, how many there may be, and their allowances."""
 
 import asyncio
 import re
@@ -37,8 +37,8 @@ END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then
 
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
-    """How large a tree may grow: generations below the root, agents alive below it at a time, and in a session; and how
-    many messages its agents may read of each other without a word from a person in between, None without a bound."""
+    """How large a tree may grow: generations below the root, agents alive at a time, and agents in a session; and how
+    many messages its agents may read from each other without a message from a person in between, None for no limit."""
 
     max_depth: int = 5
     max_live: int = 32
@@ -47,7 +47,7 @@ class TreeLimits:
 
 
 class Node(Conversation):
-    """An agent, as others of its tree use it."""
+    """An agent, as the others of its tree use it."""
 
     tree: "Tree"  # all agents of its session
     preparation: "Preparation[Never]"  # what is made ready for each of its runs
@@ -60,7 +60,7 @@ class Node(Conversation):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether it is at work, or has something to read or to wait for with which it will go on."""
+        """Whether it is working, or has something to read or to wait for after which it will continue."""
 
     @property
     @abstractmethod
@@ -69,7 +69,7 @@ class Node(Conversation):
 
     @abstractmethod
     def hold(self) -> None:
-        """Have what it says kept in its session, also after it was closed. Raises UsageError and SessionBusy."""
+        """Save its conversation in its session, even after it was closed. Raises UsageError and SessionBusy."""
 
     @abstractmethod
     async def answer(self, prompt: Prompt, deps: object) -> Result:
@@ -77,31 +77,31 @@ class Node(Conversation):
 
     @abstractmethod
     async def resume(self) -> None:
-        """Take up what an earlier process left in the log."""
+        """Resume what an earlier process left in the log."""
 
     @abstractmethod
     def spawn_like(
         self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None, deps: object
     ) -> "Node":
-        """A likeness of another agent below this one, at work on a prompt, with these dependencies; `messages` is its
-        conversation so far, by default the other's own. Raises UsageError: none was begun."""
+        """A copy of another agent below this one, working on a prompt with these dependencies; `messages` is its
+        conversation so far, by default the other's own. Raises UsageError; then none was started."""
 
     @abstractmethod
     async def spawn_with(self, request: SpawnRequest, deps: Callable[[], object] | None = None) -> "Node":
-        """As `spawn`. `deps` gives the dependencies of each turn, by default those of this agent's run then."""
+        """Like `spawn`. `deps` returns the dependencies of each turn, by default those of this agent's current run."""
 
     @abstractmethod
     def end(self) -> "asyncio.Task[None] | None":
-        """Begin to end an agent that was spawned, and what is below it; the task is done when it has ended."""
+        """Begin to end a spawned agent and those below it; the task is done when it has ended."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """End what is in progress, and the agents below it."""
+        """End everything in progress, and the agents below it."""
 
 
 class Tree:
-    """Every living agent of a session by its path. A path is never used twice, not even with other capitals: on some
-    systems that would be the same file. `post` is set by the agent at its root."""
+    """Every living agent of a session by its path. A path is never used twice, not even with other capitals, because on
+    some systems that would be the same file. `post` is set by the agent at its root."""
 
     def __init__(self, limits: TreeLimits | None = None) -> None:
         self.limits = limits or TreeLimits()
@@ -117,7 +117,7 @@ class Tree:
 
     @property
     def living(self) -> Sequence[Node]:
-        """Those that can be sent a message, root first."""
+        """The agents that can be sent a message, root first."""
         return tuple(self._living[path] for path in sorted(self._living))
 
     def get(self, path: str) -> Node | None:
@@ -125,19 +125,20 @@ class Tree:
         return self._living.get(path)
 
     def add(self, agent: Node) -> None:
-        """An agent lives from now on."""
+        """Add an agent that now lives."""
         self._living[agent.path] = agent
         self.register(agent.path)
 
     def remove(self, agent: Node) -> None:
-        """An agent has ended."""
+        """Remove an agent that has ended."""
         if self._living.get(agent.path) is agent:
             del self._living[agent.path]
             self._detached += _detached_jobs(agent)
 
     def attend(self, event: Event) -> None:
-        """Count what agents read of each other and of jobs, and stop them all where that goes on and on: two that
-        answer each other would never end by themselves, nor would one that begins a job at the end of each."""
+        """Count the messages that agents read from each other and from jobs, and stop all agents if that goes on and
+        on: two agents that answer each other would never end by themselves, nor would one that starts a job at the end
+        of each."""
         if not isinstance(event, Received):
             return
         sender, most = event.message.sender, self.limits.max_exchanges
@@ -163,21 +164,20 @@ class Tree:
 
     @property
     def detached(self) -> Sequence[str]:
-        """The jobs that outlive the session, each with where its output goes and how to end it, in words."""
+        """The jobs that outlive the session, each with where its output goes and how to end it."""
         return (*self._detached, *(job for agent in self.living for job in _detached_jobs(agent)))
 
     def interrupt(self, path: str, scope: Scope = "tree") -> None:
-        """Interrupt an agent by its path, as its own `interrupt` does. Raises UsageError naming the living."""
+        """Interrupt an agent by its path, as its own `interrupt` does. Raises UsageError that names the living
+        agents."""
         if (agent := self._living.get(path)) is None:
             raise UsageError(f"No living agent is called {path!r}. There are: {', '.join(sorted(self._living))}.")
         agent.interrupt(scope)
 
     def reserve(self, parent: str, name: str, max_depth: int | None = None) -> str:
-        """A path for a new agent below another, which is its own once it is added: nothing may be awaited before that.
-        Raises UsageError when there may be no more of them.
-
-        An agent without a name gets a number; one whose name is taken gets a number after it.
-        """
+        """A path for a new agent below another, which is taken once the agent is added: nothing may be awaited before
+        that. Raises UsageError if there are too many agents. An agent without a name gets a number; one whose name is
+        taken gets a number after it."""
         depth, limits = parent.count("/") + 1, self.limits
         most = limits.max_depth if max_depth is None else min(max_depth, limits.max_depth)
         if depth > most:
@@ -195,16 +195,16 @@ class Tree:
         return path
 
     def register(self, path: str) -> None:
-        """Count an agent, of this run of the session or an earlier one, once."""
+        """Count an agent of this session, from this run or an earlier one, once."""
         if path.lower() not in self._used:
             self._used.add(path.lower())
             self._spawns += "/" in path
 
     def find(self, pattern: str, near: str) -> Sequence[Node]:
-        """The agents that a name or pattern means to the one that uses it, of those that live and hear.
+        """The living agents that a name or pattern means, as seen from the agent that uses it.
 
-        A whole path first; then a child, a sibling, any other agent with that name or end of a path; "*" and "?" match
-        as in file names, and "*" alone means all others. "parent" is the one above.
+        A complete path first; then a child, a sibling, any other agent with that name or end of a path; "*" and "?"
+        match as in file names, and "*" alone means all others. "parent" is the agent above.
         """
         wanted = pattern.strip().strip("/")
         above = near.rpartition("/")[0]
@@ -228,12 +228,12 @@ class Tree:
         return sorted(found, key=lambda agent: -agent.path.count("/"))
 
     def deliver(self, path: str, message: Message) -> None:
-        """Have an agent read something in its next pause, if it still reads."""
+        """Let an agent read something in its next pause, if it still reads."""
         if (agent := self._living.get(path)) is not None and agent.hears:
             agent.inform(message)
 
     def deliver_late(self, path: str, message: Message) -> None:
-        """Send an agent a message that was on its way; its sender learns of one that did not reach it."""
+        """Send an agent a delayed message; its sender is informed if it cannot be delivered."""
         agent = self._living.get(path)
         if agent is not None and agent.hears:
             agent.send(message)
@@ -243,14 +243,14 @@ class Tree:
         self.deliver(message.sender, user(text, sender="sagent"))
 
     def wake_above(self, path: str) -> None:
-        """Wake those above an agent that has ended a run: they may wait for it."""
+        """Wake the agents above one that has ended a run, because they may wait for it."""
         while path:
             path = path.rpartition("/")[0]
             if agent := self._living.get(path):
                 agent.wake()
 
     async def end_below(self, path: str) -> None:
-        """End the descendants of an agent; returns when they have, or after a few seconds."""
+        """End the descendants of an agent; returns when they have ended, or after a few seconds."""
         tasks = [task for agent in self.below(path) if (task := agent.end()) is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=END_SECONDS)
@@ -264,8 +264,8 @@ class Tree:
 
 
 class DelayedMail:
-    """Delivers messages at a time, while the session is open. What is to arrive later is in the log of the agent whose
-    state is `root` until it has: so it survives the process."""
+    """Delivers messages at a given time, while the session is open. A delayed message is in the log of the agent whose
+    state is `root` until it is delivered, so it survives the process."""
 
     def __init__(self, root: AgentState, deliver: Callable[[str, Message], None]) -> None:
         self._root, self._deliver = root, deliver
@@ -273,7 +273,7 @@ class DelayedMail:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is a message that has not been delivered yet."""
+        """Whether any message has not been delivered yet."""
         return bool(self._timers)
 
     def later(self, path: str, message: Message, seconds: float) -> None:
@@ -283,13 +283,13 @@ class DelayedMail:
         self._wait(path, message, seconds, self._root.journal.record(entry))
 
     def resume(self, entries: Iterable[Entry]) -> None:
-        """Take up what an earlier process left in the log; what was due meanwhile arrives now."""
+        """Resume the messages that an earlier process left in the log; overdue ones arrive now."""
         for found in on_their_way(entries, self._root.log.blobs.get):
             seconds = (found.due - datetime.now(UTC)).total_seconds()
             self._wait(found.to, found.message, max(0.0, seconds), found.entry)
 
     def close(self) -> None:
-        """Deliver nothing any more. What is on its way stays in the log."""
+        """Deliver nothing more. Delayed messages stay in the log."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -306,7 +306,7 @@ class DelayedMail:
 
 
 def check_usd(given: object) -> None:
-    """Raise UsageError for an allowance that is no amount."""
+    """Raise UsageError for an invalid allowance."""
     if not isinstance(given, Decimal):
         raise UsageError(f'budget_usd={given!r:.60}: give USD as a Decimal, as Decimal("0.50")')
     if not given.is_finite() or not 0 <= given < TOO_MUCH:
@@ -315,8 +315,8 @@ def check_usd(given: object) -> None:
 
 @contextmanager
 def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]:
-    """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
-    Raises BudgetExceeded, and UsageError for what is no amount."""
+    """Set an allowance aside, if there is one, for an agent that is started in this block; it is returned if that
+    fails. Raises BudgetExceeded, and UsageError for an invalid amount."""
     if usd is not None:
         check_usd(usd)
         ledger.allow(path, usd)
@@ -328,7 +328,7 @@ def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]
 
 
 def _segment(name: str) -> str:
-    """A name as it can stand in a path. Raises UsageError where nothing of it can."""
+    """A name in the form used in paths. Raises UsageError if nothing of it can be used."""
     segment = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME]
     if not segment or segment == "parent":
         raise UsageError(f"{name!r} is not a valid agent name: use letters, digits, - and _")
