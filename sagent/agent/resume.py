@@ -105,10 +105,7 @@ async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, head
         if last is not None and last.role == "assistant" and not last.calls and last.stop != "interrupted":
             text = f"{path} has answered:\n{last.content}"
         else:
-            text = (
-                f"{path} was at work when the process ended. It is there again with all it knew; write to it to have "
-                "it go on."
-            )
+            text = f"{path} was at work when the process ended, and is restored. Write to it to continue."
         state.receive(user(text, sender=path), "next")
         state.journal.record(Returned(path, child.log.head))
     await child.resume()

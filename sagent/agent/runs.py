@@ -263,7 +263,7 @@ class Runner:
             if reason != "end" or not state.run.replies or wanted_advice(state.run.replies[-1].content) is None:
                 return reason
             if not last:
-                text = "You asked for advice, and nobody here gives it. Go on by yourself, or say what you need."
+                text = "You asked for advice, but there is no advisor here. Continue by yourself, or say what you need."
                 state.receive(user(text, sender="sagent"), "next")
         return "need_advice"
 

@@ -239,7 +239,7 @@ class Tree:
             agent.send(message)
             return
         said = short(message.content)
-        text = f"{path} has ended, so that your message did not reach it: {said}"
+        text = f"{path} has ended, so your message did not reach it: {said}"
         self.deliver(message.sender, user(text, sender="sagent"))
 
     def wake_above(self, path: str) -> None:

@@ -375,7 +375,8 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
     near, maker = nearest_rows(head, rows), infer(rest, rows)
     if maker in near:
         near = [f"{maker}/{rest}"]
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(sorted({**built_in(), **rows}))}."
+    known = sorted({**built_in(), **rows})
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(known)}."
     return (
         f"There is no provider {head!r}. {hint} If {name!r} is the model's full name, put its provider first: "
         f"PROVIDER/{name}."

@@ -39,7 +39,7 @@ class HookPolicy(Policy):
             case "allow", Ask():
                 return Allow()
             case "ask", Allow():
-                return Ask(answer.reason or f"A hook wants to know whether {call.name} may be called.")
+                return Ask(answer.reason or f"A hook asks whether {call.name} may be called.")
             case _:
                 return verdict
 

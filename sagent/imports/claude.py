@@ -91,7 +91,7 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
                 what = (
                     "it is for this project only, and config.toml is for all projects"
                     if local
-                    else "a project allows nothing"
+                    else "a project cannot allow calls"
                 )
                 plan.leave_out(name, text, file, f"{what}: give --allow, or write it into your config.toml")
             else:
@@ -144,7 +144,7 @@ def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, objec
         plan.leave_out("hook", name, file, f"there is no event {event} here")
         return
     if strangers := [key for key in handler if key not in (*_HANDLER, "statusMessage")]:
-        plan.leave_out("hook", name, file, f"{strangers[0]} means nothing here")
+        plan.leave_out("hook", name, file, f"{strangers[0]} is not supported")
         return
     about = {"matcher": matcher} if matcher not in ("", "*") else {}
     table = {**about, **{key: handler[key] for key in _HANDLER if key in handler and key != "type"}}
@@ -157,7 +157,7 @@ def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, objec
         plan.leave_out("hook", name, file, str(error).partition(": ")[2])
         return
     if str(hook) in plan.hooks:
-        plan.add("hook", name, file, "in use", "it is there already")
+        plan.add("hook", name, file, "in use", "it already exists")
         return
     plan.additions(file).hooks.setdefault(event, []).append(table)
     note = (

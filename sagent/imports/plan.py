@@ -18,7 +18,7 @@ Status: TypeAlias = Literal["taken over", "in use", "left out"]
 MOST_FILES = 200
 MOST_BYTES = 64 << 20  # of a file: some programs keep what was said in theirs
 _UNREAD: Mapping[str, str] = {
-    "instructions": "of the files of a directory only the first counts, as AGENTS.md, and only if it says something",
+    "instructions": "of each directory only the first of AGENTS.md and the others is used, and only if it is not empty",
     "agent": "it needs a name and a description, and to be the first of its name",
 }
 """Why some are not in use."""
@@ -137,7 +137,7 @@ class Plan:
         """Have a file made in the person's directory, or in the project's, where none is."""
         target = (self.project / ".sagent" if self.is_shared(source) else self.config_dir) / place
         if target.exists() or target in self.files:
-            self.leave_out(kind, name, source, f"{target} is there already")
+            self.leave_out(kind, name, source, f"{target} already exists")
             return
         self.files[target] = text
         self.add(kind, name, source, "taken over", f"as {target}")

@@ -73,7 +73,7 @@ def _words(server: Mapping[str, object], stranger: bool) -> str:  # noqa: FBT001
 
 def _check_shape(table: Mapping[str, object]) -> None:
     if strangers := [key for key in table if key not in _KNOWN and key not in _TRIES]:
-        raise ValueError(f"{strangers[0]} means nothing here")
+        raise ValueError(f"{strangers[0]} is not supported")
     for name in ("args", *_PAIRS):
         if (given := table.get(name)) and not (as_array(given) if name == "args" else as_object(given)):
             raise ValueError(f"{name} is {given!r:.40}, not a {'list' if name == 'args' else 'table'}")
@@ -97,7 +97,7 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
         text = text.replace("${workspaceFolder}", str(project))
         text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda found: f"${{{found[1] or found[2]}}}", text)
         if left := re.search(r"(?:\$\{\w+:(?!-)|\{file:)[^}]{0,99}\}?", text):
-            raise ValueError(f"{left[0]} means nothing here: write the value, or ${{NAME}}")
+            raise ValueError(f"{left[0]} is not supported: write the value, or ${{NAME}}")
         return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # one that is not set is no error then
 
     program = table.get("command")

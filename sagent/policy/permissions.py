@@ -73,7 +73,7 @@ class PermissionPolicy(Policy):
             if not rule.pattern and any(rule.covers(name, effect) for name in names):
                 return Deny(f"The rule {rule} denies {call.name}.")
         if any(not _is_name(text) for text in (effect.command, *map(str, effect.paths))):
-            return Deny(f"{call.name} names what the system knows no name for: a NUL, or half of a surrogate pair.")
+            return Deny(f"{call.name} names what no system can: a NUL, or half of a surrogate pair.")
         judge = PathJudge(self.mode, self.rules, self._places, workspace)
         if effect.needs and not effect.command:
             from sagent.policy.web import judge_hosts

@@ -182,7 +182,7 @@ class _Translator:
                 return chr(number)
             raise PatternError(f"\\{character} must be followed by the code of a character, in hexadecimal")
         if character.isalnum() and character.isascii():
-            raise PatternError(f"\\{character} means nothing here")
+            raise PatternError(f"\\{character} is not an escape here")
         return character
 
     def _category(self, *, negated: bool) -> tuple[str, str]:

@@ -346,7 +346,7 @@ async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
     peer = await agent.spawn(SpawnRequest("x", name="a"))
     await peer.wait()
     result = await asyncio.wait_for(agent.run("go"), 5)
-    assert result.content == "root/a has ended, so that your message did not reach it: hello?"
+    assert result.content == "root/a has ended, so your message did not reach it: hello?"
 
 
 async def test_names_that_differ_in_capitals_only_are_not_the_same_file() -> None:

@@ -67,7 +67,7 @@ def test_claude(shell: Shell) -> None:
     assert "in use" in line_with(done.out, "instructions", "as it is")
     assert "in use" in line_with(done.out, "short")
     assert "taken over" in line_with(done.out, "PreToolUse Bash", "check.sh")
-    assert "prompt means nothing here" in line_with(done.out, "PreToolUse Bash: prompt")
+    assert "prompt is not supported" in line_with(done.out, "PreToolUse Bash: prompt")
     assert "there is no event Notification" in line_with(done.out, "beep")
     assert "Read(./.env)" in line_with(done.out, "deny", ".env")
     assert "Bash(rm:*)" in line_with(done.out, "Bash(rm *)")
@@ -106,7 +106,7 @@ def test_claude(shell: Shell) -> None:
     assert again.code == 0, again.err
     assert tomllib.loads(config.read_text()) == own
     assert tomllib.loads((shell.cwd / ".sagent/config.toml").read_text()) == theirs
-    assert "it is there already" in line_with(again.out, "PreToolUse Bash", "check.sh")
+    assert "it already exists" in line_with(again.out, "PreToolUse Bash", "check.sh")
 
 
 def test_what_is_not_read_is_not_said_to_be_in_use(shell: Shell) -> None:
@@ -293,7 +293,7 @@ def test_settings_that_cannot_be_read_any_more_are_put_back(shell: Shell) -> Non
         ({"url": "ftp://mcp.example.org"}, "http"),
         ({"url": "https://"}, "http"),
         ({"url": "http://[::1"}, "Invalid IPv6"),
-        pytest.param({"command": "{file:" * 30_000}, "means nothing here", id="braces without an end"),
+        pytest.param({"command": "{file:" * 30_000}, "is not supported", id="braces without an end"),
     ],
 )
 def test_a_server_is_taken_over_whole_or_left_out(shell: Shell, server: object, why: str) -> None:

@@ -191,7 +191,7 @@ class Handler(RequestHandler):
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> AgentCard:
-        raise ExtendedAgentCardNotConfiguredError("The public card is all that there is.")
+        raise ExtendedAgentCardNotConfiguredError("There is only the public card.")
 
     async def _send(self, params: SendMessageRequest, context: ServerCallContext) -> tuple[Contexts, str]:
         """Take a message: the caller's contexts and the id of its task."""

@@ -100,7 +100,7 @@ class RemoteAgent:
         about = one_line(printable(f"{card.name}: {card.description} Skills: {skills}"), _MOST_DESCRIPTION)
         self.description = (
             f"Have an agent elsewhere do something. It knows only what the prompt says. Returns its answer and a "
-            f"conversation, by which it can be gone on with. What it says of itself: {about}"
+            f"conversation, with which it can be continued. What it says of itself: {about}"
         )
         self.bill: Callable[[Charge], None] = lambda _: None
         self._asking: dict[str, str] = {}  # by conversation, the task that waits for an answer
@@ -198,7 +198,7 @@ class RemoteAgent:
         why = _texts(answer.status.message.parts)
         if state == TaskState.TASK_STATE_INPUT_REQUIRED:
             self._asking[answer.context_id] = answer.id
-            said.append(f"It asks, and goes on when you answer in this conversation: {why}")
+            said.append(f"It asks a question, and continues when you answer in this conversation: {why}")
         elif state != TaskState.TASK_STATE_COMPLETED:
             word = TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", " ")
             said.append(f"Its task ended as {word}. {why}".strip())
