@@ -98,7 +98,7 @@ async def test_a_wrong_key_is_looked_for_where_it_is(tmp_path: Path, monkeypatch
     monkeypatch.setenv("OPENAI_API_KEY", "a-good-one")
     (tmp_path / "mine.toml").write_text('[providers.openai]\napi_key = "not one"\n')
     settings = load({"model": "gpt-9"}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "mine.toml")
-    with pytest.raises(UsageError, match=r"^api_key in \[providers\.openai\] for openai holds characters"):
+    with pytest.raises(UsageError, match=r"^api_key in \[providers\.openai\] for openai has characters"):
         await choose_model(settings)
 
 

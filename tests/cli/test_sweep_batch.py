@@ -82,7 +82,7 @@ def test_after_a_kill_nothing_is_bought_again(shell: Shell, server: BatchServer,
     if end == signal.SIGINT:
         assert child.returncode == 130, said
         assert b"sweep spec.toml --output out --batch" in said
-        assert b"2 batches in progress: the provider goes on" in said
+        assert b"2 batches in progress: the provider continues" in said
         assert USD / 2 <= result(shell)["spent_at_most_usd"] < 4  # not the whole budgets, which are 8
         lines = (shell.cwd / "out" / "runs.jsonl").read_text().splitlines()
         assert [json.loads(line)["outcome"] for line in lines] == ["interrupted"] * 4

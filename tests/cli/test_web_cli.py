@@ -87,7 +87,7 @@ def test_a_provider_without_a_search_is_named(shell: Shell) -> None:
     config.parent.mkdir(parents=True)
     config.write_text('tools = ["web"]\n[web.native]\nmodel = "mistral/large"\n')
     assert shell.run("when is high water?").code == 0
-    assert "native: mistral has no search of its own that is known" in results(shell)
+    assert "native: mistral has no known search of its own" in results(shell)
 
 
 def test_what_is_off_loads_no_module(shell: Shell) -> None:
