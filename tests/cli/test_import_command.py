@@ -72,8 +72,8 @@ def test_claude(shell: Shell) -> None:
     assert "Read(./.env)" in line_with(done.out, "deny", ".env")
     assert "Bash(rm:*)" in line_with(done.out, "Bash(rm *)")
     assert "as Network(x.org)" in line_with(done.out, "WebFetch")
-    assert "a project allows nothing" in line_with(done.out, "npm test")
-    assert "${input:key} means nothing here" in line_with(done.out, "asks")
+    assert "a project cannot allow calls" in line_with(done.out, "npm test")
+    assert "${input:key} is not supported" in line_with(done.out, "asks")
     assert "Nothing was written" in done.out
     assert before == {path: path.read_bytes() for path in shell.cwd.rglob("*") if path.is_file()}
 
