@@ -147,7 +147,7 @@ def test_the_job_that_fixes_on_gitlab_pushes_what_it_changed_and_nothing_else(sh
     assert done.returncode == 0, done.stderr
     shown = ["git", "-C", origin, "show", "--format=%s", "--name-only", "topic"]
     pushed = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.split("\n")
-    assert [line for line in pushed if line] == ["Fix the review findings below", "a.py"]
+    assert [line for line in pushed if line] == ["Fix the findings of a review", "a.py"]
     assert "glpat" not in done.stdout + done.stderr
 
 
