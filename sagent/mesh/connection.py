@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.mesh import names
-from sagent.mesh.errors import Fenced, Full, NobodyThere, NoRoom, Refused, TooLarge, Unavailable
+from sagent.mesh.errors import Fenced, Full, Missing, NobodyThere, NoRoom, Refused, TooLarge, Unavailable
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -31,7 +31,7 @@ PATIENCE = 10.0  # seconds a call waits for the bus by default
 INBOX_LIMIT = 1_000  # messages that wait for one address; then its senders wait
 _STARTING = 0.9  # seconds in which a server may begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
-_NO_PEERS = 10005
+_NO_PEERS, _NO_STREAM = 10005, 10059
 _FULL_DISK = (
     "The bus's disk is full, and nothing is stored. Free some space in its directory (the `--dir` of `sagent bus`); "
     "it then continues by itself."
@@ -364,6 +364,8 @@ def _is_an_answer(error: Exception) -> bool:
 
 
 def refusal(error: Exception) -> Refused:
+    if getattr(error, "err_code", None) == _NO_STREAM:
+        return Missing("The bus does not have its streams any more: its data was lost. A node makes new ones.")
     return Refused(f"The bus refused this: {getattr(error, 'description', '') or error}.")
 
 

@@ -27,6 +27,10 @@ class Refused(MeshError):
     kind = "refused"
 
 
+class Missing(Refused):
+    """The bus lacks a stream that it had: its disk was lost."""
+
+
 class Fenced(MeshError):
     """Somebody else has written since: whoever meets this does not hold the thing any more."""
 

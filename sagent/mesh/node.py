@@ -10,7 +10,7 @@ from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.broadcast import Broadcast
 from sagent.mesh.cards import Card, encode_card
-from sagent.mesh.errors import MeshError, NoRoom, Refused, Unavailable
+from sagent.mesh.errors import MeshError, Missing, NoRoom, Refused, Unavailable
 from sagent.mesh.hold import Hold, NodeOptions, OpenAgent
 from sagent.mesh.jetstream import JetStream
 from sagent.mesh.lease import Lease
@@ -112,7 +112,11 @@ class Node:
             while not self._draining.is_set():
                 await self._slots.acquire()
                 round_ = _SHORT if self.options.labels and self._slots.locked() else _ROUND
-                if self._draining.is_set() or (taken := await intake.next(round_)) is None:
+                try:
+                    taken = None if self._draining.is_set() else await intake.next(round_)
+                except Missing:
+                    taken, _ = None, await self._bus.ensure()
+                if taken is None:
                     self._slots.release()
                 else:
                     group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())

@@ -19,7 +19,7 @@ from sagent.mesh.cards import decode_card
 from sagent.mesh.connection import Message as BusMessage
 from sagent.mesh.connection import Request
 from sagent.mesh.control import Answer, Question, Reply, encode_answer, read_question
-from sagent.mesh.errors import Failed, Fenced, MeshError, NobodyThere, Unavailable, WrongVersion
+from sagent.mesh.errors import Failed, Fenced, MeshError, Missing, NobodyThere, Unavailable, WrongVersion
 from sagent.mesh.figures import Figures, read_figures
 from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.logstream import SessionStream
@@ -52,6 +52,7 @@ class RemotePeer:
         self._sending: asyncio.Task[None] | None = None
         self._problem: MeshError | None = None  # for which it cannot be followed any more
         self._last = 0  # the number of the last message that was sent
+        self._known = False  # its record was on the bus
         self._model, self._turns = "", 0
         self._lease = 0  # the latest of those who were heard
         self.figures: Figures | None = None
@@ -81,6 +82,7 @@ class RemotePeer:
                     async for entry in changes:
                         if entry is not None and entry.value is not None:
                             before, peer.record = peer.record, decode(SessionRecord, entry.value)
+                            peer._known = True
                             if peer.record.node != before.node:  # what a node asked that is gone nobody waits for
                                 peer._forget_asked()
                             peer.on_record(before)
@@ -97,11 +99,16 @@ class RemotePeer:
                 async for request in requests:
                     peer._put(request, reply, answer)
 
+            def look() -> None:
+                peer.start(peer._look_again())
+
             work = (follow(), hear(), respond(calls), respond(inquiries))
             tasks = [asyncio.create_task(each) for each in work]
+            bus.on_reconnect.add(look)
             try:
                 yield peer
             finally:
+                bus.on_reconnect.discard(look)
                 await end(*tasks, *peer._tasks)
 
     @property
@@ -300,6 +307,17 @@ class RemotePeer:
                     self._turns += 1
                 for listener in tuple(self._listeners):
                     listener(event)
+
+    async def _look_again(self) -> None:
+        """Have `wait` say so where a bus that was away comes back without the session."""
+        try:
+            await self._records.get(self.path)
+        except SessionNotFound:
+            if self._known:
+                self._problem = Missing(f"The bus does not have session {self.path} any more: its data was lost.")
+                self._changed.set()
+        except MeshError:
+            return
 
     def _forget_asked(self) -> None:
         for asked in self._asked.values():

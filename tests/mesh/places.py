@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -85,11 +86,13 @@ class Place:
     program: Sequence[str] = tuple(PROGRAM)
     provider: str = ""  # the model's URL, where it is not reached by the server's own
 
-    async def restart_bus(self) -> None:
-        """Kill the bus, and start it again on what it has on its disk."""
+    async def restart_bus(self, *, lost: bool = False) -> None:
+        """Kill the bus, and start it again on what it has on its disk, or on an empty one."""
         assert self.broker is not None
         os.kill(self.broker.process.pid, signal.SIGKILL)
         await self.broker.process.ended()
+        if lost:
+            shutil.rmtree(self.directory / "bus" / "store")
         options = ServerOptions(self.directory / "bus", port=self.broker.port)
         self.broker = await self.stack.enter_async_context(serving(options))
 

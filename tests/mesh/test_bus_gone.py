@@ -51,6 +51,19 @@ async def test_a_first_signal_ends_a_client_and_a_node(tmp_path: Path, how: sign
         assert f"sagent attach {session}" in shown["error"]["message"]
 
 
+async def test_a_node_takes_work_of_a_bus_that_has_lost_its_data(tmp_path: Path) -> None:
+    async with place(tmp_path, [AT_WORK[0], Turn("Fine.")]) as here:
+        await here.node("n1")
+        asking = asyncio.create_task(here.ask("--json", "work"))
+        async with asyncio.timeout(30):
+            while not list(tmp_path.rglob("begun")):
+                await asyncio.sleep(0.05)
+        await here.restart_bus(lost=True)
+        code, out, err = await asking
+        assert (code, "data was lost" in out + err) == (1, True), (out, err)
+        assert (await here.ask("again"))[:2] == (0, "Fine.\n")
+
+
 async def test_a_message_on_its_way_keeps_nobody_waiting(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")
