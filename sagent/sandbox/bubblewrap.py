@@ -206,7 +206,8 @@ def has_own_pid_limit(release: str) -> bool:
 
 
 def _explained(said: str) -> str:
-    """What bubblewrap says, and what to do where it is known."""
+    """What bubblewrap says, as a part of a sentence, and what to do where it is known."""
+    said = said.rstrip(".")
     if any(text in said for text in ("RTM_NEWADDR", "uid map", "uid_map")):
         return f"{said} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
     return said or "bubblewrap failed without a message"

@@ -170,7 +170,7 @@ def available() -> str:
         finally:
             wall.close()
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return f"Landlock could not be tried: {error}"
+        return f"Landlock could not be tried: {error.strerror if isinstance(error, OSError) else error}"
     if not tried.returncode:
         return ""
     return tried.stderr.decode(errors="replace").strip() or f"a command within Landlock ended with {tried.returncode}"
@@ -184,7 +184,7 @@ def abi() -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     if (version := libc.syscall(444, None, 0, 1)) < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"the kernel has no Landlock: {os.strerror(number)}")
+        raise OSError(number, f"the kernel has no Landlock ({os.strerror(number)})")
     return version
 
 

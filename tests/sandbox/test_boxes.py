@@ -262,6 +262,8 @@ async def test_where_files_come_and_go_it_is_tried_again(boxed: Boxed, failing: 
     failing += ["bwrap: setting up uid map: Permission denied"] * 3
     assert "apparmor" in refusal().lower()
     assert len(failing) == 2  # which is for good, and said at once
+    failing[:] = ["bwrap: No permissions to create new namespace. See <https://deb.li/bubblewrap>."]
+    assert refusal().endswith("See <https://deb.li/bubblewrap>")  # sentences go on after it
 
 
 async def test_what_sessions_have_kept_for_later_hides_no_file_that_is_new(boxed: Boxed) -> None:
