@@ -118,3 +118,13 @@ def test_a_row_that_was_longer_leaves_nothing_in_another_width(
     below = rows.index("› go") + 1
     assert [row[:9] for row in rows[below : below + 4]] == ["", "◌ AskUser", "◌ Running", ""]
     assert "\n".join(rows).count("◌ AskUser") == 1
+
+
+def test_a_question_takes_keys_again_when_the_size_has_changed(console: Console) -> None:
+    console.serve([Turn(calls=(Call("Bash", {"command": "make deploy"}),))])
+    console.start("--sandbox", "off", width=80, height=24)
+    console.type("go")
+    console.until("y Yes, once")
+    resize(console, 60, 20)
+    console.until("(", gone="y Yes, once")
+    console.until("y Yes, once")

@@ -48,6 +48,10 @@ class Presence:
         """Seconds still to pass until nothing was typed, nor has what is there since a time changed, for a while."""
         return max(self._typed_at, since) + QUIET - self.clock()
 
+    def wake(self) -> None:
+        """Have whoever waits for a key look at what has changed without one."""
+        self._typed.set()
+
     async def until_typed(self) -> None:
         """Wait for the next key."""
         self._typed.clear()
@@ -172,6 +176,7 @@ class Questions:
             self._screen.buffer.insert_text(letter)
         if self.picker is not None and self.picker.keys and not self.picker.words:
             self.picker.held = _DRAFT
+            self._presence.wake()
 
     def begin_anew(self) -> None:
         """The process stood still: a key of meanwhile was pressed without an answer to see, and chooses nothing."""
