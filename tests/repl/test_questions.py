@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from samples import CALL
 from test_painter import Terminal
@@ -211,7 +212,7 @@ async def test_a_question_that_is_on_its_way_to_the_terminal_takes_no_keys(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def answer() -> None:  # as the terminal does, in the order of what was written to it
-        desk.keys.send_text("\x1b[0n")
+        desk.keys.send_text("\x1b[>1;10;0c")
         for _ in range(9):
             await asyncio.sleep(0.01)
 
@@ -824,3 +825,20 @@ async def test_where_the_terminal_has_lost_the_cursor_nothing_above_it_is_erased
         desk.screen.resizing.cursor = 8, column
         desk.screen.resizing._erase()
         assert b"".join(written).count(b"\x1b[A") == rows
+
+
+@pytest.mark.parametrize(("number", "rows"), [(41, 3), (1, 4)])
+async def test_a_terminal_that_cuts_rows_as_xterm_does_keeps_what_is_above_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, rows: int
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        written: list[bytes] = []
+        desk.screen.panel = lambda width, height: [(("", "x" * 60),)]
+        await desk.screen.until_drawn()
+        desk.keys.send_text(f"\x1b[>{number};320;0c")
+        while not desk.screen.resizing.terminal:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
+        monkeypatch.setattr(desk.screen.output, "get_size", lambda: Size(rows=10, columns=40))
+        desk.screen.resizing._erase()
+        assert f"\x1b[{rows}A" in b"".join(written).decode()

@@ -13,8 +13,8 @@ from sagent.repl.terminal.key_codes import read_key
 MOST_TYPED = 200  # characters that come at once from keys
 MOST_TYPED_LINES = 16  # the same with an Enter among them
 QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
-STATUS = "\x1b[5n"  # whether it is well, which it says when it has drawn what came before (DSR, as below)
-_WELL = "\x1b[0n"
+WHO = "\x1b[>c"  # what it is, which it says when it has drawn what came before (DA2, same page)
+_NUMBER = re.compile(r"\x1b\[>(\d{1,5})[;\d]*c")
 _COLOUR = re.compile(r"\x1b\]11;rgba?:([\da-fA-F]{2,4})/([\da-fA-F]{2,4})/([\da-fA-F]{2,4})(?:/[\da-fA-F]+)?[\x1b\x07]")
 _CURSOR = re.compile(r"\x1b\[(\d{1,5});(\d{1,5})R")  # CPR, the answer to DSR 6
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
@@ -39,7 +39,7 @@ class InputParser(Vt100Parser):
     `loaded`: what was typed before waits in the terminal, and arrives at once too.
 
     `on_focus` learns whether the terminal is in front, `on_background` whether its background is light, `on_cursor` in
-    which row and column the cursor is, and `on_well` that the terminal has answered.
+    which row and column the cursor is, and `on_number` by which number the terminal calls itself.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class InputParser(Vt100Parser):
         on_background: Callable[[bool], object],
         loaded: Callable[[], bool],
         on_cursor: Callable[[int, int], object],
-        on_well: Callable[[], object],
+        on_number: Callable[[int], object],
     ) -> None:
         def take(press: KeyPress) -> None:
             if press.key == Keys.Ignore and press.data in _FOCUS:
@@ -59,7 +59,8 @@ class InputParser(Vt100Parser):
                 callback(KeyPress(press.key, text))
 
         super().__init__(take)
-        self._on_background, self._loaded, self._on_cursor, self._on_well = on_background, loaded, on_cursor, on_well
+        self._on_background, self._loaded = on_background, loaded
+        self._on_cursor, self._on_number = on_cursor, on_number
         self._held = ""  # the beginning of a key or an answer
         self._late = False  # whether the rest of it did not come at once
         self._pasted = ""  # without marks, so far
@@ -97,8 +98,8 @@ class InputParser(Vt100Parser):
         if colour := _COLOUR.match(found[0]):
             red, green, blue = (int(part[:2], 16) for part in colour.groups())
             self._on_background(299 * red + 587 * green + 114 * blue > 128 * 1000)
-        if found[0] == _WELL:
-            self._on_well()
+        if number := _NUMBER.fullmatch(found[0]):
+            self._on_number(int(number[1]))
         if cursor := _CURSOR.fullmatch(found[0]):
             self._on_cursor(int(cursor[1]), int(cursor[2]))
             return ""

@@ -1,6 +1,7 @@
 """A terminal whose size changes: nothing is drawn until it stays, and then what is ours is found again."""
 
 import asyncio
+import sys
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.layout.screen import Screen as Drawn
 
 SETTLED = 0.35  # seconds without a change after which a size counts; tmux reports one up to 0.25 s after it was made
+TMUX, XTERM = 84, 41  # by these numbers they call themselves
 MOST_UNSETTLED = 1.0  # seconds after which what is final is written all the same
 
 
@@ -26,7 +28,8 @@ class Resizing:
         self.on_resizing: Callable[[], None] = lambda: None
         self.on_resized: Callable[[], None] = lambda: None
         self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
-        self._columns: list[int] = []  # of the rows that were drawn, as the terminal counts them
+        self._columns: list[int] = []  # of the rows that were drawn, as tmux counts them
+        self.terminal = 0  # the number by which it calls itself
         self._holding = False
         self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
         self._patient_until = 0.0
@@ -54,7 +57,7 @@ class Resizing:
             self._columns = []
 
     def _drawn(self, app: "Application[None]") -> None:
-        if self._output.remembers_cells and (screen := app.renderer.last_rendered_screen) is not None:
+        if self.terminal == TMUX and (screen := app.renderer.last_rendered_screen) is not None:
             self._columns = [max(row) for row in zip_longest(_drawn_widths(screen), self._columns, fillvalue=0)]
         if self._holding:
             self._holding = False
@@ -127,6 +130,8 @@ class Resizing:
             at, over = cursor.y, cursor.x // size.columns
             lost = column not in (None, cursor.x % size.columns, min(cursor.x, size.columns - 1))
             rows = self._columns or _drawn_widths(screen)
+        if self.terminal == XTERM:  # which cuts rows where others rewrap them
+            over, size = 0, size._replace(columns=sys.maxsize)
         above = self.surface.forget(rows[:at], rows[at + 1 :], size, over, reach)
         self.cursor = None
         with self._output.held():

@@ -20,7 +20,7 @@ from prompt_toolkit.styles import DynamicStyle, Style
 from sagent.errors import UsageError
 from sagent.repl.terminal.application import Rows, ScreenApplication, drawn_text
 from sagent.repl.terminal.line import InputLine
-from sagent.repl.terminal.parser import QUESTION, STATUS, InputParser
+from sagent.repl.terminal.parser import QUESTION, WHO, InputParser
 from sagent.repl.terminal.resizing import Resizing
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.lines import Line, drawable, one_line
@@ -51,10 +51,10 @@ class Screen:
         self.on_focus: Callable[[], None] = lambda: None  # it is in front, or is no longer
         self.theme = "auto"
         self.light = _light_background()  # None where it is not known
-        self._to_ask = "" if os.environ.get("TERM") in ("dumb", "linux") else STATUS
+        self._to_ask = "" if os.environ.get("TERM") in ("dumb", "linux") else WHO
         if self._to_ask and _colours() != ColorDepth.DEPTH_1_BIT:
             self._to_ask += QUESTION
-        self._well: asyncio.Event | None = None  # set when the terminal has answered; None where it has not so far
+        self._answered: asyncio.Event | None = None  # set when the terminal has answered; None where it has not so far
         self._rules = dict(rules_of(self.theme, light=self.light))
         self._style = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
@@ -95,7 +95,7 @@ class Screen:
                 self._take_background,
                 lambda: self._loaded,
                 self._take_cursor,
-                self._take_status,
+                self._take_number,
             )
             source.vt100_parser = parser  # pyright: ignore[reportAttributeAccessIssue]
         # the application remembers its bindings from the first key on, so that they must not be others later
@@ -155,16 +155,16 @@ class Screen:
         that never answers is not waited for."""
         await self.until_drawn()
         end = time.monotonic() + MOST_WAITED
-        while (well := self._well) is not None:
-            well.clear()
-            self.output.write_raw(STATUS)
+        while (answered := self._answered) is not None:
+            answered.clear()
+            self.output.write_raw(WHO)
             self.output.flush()
             with suppress(TimeoutError):
-                await asyncio.wait_for(well.wait(), ASKED_AGAIN)
-            if well.is_set():
+                await asyncio.wait_for(answered.wait(), ASKED_AGAIN)
+            if answered.is_set():
                 return
             if time.monotonic() > end:
-                self._well = None
+                self._answered = None
 
     def set_theme(self, name: str) -> None:
         """Use a theme. Raises UsageError naming the themes."""
@@ -186,9 +186,10 @@ class Screen:
     def _take_cursor(self, row: int, column: int) -> None:
         self.resizing.cursor = row - 1, column - 1
 
-    def _take_status(self) -> None:
-        self._well = self._well or asyncio.Event()
-        self._well.set()
+    def _take_number(self, number: int) -> None:
+        self.resizing.terminal = number
+        self._answered = self._answered or asyncio.Event()
+        self._answered.set()
 
     def set_vim(self, value: str) -> str:
         """vi keys "on" or "off", or the other way than now; which it is then."""

@@ -134,11 +134,6 @@ class SteadyOutput(Vt100_Output):
         """
         self.write_raw(f"\r\x1b[{self.get_size().rows}M\x1b[J")
 
-    @property
-    def remembers_cells(self) -> bool:
-        """Whether the terminal rewraps a row with the blanks of what was erased at its end, as tmux does."""
-        return "TMUX" in os.environ or (self.term or "").startswith(("tmux", "screen"))
-
     def ask_for_cursor(self) -> None:
         """Have the terminal say in which row the cursor is (DSR, https://vt100.net/docs/vt510-rm/DSR-CPR.html)."""
         if self.term not in ("linux", "dumb") and not self.stalled:
