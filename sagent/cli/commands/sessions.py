@@ -213,8 +213,8 @@ def _search(settings: Settings, given: argparse.Namespace) -> int:
     if len(hits) > given.limit:
         _say(f"{given.limit} messages shown of more: give more words, or --limit {2 * given.limit}")
     if not hits:
-        where = f"of {settings.cwd}; leave out --here to search every directory" if given.here else "of yours"
-        _say(f"No message matches in the sessions {where}.")
+        where = f" of {settings.cwd}. Leave out --here to search every directory" if given.here else ""
+        _say(f"No message matches in any session{where}.")
     return 0 if hits else 1
 
 
