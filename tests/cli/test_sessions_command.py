@@ -62,3 +62,14 @@ def test_what_commands_print_of_a_session_holds_no_secret(shell: Shell) -> None:
     assert "3 token" in shell.run("sessions", "show", model="").err
     listed = shell.run("sessions", "rewind", shell.run("sessions", "list", "--ids", model="").out.strip(), model="")
     assert key[:8] not in listed.out
+
+
+def test_a_file_that_cannot_be_restored_is_named_once(shell: Shell) -> None:
+    (shell.cwd / "large").write_bytes(b"x" * (2 << 20))
+    shell.serve([Turn(calls=(Call("Bash", {"command": "echo more >> large"}),)), Turn(text="Done.")])
+    assert shell.run("--permission-mode", "full", "go").code == 0
+    (session,) = shell.run("sessions", "list", "--ids", model="").out.split()
+    back = shell.run("sessions", "rewind", session, "1", "files", model="")
+    assert [line for line in back.out.splitlines() if "large" in line] == [
+        "  left alone large: it is larger than 1 MiB"
+    ]

@@ -227,7 +227,8 @@ def _unchanged(changes: "FileChanges", cwd: Path) -> list[Line]:
     """The files that stay as they are, and what is never covered."""
     rows: list[Line] = []
     left = [("left alone", one) for one in changes.left]
-    for mark, each in (*left, *(("not covered", one) for one in changes.omitted)):
+    omitted = [("not covered", one) for one in changes.omitted if one not in changes.left]
+    for mark, each in (*left, *omitted):
         rows.append((("class:warning", f"  {mark} "), ("", _short(each.path, cwd)), ("class:dim", f": {each.why}")))
     rows[_MOST_ROWS:] = _rest(len(rows))
     if changes.commands:
