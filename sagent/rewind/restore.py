@@ -22,6 +22,10 @@ from sagent.session.touches import Omission, Snapshot, Touch, Touched
 Fetch = Callable[[str], bytes]
 _MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
 ASTRAY = "its directory is now reached through a link"
+UNRECORDED = (
+    "The files stay as they are: the log cannot be written, so it could not be undone. Free some space or fix the "
+    "directory, then start again with --continue."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +58,14 @@ async def preview(log: Log, entry: str) -> FileChanges:
 
 async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str, path: str = "") -> FileChanges:
     """Restore all files, or one, to their state at an entry, and report what was done. Raises UsageError if there is no
-    such entry, or if that file has not changed since."""
+    such entry, if that file has not changed since, or if the log cannot be written."""
     async with checkpoints.turn:
         work = await in_thread(lambda stop: _prepare(recorder.journal.log, entry, stop, path))
         if not (work.steps or work.plan.made or work.plan.gone):
             return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
         call = f"{REWIND}-{os.urandom(6).hex()}"
-        recorder.journal.record(Touched(call, REWIND, ended=False, files=work.steps))
+        if not recorder.journal.record(Touched(call, REWIND, ended=False, files=work.steps)):
+            raise UsageError(UNRECORDED)
         writer = _Writer(recorder.journal.log.blobs.get)
         try:
             await in_thread(lambda stop: writer.write(work, stop))

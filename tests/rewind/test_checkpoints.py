@@ -1016,6 +1016,16 @@ async def test_winding_back_can_be_cut_off_and_done_again(plain: Path) -> None:
             assert tree(plain) == after
 
 
+async def test_files_stay_where_a_rewind_of_them_cannot_be_recorded(plain: Path) -> None:
+    async with at_work(plain) as rig:
+        point = await rig.run("echo more >> a.txt")
+        after = tree(plain)
+        rig.agent.state.journal.lost = True
+        with pytest.raises(UsageError, match="log cannot be written"):
+            await rig.agent.rewind_files(point)
+        assert tree(plain) == after
+
+
 def test_an_agent_may_run_in_one_loop_after_the_other(plain: Path) -> None:
     def calls(turn: int) -> tuple[ToolCall, ...]:
         return tuple(
