@@ -15,6 +15,7 @@ from sagent.tools.media import media_in
 _MOST_OUTPUT = 4_000  # characters of one output
 _MOST_TEXT = 50_000  # characters
 _MOST_IMAGES = 10
+_WORDY = ("text/markdown", "application/json", "text/latex", "text/html")
 
 
 def show_notebook(data: bytes) -> ToolOutput | None:
@@ -74,8 +75,16 @@ def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
             if isinstance(image := media_in(b64decode(whole(data.get(kind))), "output"), Image):
                 yield image
                 return
-    if "text/plain" in data:
-        yield _output(whole(data["text/plain"]))
+    if text := words_of(data):
+        yield _output(text)
+
+
+def words_of(data: Mapping[str, object]) -> str:
+    """What an output says in words: Markdown or the like where its plain text only names a class of IPython's."""
+    plain = whole(data.get("text/plain"))
+    kinds = () if plain and not plain.startswith("<IPython.core.display.") else _WORDY
+    kind = next((kind for kind in kinds if kind in data), "")
+    return json.dumps(data[kind]) if kind == "application/json" else whole(data.get(kind)) or plain
 
 
 def _output(text: str) -> Text:

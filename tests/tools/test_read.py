@@ -190,7 +190,11 @@ NOTEBOOK = {
             "source": "1 + 1",
             "outputs": [
                 {"output_type": "stream", "text": ["printed\n"]},
-                {"output_type": "execute_result", "data": {"text/plain": ["2"]}},
+                {"output_type": "execute_result", "data": {"text/plain": ["2"], "text/html": "<b>2</b>"}},
+                {
+                    "output_type": "display_data",
+                    "data": {"text/plain": "<IPython.core.display.JSON object>", "application/json": {"a": [1]}},
+                },
                 {
                     "output_type": "display_data",
                     "data": {"image/png": base64.b64encode(PNG).decode(), "text/plain": "fig"},
@@ -207,7 +211,14 @@ async def test_a_notebook_is_shown_as_cells(call, root) -> None:
     (root / "n.ipynb").write_text(json.dumps(NOTEBOOK))
     output = await call(Read(), file_path="n.ipynb")
     text = text_of(output)
-    for piece in ("cell 1: markdown ---\n# Title\ntext", "cell 2: code ---\n1 + 1", "printed", "---\n2\n", "E: v"):
+    for piece in (
+        "cell 1: markdown ---\n# Title\ntext",
+        "cell 2: code ---\n1 + 1",
+        "printed",
+        "---\n2\n",
+        '{"a": [1]}',
+        "E: v",
+    ):
         assert piece in text
     assert "\x1b" not in text
     assert [image.data for image in images_of(output)] == [PNG]
