@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 from sagent.agent import Agent, Asker
 from sagent.agent.asking import outcome
 from sagent.bridges.live import Wanted, failure_of, progress_of
-from sagent.errors import SagentError
+from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Result, SessionOpened
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
@@ -151,6 +151,8 @@ class Sessions:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _work(self, run: Run, wanted: Wanted, prompt: str) -> Result:
+        if not prompt.strip():
+            raise UsageError("prompt is empty: say what is to be done.")
         async with self._open(wanted, run.on_event, run.ask if run.asks else None) as agent:
 
             def count(_: Event) -> None:
@@ -177,7 +179,7 @@ def make_server(sessions: Sessions) -> "MCPServer":
         model: str | None = None,
         max_budget_usd: float | None = None,
     ) -> CallToolResult | InputRequiredResult:
-        return await _answer(sessions, Wanted(None, cwd, model, max_budget_usd), prompt, context)
+        return await _answer(sessions, Wanted(None, cwd or None, model or None, max_budget_usd), prompt, context)
 
     async def sagent_reply(
         session_id: str, prompt: str, context: Context, max_budget_usd: float | None = None
@@ -185,7 +187,7 @@ def make_server(sessions: Sessions) -> "MCPServer":
         return await _answer(sessions, Wanted(session_id, max_budget_usd=max_budget_usd), prompt, context)
 
     async def sagent_status(session_id: str | None = None) -> CallToolResult:
-        found = sessions.status(session_id)
+        found = sessions.status(session_id or None)
         return _result(json_dump(found), {"runs": found})
 
     server.add_tool(

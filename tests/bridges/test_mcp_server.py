@@ -187,7 +187,9 @@ async def test_a_client_cannot_raise_the_cap_and_a_refusal_is_an_error(place: Pl
         ("sagent", {"prompt": "x", "max_budget_usd": -1}, "above 0"),
         ("sagent", {"prompt": "x", "max_budget_usd": "nan"}, "above 0"),
         ("sagent", {"prompt": "x", "max_budget_usd": "1e400"}, "above 0"),
+        ("sagent", {"prompt": " "}, "prompt is empty"),
         ("sagent_reply", {"session_id": "none-such", "prompt": "x"}, "none-such"),
+        ("sagent_reply", {"session_id": "", "prompt": "x"}, "no session"),
         ("sagent_reply", {"session_id": "~nobody-here", "prompt": "x"}, "no session"),
         ("sagent_reply", {"session_id": "x" * 5000, "prompt": "x"}, "x" * 40),
         ("sagent", {"prompt": "x", "cwd": "/" + "x" * 5000}, "/" + "x" * 40),
@@ -201,7 +203,9 @@ async def test_what_cannot_be_done_is_an_error_that_says_why(
         assert result.is_error
         assert said in text_of(result)
         assert "Traceback" not in text_of(result)
-        assert not (await client.call_tool("sagent", {"prompt": "x"})).is_error  # it goes on
+        empty = {"cwd": "", "model": "", "max_budget_usd": None}
+        assert not (await client.call_tool("sagent", {"prompt": "x", **empty})).is_error  # it goes on
+        assert as_array(structured(await client.call_tool("sagent_status", {"session_id": ""}))["runs"])
 
 
 async def test_a_cancelled_call_ends_its_run_and_leaves_the_session_free(place: Place, tmp_path: Path) -> None:
