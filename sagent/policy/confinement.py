@@ -28,7 +28,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     protected = _own_program(judge.roots)
     repositories = list(_git_directories(judge.roots))
     tops = set(judge.roots)
-    denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
+    denied = [(rule, judge.denied_by(rule)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
     counts = partial(_counts, [pattern for _, pattern in denied], frozenset({*known.repositories, *known.protected}))
     key = (*judge.roots, *(str(rule) for rule, _ in denied))
     surveys = {root: judge.places.survey(root, key, counts) for root in judge.roots}
@@ -113,10 +113,6 @@ def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:
     if "/" in rule.pattern and not re.search(r"[*?\[]", rule.pattern.removesuffix("/**")):
         for place in rule.literal_places(judge.roots, judge.places.home):
             yield os.path.realpath(place)
-
-
-def _pattern(rule: Rule, judge: PathJudge) -> re.Pattern[str]:
-    return re.compile("|".join(rule.regexes(judge.roots, judge.places.home, anywhere=True)), re.DOTALL)
 
 
 def _obeyed_by_git(top: str) -> Iterator[str]:

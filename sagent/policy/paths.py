@@ -34,6 +34,7 @@ class PathJudge:
         self.cwd = str(workspace.cwd)
         self._spelled_roots = workspace.roots
         self._temporary = tuple(map(os.path.realpath, workspace.temporary.values()))
+        self._patterns: dict[Rule, re.Pattern[str]] = {}
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
@@ -48,8 +49,14 @@ class PathJudge:
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a path falls under, as spelled or as it really is."""
         pairs = product(self.path_rules(tools), spellings(path))
-        roots, home = self._all_roots, self.places.home
-        return next((rule for rule, place in pairs if rule.matches_path(place, roots, home, anywhere=True)), None)
+        return next((rule for rule, place in pairs if self.denied_by(rule).fullmatch(place)), None)
+
+    def denied_by(self, rule: Rule) -> re.Pattern[str]:
+        """The paths that a rule denies."""
+        if rule not in self._patterns:
+            regexes = rule.regexes(self._all_roots, self.places.home, anywhere=True)
+            self._patterns[rule] = re.compile("|".join(regexes), re.DOTALL)
+        return self._patterns[rule]
 
     def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a directory, or something below it, may fall under."""
