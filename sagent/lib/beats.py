@@ -31,4 +31,16 @@ async def with_beats(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator
         finally:
             if task is not None:
                 task.cancel()
-                await asyncio.wait([task])
+                await _end_of(task)
+
+
+async def _end_of(task: asyncio.Task[T]) -> None:
+    """Wait for the end of a task, however often we are cancelled meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

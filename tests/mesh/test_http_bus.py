@@ -38,11 +38,13 @@ async def serving_bus(local: Bus | None = None) -> AsyncIterator[tuple[str, uvic
         bound.close()
 
 
-async def test_a_timeout_that_is_too_long_is_refused() -> None:
+async def test_a_timeout_or_a_kind_that_is_none_is_refused() -> None:
     async with serving_bus() as (url, _), http_bus(url, "token") as bus:
-        for timeout in (0, -1, 86_401, 10**400):
+        for timeout in (0, -1, 86_401, 10**400, "5"):
             with pytest.raises(UsageError, match="timeout: seconds"):
                 await bus.call("POST", "/messages", {"to": "a", "body": 1, "timeout": timeout})
+        with pytest.raises(UsageError, match="kind=other"):
+            await bus.call("GET", "/cards?kind=other")
 
 
 class TestHttpBus(BusSuite):

@@ -81,11 +81,13 @@ def _problem(error: SagentError) -> Response:
 
 
 async def _body(request: Request) -> Mapping[str, object]:
-    data = bytearray()
+    data, size = bytearray(), 0
     async for piece in request.stream():
-        data += piece
-        if len(data) > _MOST_BODY:
-            raise TooLarge(f"The request is larger than {_MOST_BODY:,} bytes.")
+        size += len(piece)
+        if size <= _MOST_BODY:
+            data += piece
+    if size > _MOST_BODY:  # who sends all of it before they read would not get an answer that came sooner
+        raise TooLarge(f"The request is larger than {_MOST_BODY:,} bytes.")
     try:
         return as_object(json_load(bytes(data) or b"{}"))
     except ValueError as error:
@@ -99,12 +101,12 @@ async def _envelope(request: Request) -> tuple[Envelope, float]:
     try:
         envelope = envelope_of({"version": names.VERSION, **members, "id": own, "answers_to": ""})
     except ValueError as error:
-        raise UsageError(f"Not a message: {error}.") from None
-    timeout = members.get("timeout")
-    seconds = timeout if isinstance(timeout, int | float) else 600.0
-    if not 0 < seconds <= 86_400:
+        raise UsageError(f"Not a message: {str(error).rstrip('.')}.") from None
+    if (timeout := members.get("timeout")) is None:
+        timeout = 600.0
+    if not isinstance(timeout, int | float) or not 0 < timeout <= 86_400:
         raise UsageError("timeout: seconds, above 0 and at most a day.")
-    return envelope, float(seconds)
+    return envelope, float(timeout)
 
 
 async def _send(gate: Gate, request: Request) -> Response:
@@ -162,7 +164,8 @@ async def _handle(gate: Gate, request: Request) -> Response:
 
 async def _cards(gate: Gate, request: Request) -> Response:
     given = request.query_params
-    kind = kind if (kind := given.get("kind")) in ("agent", "node") else None
+    if (kind := given.get("kind") or None) not in ("agent", "node", None):
+        raise UsageError(f"kind={kind}: agent or node.")
     query = Query(given.get("namespace", ""), given.get("recursive") != "0", tuple(given.getlist("label")), kind)
     (found,) = select([query], await gate.bus.cards(query))
     return _json([encode_card(card) for card in found])

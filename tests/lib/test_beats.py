@@ -1,0 +1,36 @@
+"""Items with beats between them."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from sagent.lib.beats import with_beats
+
+
+async def test_the_items_are_closed_however_often_their_reader_is_cancelled() -> None:
+    closed = list[str]()
+
+    async def items() -> AsyncGenerator[int]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            closed.append("closed")
+
+    read = asyncio.Event()
+
+    async def reader() -> None:
+        async for _ in with_beats(items(), 60):
+            read.set()
+
+    task = asyncio.create_task(reader())
+    await read.wait()
+    while not task.done():  # as anyio does it
+        await asyncio.sleep(0)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed == ["closed"]
