@@ -166,6 +166,23 @@ def test_the_words(body: object, words: str) -> None:
     assert fault(400, body).args[0] == words
 
 
+@pytest.mark.parametrize(
+    ("kind", "encoding"),
+    [
+        ("text/html; charset=gb2312", "gb2312"),
+        ('application/json; charset="ISO-8859-1"', "latin-1"),
+        ("application/json; charset=utf-8", "utf-8-sig"),
+        ("application/json; charset=nonsense", "utf-8"),
+        ("application/json; charset=idna", "utf-8"),
+        ("application/json", "utf-16"),
+    ],
+)
+def test_the_words_of_a_body_in_another_encoding(kind: str, encoding: str) -> None:
+    words = "请稍后再试" if encoding == "gb2312" else "böse"
+    body = f"<html>{words}</html>" if encoding == "gb2312" else json.dumps({"error": words}, ensure_ascii=False)
+    assert words in fault(500, body.encode(encoding), {"content-type": kind}).args[0]
+
+
 def test_a_page_of_html_is_told_in_a_few_words() -> None:
     page = (
         b"<!DOCTYPE html><html><head><title>502 Bad Gateway</title><style>p{}</style></head><body><h1>nginx</h1></body>"

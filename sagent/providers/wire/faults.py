@@ -137,7 +137,7 @@ class Origin:
 
 def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """The error that a response with an error status, or an answer that is no answer, stands for."""
-    text = body.decode("utf-8-sig", "replace").strip()
+    text = _decoded(body, headers.get("content-type", "")).strip()
     try:
         data: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -330,6 +330,16 @@ def _said(value: object, deep: int = 4) -> str:
     text = as_str(entry.get("message")) or as_str(entry.get("msg")) or _said(entry.get("detail"), deep - 1)
     place = ".".join(str(step) for step in as_array(entry.get("loc")))
     return f"{place}: {text}" if place and text else text
+
+
+def _decoded(body: bytes, kind: str) -> str:
+    """A body as text: in the encoding that its content type names, where Python knows it."""
+    named = re.search(r"(?i)charset=[\"']?([\w.:-]+)", kind)
+    encoding = "utf-16" if body[:2] in (b"\xff\xfe", b"\xfe\xff") else named[1] if named else "utf-8"
+    try:
+        return body.decode(encoding, "replace").removeprefix("\ufeff")
+    except (LookupError, ValueError):
+        return body.decode("utf-8", "replace")
 
 
 def _shorten(text: str) -> str:
