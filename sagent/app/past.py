@@ -1,4 +1,4 @@
-"""A session opened to be written to, and what an earlier run left in it."""
+"""Opens a session for writing, and reads what an earlier run left in it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -25,7 +25,7 @@ C = TypeVar("C", bound=Content)
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What an earlier run left in the log: nothing, for a new session."""
+    """What an earlier run left in the log: nothing for a new session."""
 
     messages: tuple[Message, ...] = ()
     charges: Iterable[Charge] = ()  # read from the logs as they are asked for
@@ -40,24 +40,24 @@ class Past:
 
 
 class Keeper(Protocol):
-    """Keeps a session in another place too, and has its agents wait for that before they do what others notice."""
+    """Keeps a session in another place as well, and makes its agents wait for that before they do anything visible."""
 
     def follow(self, session: Session) -> None:
         """A session was opened, and nothing has been written to it yet. May be called in another thread."""
         ...
 
     def model(self, model: Model) -> Model:
-        """The model, each call of which waits; the same again for one that does."""
+        """The model, each of whose calls waits; unchanged if it already does."""
         ...
 
     def tools(self, tools: Sequence[Tool]) -> list[Tool]:
-        """The tools, each call of which waits that may change something."""
+        """The tools, whose calls wait if they may change something."""
         ...
 
 
 def open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None) -> tuple[Log, Past]:
-    """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so; to
-    go on with an earlier one without what was said in it would be another conversation. Raises UsageError."""
+    """The session's log and what is in it. A new session that cannot be written is kept in memory, with a notice; an
+    earlier one is not, because without its history it would be another conversation. Raises UsageError."""
     if not settings.ephemeral:
         try:
             return _open_file_log(settings, stack, notices, keeper)
@@ -99,7 +99,7 @@ def _open_file_log(
 
 
 def _close(session: Session, copied: str, kind: type[BaseException] | None, *_: object) -> None:
-    """Close it; after an error a session that was copied up to an entry is deleted, if nobody went on in it."""
+    """Close it; after an error, a session that was copied up to an entry is deleted if nobody continued in it."""
     if copied and kind is not None:
         session.close_begun(copied)
     else:
@@ -126,7 +126,7 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
 
 
 def _read_past(log: FileLog, session: Session) -> Past:
-    """What a log holds; the charges are those of all its session's agents."""
+    """The contents of a log; the charges are those of all its session's agents."""
     contents = log.contents()
     prompt = next(_latest(contents, PromptEntry), None)
     addresses = (each.address for each in _latest(contents, Environment))
@@ -145,6 +145,6 @@ def _read_past(log: FileLog, session: Session) -> Past:
 
 
 def _latest(contents: LogView, *of: type[C]) -> Iterator[C]:
-    """What entries of some kinds say, the last one first."""
+    """The contents of some kinds of entries, the last one first."""
     entries = contents.latest(*map(kind_of, of))
     return (content for entry in entries if isinstance(content := entry.content, of))

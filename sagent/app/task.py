@@ -1,4 +1,4 @@
-"""The person's own settings for programs: an agent as the command line has it, or one task in one call."""
+"""The person's own settings for programs: an agent like that of the command line, or one task in one call."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A team as settings and a file describe it, put together; and its report, from the log."""
+"""A team from settings and a file, and its report from the log."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -26,19 +26,16 @@ if TYPE_CHECKING:
 async def open_team(
     settings: Settings, file: TeamFile, listener: Callable[[Event], None], *, batches: "Batches | None" = None
 ) -> AsyncGenerator[Team]:
-    """A team, its session open and the events of all its agents passed to `listener`; all of it closed in the end.
-    Requests go out by `batches`.
-
-    The budget is the file's where the person's is not smaller or comes from the command line. Raises UsageError, and
-    SessionBusy or SessionCorrupt for the session.
-    """
+    """A team with its session open and the events of all its agents passed to `listener`; everything is closed at the
+    end. Requests are sent by `batches`. The budget is the file's unless the person's is smaller or comes from the
+    command line. Raises UsageError, and SessionBusy or SessionCorrupt for the session."""
     settings, file = settle_team(settings, file)
     async with open_agent(settings, listener, batches=batches) as lead:
         yield make_team(lead, file)
 
 
 def settle_team(settings: Settings, file: TeamFile) -> tuple[Settings, TeamFile]:
-    """What a team's lead is opened with, and the team with whoever advises its roles."""
+    """The settings of a team's lead, and the team with the advisors of its roles."""
     cap = settings.max_budget_usd
     if not settings.origins.get("max_budget_usd", "").startswith("--"):
         cap = min((each for each in (cap, file.budget_usd) if each is not None), default=None)
@@ -87,7 +84,7 @@ def _earlier_model(settings: Settings) -> str | None:
 
 
 def report(file: TeamFile, result: TeamResult) -> str:
-    """What a team did, as Markdown, by its log: roles, hand-offs, what each handed on."""
+    """A team's work as Markdown, from its log: roles, hand-offs, what each handed on."""
     done = (each for each in result.roles if each.state in ("done", "kept"))  # the last words are the team's answer
     answers = [line for each in done for line in ("", f"## {each.name}", "", each.text)]
     return "\n".join([*_head(file, result), *_roles(result), *_handoffs(result.handoffs), *answers]) + "\n"
@@ -162,7 +159,7 @@ def _line(text: str) -> str:
 
 
 def write_report(directory: Path, result: TeamResult, text: str) -> None:
-    """`final.md`, the answer as it is, and `report.md`, without what looks like a secret, in a directory. Raises
+    """Write `final.md`, the answer unchanged, and `report.md`, without what looks like a secret, to a directory. Raises
     OSError."""
     from sagent.lib.atomic import atomic_output
     from sagent.lib.secrets import redact

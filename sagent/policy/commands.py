@@ -1,4 +1,4 @@
-"""The judgement of command lines, part by part: every part must be allowed, and no part denied."""
+"""Judges command lines part by part: every part must be allowed, and no part denied."""
 
 import contextlib
 import os
@@ -66,8 +66,8 @@ class CommandJudge:
         return _Whereabouts.during(self._script, self._paths)
 
     def denied(self, *, confined: bool = False) -> Deny | Ask | None:
-        """What the deny rules say, in every mode. Where they cannot be sure it is a question, but for files where the
-        command is `confined`: then they are out of its reach."""
+        """What the deny rules say, in every mode. If they cannot be certain, it is a question, except for files when
+        the command is `confined`: then they are out of its reach."""
         if not any(rule.pattern for rule in self._paths.rules.deny):
             return None
         unproven: list[str] = []
@@ -98,7 +98,7 @@ class CommandJudge:
         return Ask(doubts[0], "Write plain commands, each with its program's name, so that deny rules can be checked.")
 
     def _mentions(self, rules: Sequence[Rule]) -> Iterator[str]:
-        """Denied programs that are named anywhere in a text of which not everything was understood."""
+        """Denied programs that are named anywhere in a text that was not completely understood."""
         lines = (words for part in self._script.parts for words, _ in runs(part))
         if not self._script.doubt and not any(map(is_opaque, lines)):
             return
@@ -109,7 +109,7 @@ class CommandJudge:
                 yield f"The command cannot be read with certainty, and names a program of the rule {rule}."
 
     def _denied_path(self, part: Part, words: Sequence[Word]) -> Deny | None:
-        """Path rules hold for what a command names in so many words: its arguments and redirections."""
+        """Path rules apply to what a command names literally: its arguments and redirections."""
         writer = any(program(word) in _WRITERS for word in words)
         named = [(redirect.target, redirect.writes) for redirect in part.redirects]
         for word, writes in [*((word, writer) for word in words), *named]:
@@ -120,8 +120,8 @@ class CommandJudge:
         return None
 
     def _unproven(self, part: Part, words: Sequence[Word]) -> Iterator[str]:
-        """Why it is not certain that a command leaves alone what path rules deny: what it opens is only known when it
-        runs, or it goes through a directory in which some of it lies."""
+        """Why it is not certain that a command avoids what path rules deny: what it opens is only known when it runs,
+        or it goes through a directory that contains some of it."""
         line, targets = unwrap(part.words), [redirect.target for redirect in part.redirects]
         if not line or part.is_read or line[0].text in _OPEN_NOTHING:
             words = ()
@@ -148,7 +148,8 @@ class CommandJudge:
                 yield f"`{_shown(part.words)}` may go through what the rule {denying} denies."
 
     def obstacle(self) -> Obstacle | None:
-        """What in the command is not allowed: what no rule lifts, else all of it, with a rule for each."""
+        """What in the command is not allowed: the part that no rule allows, otherwise all parts, with a rule for
+        each."""
         if self._script.doubt:
             return Obstacle(
                 f"The command cannot be taken apart with certainty: {self._script.doubt}.",
@@ -191,14 +192,14 @@ class CommandJudge:
         return self._paths.obstacle(reason, rule) if rule else Obstacle(reason, "Allowed with --permission-mode full.")
 
     def unsandboxed_rules(self) -> list[str]:
-        """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain, or
-        may be something else another time."""
+        """The rules that let it run outside of a sandbox, one for each part; none if what it does is not certain, or
+        may change from one time to the next."""
         commands = self._certain()
         certain = all(map(_exactly, commands))
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
 
     def is_unsandboxed(self) -> bool:
-        """Whether rules let each part of it run outside of a sandbox."""
+        """Whether rules let every part of it run outside of a sandbox."""
         rules = [rule for rule in self._paths.rules.allow if rule.tool == "Unsandboxed"]
         if any(not rule.pattern for rule in rules):
             return True
@@ -206,7 +207,7 @@ class CommandJudge:
         return bool(commands) and all(any(rule.allows_command(each) for rule in rules) for each in commands)
 
     def _certain(self) -> list[tuple[Word, ...]]:
-        """Its commands; none where there may be others, or files that it opens besides, or input that it brings."""
+        """Its commands; none if there may be others, or files that it opens in addition, or input that it brings."""
         script = self._script
         if script.doubt or script.has_input or any(part.redirects or part.is_read for part in script.parts):
             return []
@@ -236,7 +237,7 @@ class CommandJudge:
                     yield self._lifted(found.reason, "") if os.path.isdir(path) else found  # noqa: PTH112 -- a text path
 
     def _look_obstacle(self, words: tuple[Word, ...]) -> Obstacle | None:
-        """A command that only looks is free, but not at keys, and not as git in a planted repository."""
+        """A command that only reads is free, except for keys, and for git in a planted repository."""
         shown, known = f"`{_shown(words)}`", self._place.known
         if not self._place.certain:
             return self._hinder(f"Where {shown} would run is not certain.", words)
@@ -259,7 +260,7 @@ class CommandJudge:
         return self._hinder(f"{shown} would look at {secret}, which may hold {places.what_lies_at(secret)}.", words)
 
     def _named(self, word: Word) -> list[str] | None:
-        """The absolute paths that an argument may name, or the value inside an option; None where they are too many."""
+        """The absolute paths that an argument may name, or the value inside an option; None if they are too many."""
         home = self._paths.places.home
         inner = [_expanded(word, home), *word.text.split("=", 1)[1:]]
         if word.text.startswith("-"):
@@ -271,10 +272,8 @@ class CommandJudge:
 
 
 class _Whereabouts(NamedTuple):
-    """Where a script may be while it runs: every place it may go to, for a `cd` may fail or be in a subshell.
-
-    Where it is not `certain` it may be anywhere else as well.
-    """
+    """Where a script may be while it runs: every directory that it may change to, because a `cd` may fail or be in a
+    subshell. If it is not `certain`, it may be anywhere else as well."""
 
     known: tuple[str, ...]
     certain: bool = True

@@ -1,4 +1,4 @@
-"""The judgement of paths: where they really lead, what lies there, and what mode and rules say about it."""
+"""Judges paths: where they really lead, what is there, and what mode and rules say about it."""
 
 import os
 import re
@@ -17,8 +17,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)  # from the strictest to the freest
 
 
 class Obstacle(NamedTuple):
-    """Why something is not simply allowed, and what would allow it; a `rule` that does, "" where there is none. `wants`
-    is what it asks for beyond a sandbox."""
+    """Why something is not simply allowed, and what would allow it; `rule` is the one that would, "" if there is none.
+    `wants` is what it requests beyond a sandbox."""
 
     reason: str
     remedy: str = ""
@@ -38,16 +38,16 @@ class PathJudge:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """Where the roots really lie."""
+        """The roots, with symlinks resolved."""
         return tuple(os.path.realpath(root) for root in self._spelled_roots)
 
     def in_roots(self, path: str) -> bool:
-        """Whether a path really leads into one of the roots, or to what commands have for temporary files."""
+        """Whether a path really leads into one of the roots, or to the temporary files of commands."""
         real = os.path.realpath(path)
         return any(is_inside(real, root) for root in (*self.roots, *self._temporary))
 
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
-        """The deny rule for any of these tools that a path falls under, as spelled or as it really is."""
+        """The deny rule for any of these tools that matches a path, as spelled or resolved."""
         pairs = product(self.path_rules(tools), spellings(path))
         return next((rule for rule, place in pairs if self.denied_by(rule).fullmatch(place)), None)
 
@@ -59,7 +59,7 @@ class PathJudge:
         return self._patterns[rule]
 
     def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
-        """The deny rule for any of these tools that a directory, or something below it, may fall under."""
+        """The deny rule for any of these tools that may match a directory, or something below it."""
         pairs = product(self.path_rules(tools), spellings(directory))
         roots, home = self._all_roots, self.places.home
         found = next((rule for rule, place in pairs if rule.reaches_below(place, roots, home)), None)
@@ -71,14 +71,12 @@ class PathJudge:
 
     @cached_property
     def _all_roots(self) -> tuple[str, ...]:
-        """The roots as spelled, and as they really lie."""
+        """The roots as spelled, and resolved."""
         return tuple(dict.fromkeys((*map(os.path.normpath, self._spelled_roots), *self.roots)))
 
     def hides(self, directory: str, tool: str) -> Callable[[str], bool]:
-        """Which files below a directory, by relative path, a search of it must not show; symlinks are not followed.
-
-        The directory was judged by itself: where it lies among keys, reading those was allowed.
-        """
+        """Which files below a directory, by relative path, a search of it must not show; symlinks are not followed. The
+        directory itself was judged separately: if it is among keys, reading those was allowed."""
         tools = ("Read", tool)
         starts = tuple(dict.fromkeys(spellings(directory)))
         roots, home = self._all_roots, self.places.home
@@ -99,7 +97,7 @@ class PathJudge:
         return hides
 
     def search_obstacle(self, directory: str, tool: str) -> Obstacle | None:
-        """Searching a directory shows all that is below it, where nothing hides files from the search."""
+        """Searching a directory shows everything below it, unless files are hidden from the search."""
         shown = quote_path(directory)
         if rule := self.denying_below(directory, ("Read", tool)):
             return Obstacle(f"{tool} in {shown} may show what the rule {rule} denies.", "Search a narrower path.")
@@ -115,14 +113,14 @@ class PathJudge:
         )
 
     def read_obstacle(self, path: str, tool: str = "Read") -> Obstacle | None:
-        """Reading is free, except where keys lie."""
+        """Reading is free, except where keys are."""
         real = os.path.realpath(path)
         if not self.places.is_secret(path) or self._allowed(real, ("Read", tool), self.places.is_secret):
             return None
         return self.obstacle(f"{quote_path(path)} may hold {self.places.what_lies_at(path)}.", f"Read({escape(real)})")
 
     def write_obstacle(self, path: str, tool: str = "Write") -> Obstacle | None:
-        """Writing depends on the mode, on where the path really leads, and on what lies there."""
+        """Writing depends on the mode, on where the path really leads, and on what is there."""
         if self.mode == "plan":
             return Obstacle(f"{tool} would write {quote_path(path)}.")
         real = os.path.realpath(path)
@@ -142,7 +140,7 @@ class PathJudge:
         return self.obstacle(f"{quote_path(path)}{leads} is outside the working tree.", rule, flag)
 
     def file_obstacle(self, path: str, tool: str, *, writes: bool) -> Obstacle | None:
-        """The same for a tool for files, which reads and writes the notes of the memory, too."""
+        """The same for a file tool, which also reads and writes the notes of the memory."""
         found = self.write_obstacle(path, tool) if writes else self.read_obstacle(path, tool)
         if found is None or (writes and self.mode == "plan") or not self.places.is_note(path, writes=False):
             return found
@@ -152,16 +150,16 @@ class PathJudge:
         return found._replace(reason=f"Writing {quote_path(path)} needs permission.") if asks else None
 
     def obstacle(self, reason: str, rule: str, flag: str = "--permission-mode full") -> Obstacle:
-        """What a rule lifts, or a flag."""
+        """An obstacle that a rule or a flag removes."""
         return Obstacle(reason, self.remedy(rule, flag=flag), rule=rule)
 
     def remedy(self, *rules: str, flag: str = "--permission-mode full") -> str:
-        """The sentence that shows a person what allows a call: a flag, or all of these rules."""
+        """The sentence that tells a person what allows a call: a flag, or all of these rules."""
         allow = " ".join(f"--allow {quoted(rule)}" for rule in rules)
         return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
 
     def _allowed(self, real: str, tools: Sequence[str], special: Callable[[str], bool] | None) -> bool:
-        """Whether an allow rule covers a path; a special place must be named by the rule letter by letter."""
+        """Whether an allow rule covers a path; a special place must be named literally by the rule."""
         for rule in self.rules.allow:
             if rule.tool in tools and rule.matches_path(real, self.roots, self.places.home, anywhere=False):
                 named = rule.literal_places(self.roots, self.places.home) if rule.pattern else ()

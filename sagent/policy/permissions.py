@@ -1,7 +1,7 @@
 """The policy of the command line: a mode and rules.
 
-It guards against what a model does by mistake or is talked into. What a program then does that may run, it does not
-see: a sandbox holds it to what is said here, where there is one.
+It guards against what a model does by mistake or is talked into. It cannot see what an allowed program then does; if
+there is a sandbox, that limits it to what the policy allows.
 """
 
 import os
@@ -102,7 +102,7 @@ class PermissionPolicy(Policy):
         return profile_of(PathJudge(self.mode, self.rules, self._places, workspace), self._domains)
 
     def _paths(self, call: ToolCall, effect: Effect, judge: PathJudge, *, searches: bool) -> Verdict:
-        """A call that reads or writes files; `searches`: of a directory it may show everything."""
+        """Judge a call that reads or writes files; if it `searches`, it may show everything in a directory."""
         writes = effect.kind == "write"
         tools = EDITS if writes else ("Read", call.name)
         places = dict.fromkeys(map(str, (*effect.paths, *([effect.real] if effect.real else ()))))
@@ -121,7 +121,7 @@ class PermissionPolicy(Policy):
         return self._verdict(effect, next(filter(None, found), None))
 
     def _command(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
-        """A call that runs a command line, or something that cannot be foreseen."""
+        """Judge a call that runs a command line, or something that cannot be foreseen."""
         allowed = any(not rule.pattern and rule.covers(call.name, effect) for rule in self.rules.allow)
         free = self.mode == "full" or (self.mode != "plan" and allowed)
         if not effect.command:
@@ -145,7 +145,7 @@ class PermissionPolicy(Policy):
         return self._verdict(effect, None if free else _spelled_out(call, effect, commands.obstacle()))
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
-        """In plan mode no person is asked for what the mode rules out."""
+        """In plan mode, nobody is asked about what the mode excludes."""
         if obstacle is None:
             return Allow()
         if self.mode == "plan" and effect.kind != "read":
@@ -154,14 +154,14 @@ class PermissionPolicy(Policy):
 
 
 def _spelled_out(call: ToolCall, effect: Effect, obstacle: Obstacle | None) -> Obstacle | None:
-    """With the whole of what a call runs, where its arguments do not show it: the cell of a notebook."""
+    """Add all that a call runs if its arguments do not show it, such as the cell of a notebook."""
     if obstacle is None or call.name == "Bash" or "code" in call.arguments:
         return obstacle
     return obstacle._replace(reason=f"{obstacle.reason} It runs:\n{effect.command}")
 
 
 def _has_secret(call: ToolCall) -> bool:
-    """Whether a call would write what looks like a secret; what it replaces does not count."""
+    """Whether a call would write what looks like a secret; the text that it replaces does not count."""
     from sagent.lib.json import json_dump
     from sagent.lib.secrets import redact
 
@@ -170,7 +170,7 @@ def _has_secret(call: ToolCall) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether the system can be asked about it at all."""
+    """Whether the system can represent it as a name."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

@@ -83,10 +83,8 @@ class Rule:
         return Rule(self.tool, f"{escape(str(directory))}/{self.pattern.removeprefix('./')}")
 
     def allows_command(self, words: "Sequence[Word]") -> bool:
-        """Whether every word that the rule names is there as written: as a prefix for `:*`, else exactly.
-
-        An option by which a program that looks would write or run something must be named too: `git log --output`.
-        """
+        """Whether every word of the rule is there as written: as a prefix for `:*`, else exactly. An option by which a
+        reading program would write or run something must also be named: `git log --output`."""
         wanted, is_open = self._command()
         if len(words) < len(wanted) or (len(words) > len(wanted) and not is_open):
             return False
@@ -99,7 +97,7 @@ class Rule:
         return named and not acts(words, len(wanted))
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
-        """Whether a command line is what the rule names, with whatever further arguments, or might be."""
+        """Whether a command line is what the rule names, with any further arguments, or might be."""
         wanted = self._without_assignments()
         name = words[0].text.rpartition("/")[2] if words[0].kind == "literal" else ""
         if not (fnmatchcase(name, wanted[0].text) or _same(wanted[0], words[0])):
@@ -131,16 +129,14 @@ class Rule:
         return words, text != self.pattern or (words[-1].kind == "glob" and text.endswith("*"))
 
     def matches_path(self, path: str, roots: Sequence[str], home: str, *, anywhere: bool) -> bool:
-        """Whether an absolute path is under the pattern.
-
-        Patterns without a slash name a file or directory at any depth: under the roots, or `anywhere` on the disk.
-        """
+        """Whether an absolute path matches the pattern. Patterns without a slash name a file or directory at any depth:
+        under the roots, or `anywhere` on the disk."""
         if not self.pattern:
             return anywhere or any(is_inside(path, root) for root in roots)
         return any(re.fullmatch(regex, path, re.DOTALL) for regex in self.regexes(roots, home, anywhere=anywhere))
 
     def reaches_below(self, directory: str, roots: Sequence[str], home: str) -> bool:
-        """Whether something below an absolute directory may be under the pattern; when in doubt it may."""
+        """Whether something below an absolute directory may match the pattern; in doubt it may."""
         if self._floats:
             return True
         for pattern in _absolute(self.pattern, roots, home):
@@ -153,7 +149,7 @@ class Rule:
         return False
 
     def literal_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
-        """The absolute paths before the pattern's first wildcard: what the rule names letter by letter."""
+        """The absolute paths before the pattern's first wildcard: what the rule names literally."""
         for pattern in _absolute(self.pattern, roots, home):
             yield re.split(r"[*?\[]", pattern, maxsplit=1)[0].rstrip("/")
 
@@ -163,7 +159,7 @@ class Rule:
         return "/" not in self.pattern or self.pattern.startswith("**/")
 
     def regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
-        """Regular expressions, one of which matches every path that is under the pattern, with `re.DOTALL`."""
+        """Regular expressions, one of which matches every path that the pattern covers, with `re.DOTALL`."""
         if self._floats:
             from sagent.lib.gaps import DIRECTORIES, join_tokens
 
@@ -191,8 +187,8 @@ class Rules:
 
 
 def rules_for(ask: "Ask") -> list[str]:
-    """The rules that would allow this call another time, as the policy names them: all of them, or none, as where
-    nobody could read them."""
+    """The rules that would allow this call another time, as the policy names them; none if nobody could read all of
+    them."""
     import shlex
 
     if len(ask.remedy) > MOST_REMEDY:
@@ -207,7 +203,7 @@ def rules_for(ask: "Ask") -> list[str]:
 
 
 def escape(path: str) -> str:
-    """The pattern that is this path and no other."""
+    """The pattern that matches this path and no other."""
     return re.sub(r"([*?\[])", r"[\1]", path)
 
 

@@ -1,4 +1,4 @@
-"""What the entries of a log say: one class for each kind. How they are written and read is in `table`."""
+"""The contents of log entries: one class for each kind. `table` encodes and decodes them."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -20,8 +20,8 @@ COMPACTOR = "compactor"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first entry of a log: whose it is. `environment` is what a reader may want to know later: versions, git,
-    platform."""
+    """The first entry of a log: which agent it belongs to. `environment` has what a reader may need later: versions,
+    git, platform."""
 
     session: str = ""
     agent: str = ""
@@ -37,37 +37,37 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What git said of the working directory, what held commands, and where the model was asked."""
+    """The state of git in the working directory, what held commands, and the address of the model."""
 
     facts: Mapping[str, object]
 
     @property
     def commit(self) -> str:
-        """The commit that was checked out; "" where git said none."""
+        """The commit that was checked out; "" if git reported none."""
         return as_str(self.facts.get("git_commit"))
 
     @property
     def dirty(self) -> bool | None:
-        """Whether there were changes that no commit has; None where git did not say."""
+        """Whether there were uncommitted changes; None if git did not say."""
         dirty = self.facts.get("git_dirty")
         return dirty if isinstance(dirty, bool) else None
 
     @property
     def sandbox(self) -> str:
-        """What held commands: a means by its name, "none" or "off"; "" where that was not logged."""
+        """What held commands: a sandbox by its name, "none" or "off"; "" if that was not logged."""
         return as_str(self.facts.get("sandbox"))
 
     @property
     def address(self) -> str | None:
-        """Where the model was asked from here on, "PROVIDER at HOST/PATH"; "" for the provider's own address, None
-        where nothing says."""
+        """The address of the model from here on, "PROVIDER at HOST/PATH"; "" for the provider's own address, None if
+        this entry does not say."""
         found = self.facts.get("address")
         return found if isinstance(found, str) else None
 
 
 class StoredTool(NamedTuple):
-    """A tool as the model saw it; `schema` is its parameters as JSON text. `ordered` says that the keys have the order
-    in which they were sent: version 1 sorted them. `deferred`: the model had to find it first."""
+    """A tool as the model saw it; `schema` is its parameters as JSON text. If `ordered`, the keys are in the order in
+    which they were sent: version 1 sorted them. If `deferred`, the model had to find it first."""
 
     name: str
     description: str
@@ -88,7 +88,7 @@ class StoredTool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PromptEntry:
-    """The system prompt and the tools as sent. `system` is None where it cannot be read."""
+    """The system prompt and the tools as sent. `system` is None if it cannot be read."""
 
     system: str | None
     tools: tuple[StoredTool, ...] = ()
@@ -96,8 +96,8 @@ class PromptEntry:
 
 @dataclass(frozen=True, slots=True)
 class MessageEntry:
-    """A message as it entered the history; `received` is the entry by which it had arrived, "" for one that no inbox
-    had."""
+    """A message as it entered the history; `received` is the entry by which it arrived, "" if it did not come through
+    an inbox."""
 
     message: StoredMessage
     received: str = ""
@@ -121,7 +121,8 @@ class RequestSent:
 
 @dataclass(frozen=True, slots=True)
 class ResultEntry:
-    """A call's result, the moment it was known; the message that carries it comes later. `diff` is what it changed."""
+    """A call's result, logged as soon as it was known; the message that carries it comes later. `diff` is what it
+    changed."""
 
     result: StoredResult
     seconds: float = 0.0
@@ -130,8 +131,8 @@ class ResultEntry:
 
 @dataclass(frozen=True, slots=True)
 class SwitchedEntry:
-    """Another model, effort or limits, all of them as they are from now on; or what became of an `advisor`. `reason` is
-    "" where somebody asked for it."""
+    """Another model, effort or limits, all with their values from now on; or a change of an `advisor`. `reason` is ""
+    if somebody requested it."""
 
     model: str = ""
     effort: str = ""
@@ -142,7 +143,7 @@ class SwitchedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A call is about to be made under a budget: its worst case, as the charge that it is where nothing follows."""
+    """A call is about to be made under a budget: its worst case, as the charge that counts if nothing follows."""
 
     charge: Charge
 
@@ -164,9 +165,9 @@ class ChargeEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConsultationEntry:
-    """An advisor was asked. Where it was sent something: `said` and `system` are the blobs of its message and role,
-    `epoch` counts the times its conversation was begun anew, `quoted` the messages of the history it knows then, of
-    which `last` marks the last one, `left_out` those that did not fit."""
+    """An advisor was asked. If something was sent: `said` and `system` are the blobs of its message and role, `epoch`
+    counts how often its conversation was started anew, `quoted` are the messages of the history that it knows then, of
+    which `last` marks the last one, and `left_out` those that did not fit."""
 
     advice: Advice
     said: str = ""
@@ -179,7 +180,7 @@ class ConsultationEntry:
 
 @dataclass(frozen=True, slots=True)
 class AdviceOutcome:
-    """What became of the advice `of` an entry: "followed", "rejected" or "contradicted", for which reason."""
+    """The outcome of the advice `of` an entry: "followed", "rejected" or "contradicted", and why."""
 
     advisor: str
     of: str
@@ -198,7 +199,7 @@ class AdviceRated:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A child by its path and the id of the first entry of its log, and what it takes to bring it back."""
+    """A child by its path and the id of the first entry of its log, with what is needed to restore it."""
 
     agent: str
     entry: str
@@ -216,7 +217,8 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A child by its path and the head of its log when it returned: the parent's head then vouches for the child's."""
+    """A child by its path and the head of its log when it returned, so that the parent's head vouches for the
+    child's."""
 
     agent: str
     entry: str
@@ -232,7 +234,7 @@ class MessageSent:
 
 @dataclass(frozen=True, slots=True)
 class MessagePosted:
-    """A message to an agent that is to arrive at a time: UTC, ISO 8601."""
+    """A message to an agent that is to arrive at a later time: UTC, ISO 8601."""
 
     to: str
     message: StoredMessage
@@ -241,7 +243,7 @@ class MessagePosted:
 
 @dataclass(frozen=True, slots=True)
 class MessageDelivered:
-    """The arrival, or return, of the message that was posted by an entry."""
+    """The delivery, or return, of the message that was posted by an entry."""
 
     to: str
     of: str
@@ -249,7 +251,7 @@ class MessageDelivered:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """A message in the inbox; the `message` that it becomes when it is read names this entry. `answer` says that its
+    """A message in the inbox; the `message` entry that follows when it is read names this one. `answer` says that its
     sender waits for one."""
 
     message: StoredMessage
@@ -259,14 +261,14 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True)
 class MessageWithdrawn:
-    """Whoever sent the message that was received by an entry has taken it back: it is not read."""
+    """The sender took back the message that was received by an entry: it is not read."""
 
     of: str
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffSaid:
-    """What is passed on: by which agent, and how many bytes of which sha256; or why there is nothing."""
+    """What is handed on: by which agent, its size in bytes and its sha256; or why there is nothing."""
 
     agent: str = ""
     sha256: str = ""
@@ -276,9 +278,10 @@ class HandoffSaid:
 
 @dataclass(frozen=True, slots=True)
 class HandoffGiven:
-    """What a role begins with. `sha256` and `size`, in bytes, are of its prompt; `visible` and `left_out` are the roles
-    whose hand-offs are in it and are only named, `shown` has of those that are cut how many bytes it has. `budget` is
-    its own, in USD, `cap` the team's; of what it hands on `handoff_tokens` and `handoff_bytes` are shown at most."""
+    """What a role begins with. `sha256` and `size`, in bytes, are those of its prompt; `visible` are the roles whose
+    hand-offs are in it, `left_out` those that are only named, and `shown` has the number of bytes for each that is
+    shortened. `budget` is its own, in USD, `cap` the team's; of its hand-off at most `handoff_tokens` and
+    `handoff_bytes` are shown."""
 
     agent: str
     sha256: str
@@ -295,7 +298,7 @@ class HandoffGiven:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Work passed on from one role of a team to another; "" is whoever asked the team. `given` is None where the taker
+    """Work handed on from one role of a team to another; "" is the caller of the team. `given` is None if the receiver
     does not begin yet."""
 
     team: str
@@ -309,7 +312,7 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A call in the background: that it began ("running"), or how it ended."""
+    """A background call: that it began ("running"), or how it ended."""
 
     job: str
     call: str
@@ -319,12 +322,12 @@ class JobEntry:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What gave way in the history. `before` and `after` are estimates of the next request, in tokens. Of `stubs`, each
-    has the number of a message in the history, the id of the call whose result gave way, and the text in its place.
+    """What was made smaller in the history. `before` and `after` are estimates of the next request, in tokens.
 
-    A stub without a call takes the place of all that a message says. With `kept`, only the messages of these numbers
-    stay; with `summary`, a message of sagent's with that text is put among these, at that place, and after it `notes`,
-    which are messages by sender and text.
+    Each of the `stubs` has the number of a message in the history, the id of the call whose result was replaced, and
+    the text in its place. A stub without a call replaces everything that a message says. With `kept`, only the messages
+    with these numbers stay. With `summary`, a message of sagent's with that text is inserted among these at that place,
+    followed by `notes`, which are messages by sender and text.
     """
 
     stubs: tuple[tuple[int, str, str], ...]
@@ -358,16 +361,16 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """An earlier entry, its parent, was taken up again; `left` is the entry that was the last one until then."""
+    """The session continues from an earlier entry, its parent; `left` is the entry that was the last one until then."""
 
     left: str
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The log was damaged; the file as it was is kept as `aside`. So many entries before this one were `kept`. Where it
-    stands in the place of what is `lost`, these are the kinds of its lines, "?" where that is not known. `mended`
-    lines were put back as they were written."""
+    """The log was damaged; the original file is kept as `aside`. So many entries before this one were `kept`. If it
+    replaces something that is `lost`, these are the kinds of its lines, "?" if unknown. `mended` lines were restored as
+    they were written."""
 
     kept: int
     dropped_bytes: int
@@ -378,18 +381,18 @@ class Repaired:
 
     @property
     def is_gap(self) -> bool:
-        """Whether something is lost."""
+        """Whether anything is lost."""
         return bool(self.lost) or (self.lost is None and self.dropped_bytes > 0)
 
     @property
     def has_lost_cost(self) -> bool:
-        """Whether what is lost may have said what something cost."""
+        """Whether something that is lost may have said what something cost."""
         return self.is_gap and (self.lost is None or bool({"?", "reserved", "spent"} & set(self.lost)))
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An entry of a kind that is not known here."""
+    """An entry of an unknown kind."""
 
     kind: str
     body: Mapping[str, object]

@@ -1,8 +1,8 @@
-"""One entry of a log, and the line it is written as.
+"""One entry of a log, and the line that it is written as.
 
 The `id` is the sha256 of the canonical JSON of `{at, body, kind, parent}`. A line is exactly those bytes with the id
-put in front, so that appending encodes a body once and checking hashes a slice of the line as it lies on the disk: no
-byte of a log is outside a hash, white space and escapes included.
+put in front, so that appending encodes a body once, and checking hashes a slice of the line as it is on the disk: no
+byte of a log is outside a hash, including white space and escapes.
 """
 
 import hashlib
@@ -26,7 +26,8 @@ _TICK = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What happened. `parent` is "" for the first; `at` is UTC, ISO 8601 with microseconds; `line` as in the file."""
+    """One event in a log. `parent` is "" for the first; `at` is UTC, ISO 8601 with microseconds; `line` as in the
+    file."""
 
     id: str
     parent: str
@@ -36,13 +37,13 @@ class Entry:
 
     @property
     def content(self) -> Content:
-        """What it says, read from the line each time it is asked for. Raises SessionCorrupt if that cannot be read."""
+        """Its content, read from the line on each access. Raises SessionCorrupt if that cannot be read."""
         return decode(self.kind, read_body(self))
 
 
 def seal(parent: str, content: Content, after: str = "") -> Entry:
-    """A new entry, later than the time `after` whatever the clock says. Raises ValueError or TypeError for what JSON
-    cannot say."""
+    """A new entry, with a time later than `after` whatever the clock says. Raises ValueError or TypeError for values
+    that JSON cannot express."""
     kind, body = encode(content)
     if not (kind.isascii() and kind.isidentifier()):
         raise ValueError(f"not a kind of entry: {kind!r}")
@@ -54,7 +55,7 @@ def seal(parent: str, content: Content, after: str = "") -> Entry:
 
 
 def seal_again(parent: str, entry: Entry, body: Mapping[str, object] | None = None) -> Entry:
-    """An entry that follows another one than it did; with `body`, it says this."""
+    """The same entry after another parent; with `body`, it has that content."""
     said = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))] if body is None else canonical_bytes(body)
     return _sealed(parent, entry.at, entry.kind, said)
 
@@ -74,8 +75,8 @@ def _sealed(parent: str, at: str, kind: str, text: bytes) -> Entry:
 
 
 def scan_line(line: bytes) -> tuple[str, str, str]:
-    """The id, the parent and the kind of a line, new line included, without making anything of the rest. Raises
-    ValueError for a line that is not what was written."""
+    """The id, the parent and the kind of a line, including its line end, without parsing the rest. Raises ValueError
+    for a line that is not what was written."""
     entry_id = hashlib.sha256(b"{" + line[_AFTER_ID:-1]).hexdigest()
     if line[:_AFTER_ID] != b'{"id":"%b",' % entry_id.encode():
         raise ValueError("the content does not match its id")
@@ -88,13 +89,13 @@ def scan_line(line: bytes) -> tuple[str, str, str]:
 
 
 def parse_line(line: bytes) -> Entry:
-    """The entry of a line, new line included. Raises ValueError for a line that is not what was written."""
+    """The entry of a line, including its line end. Raises ValueError for a line that is not what was written."""
     entry_id, parent, kind = scan_line(line)
     return Entry(entry_id, parent, line[_AT:_AFTER_AT].decode("ascii", "replace"), kind, line)
 
 
 def read_body(entry: Entry) -> Mapping[str, object]:
-    """The JSON of an entry, for who does not ask what it means. Raises SessionCorrupt if it is none."""
+    """The JSON of an entry, for readers that do not need its meaning. Raises SessionCorrupt if it is not JSON."""
     try:
         text = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))].decode()
         body = json_parse(text)
@@ -106,7 +107,7 @@ def read_body(entry: Entry) -> Mapping[str, object]:
 
 
 def unreadable(entry: Entry, error: Exception) -> SessionCorrupt:
-    """The error for an entry that says something that is not understood here."""
+    """The error for an entry whose content is not understood here."""
     return SessionCorrupt(
         f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
         "It was written by another version of sagent: use that one, or a newer one."

@@ -1,4 +1,4 @@
-"""What a log says, read off its entries: the conversation, the money, a title. There is no second store."""
+"""What can be read from a log's entries: the conversation, the cost, a title. There is no other record of these."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 def last_model(contents: LogView) -> str:
-    """The model that a conversation had last; "" where none is named yet."""
+    """The last model of a conversation; "" if none is named yet."""
     for entry in contents.latest(kind_of(MessageEntry), kind_of(SwitchedEntry)):
         match entry.content:
             case MessageEntry(message) if message.model:
@@ -59,7 +59,7 @@ def last_model(contents: LogView) -> str:
 
 
 def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
-    """The entries of those lines that can be read: others were cut, or are damaged, as `sagent verify` says."""
+    """The entries of the lines that can be read; others were cut or are damaged, as `sagent verify` reports."""
     for line in lines:
         try:
             entry = parse_line(line)
@@ -70,12 +70,12 @@ def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
 
 
 def contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
-    """What all entries of some classes say."""
+    """The contents of all entries of some classes."""
     return _of(_every(entries, *map(kind_of, of)), of)
 
 
 def branch_contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
-    """The same, those of abandoned branches left out."""
+    """The same, without those of abandoned branches."""
     return _of(_here(entries, *map(kind_of, of)), of)
 
 
@@ -84,20 +84,20 @@ def _of(entries: Iterable[Entry], of: tuple[type[_C], ...]) -> tuple[_C, ...]:
 
 
 def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
-    """Those of some kinds; of a view of a log only these are read."""
+    """Those of some kinds; from a view of a log, only these are read."""
     return entries.of(*kinds) if isinstance(entries, LogView) else (each for each in entries if each.kind in kinds)
 
 
 def _here(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
-    """The same, those of abandoned branches left out; all where no kind is named."""
+    """The same, without those of abandoned branches; all if no kind is named."""
     return (entries if isinstance(entries, LogView) else MemoryLogView(tuple(entries))).branch(*kinds)
 
 
 def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
-    """The conversation, as the next request needs it. `fetch` brings media back by their sha256.
+    """The conversation, as the next request needs it. `fetch` returns media by their sha256.
 
-    Results that were known when the process died, and whose message was not, are given one. Calls without any result
-    stay open: whoever builds a request answers them. Raises SessionCorrupt for a message that cannot be read.
+    Results that were known when the process died, but whose message was not, are given one. Calls without any result
+    stay open: the code that builds a request answers them. Raises SessionCorrupt for a message that cannot be read.
     """
     messages: list[Message | _Kept] = []
     early: list[Entry] = []  # results since the last message
@@ -127,8 +127,8 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
 
 
 def last_messages(entries: Sequence[Entry], most: int) -> tuple[Message, ...]:
-    """The last messages of a conversation by the entries that its log ends with, without their media; () where these do
-    not tell: they are too few, or a compaction is among them. Raises SessionCorrupt."""
+    """The last messages of a conversation, from the entries at the end of its log, without their media; () if these
+    entries are not enough, because they are too few or include a compaction. Raises SessionCorrupt."""
     start, count = len(entries), 0
     while start and count < most:
         start -= 1
@@ -146,10 +146,8 @@ _CALL = re.compile(rb'"result":\{"call_id":"([^"\\]+)"')
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A message that is not read before it is known to be needed: most of a long session gave way to summaries.
-
-    It is in one entry; or it is that of results, which are each in one, and then `reply` is what asked for them.
-    """
+    """A message that is only read when it is needed: most of a long session was replaced by summaries. It is in one
+    entry; or it consists of results, each in one entry, and then `reply` is the message that asked for them."""
 
     entries: tuple[Entry, ...]
     reply: "_Kept | None" = None
@@ -175,7 +173,7 @@ def _stub_kept(message: Message | _Kept, call_id: str, text: str) -> Message | _
 
 
 def _stub(message: Message, call_id: str, text: str) -> Message:
-    """A message in which a call's result, or without a call all of it, gave way to a text."""
+    """A message in which a call's result or, without a call, everything was replaced by a text."""
     if not call_id:
         return replace(message, parts=(Text(text),))
     parts = tuple(
@@ -186,12 +184,12 @@ def _stub(message: Message, call_id: str, text: str) -> Message:
 
 
 def compact(messages: list[Message], compacted: Compacted) -> None:
-    """Do to a history what an entry says."""
+    """Apply a compaction to a history."""
     _compact(cast("list[Message | _Kept]", messages), compacted)
 
 
 def _compact(messages: list[Message | _Kept], compacted: Compacted) -> None:
-    """The one place that does, while an agent runs and on resume."""
+    """The only implementation, used while an agent runs and on resume."""
     for place, call_id, text in compacted.stubs:
         if 0 <= place < len(messages):
             messages[place] = _stub_kept(messages[place], call_id, text)
@@ -206,12 +204,9 @@ def _compact(messages: list[Message | _Kept], compacted: Compacted) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Something a person asked for, to which a session can be wound back: what was before it ends at entry `before`,
-    and what came of it, as far as it was followed last, at `tip`.
-
-    `after` is the entry of the request that it was made after, "" for none, `depth` counts those that led to it, and
-    `current` says whether it is part of the conversation as it stands.
-    """
+    """A request of a person to which a session can be rewound: what was before it ends at entry `before`, and what
+    followed it, on the branch that was used last, at `tip`. `after` is the entry of the request before it, "" for none,
+    `depth` counts the requests that led to it, and `current` says whether it is part of the current conversation."""
 
     entry: str
     before: str
@@ -224,7 +219,7 @@ class Point:
 
 
 def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
-    """What a person asked for, on every branch, in the order in which it was said."""
+    """The requests of a person, on every branch, in order."""
     if not isinstance(entries, LogView):
         entries = MemoryLogView(tuple(entries))
     forks = {entry.parent: cast("_Asked | None", None) for entry in entries.of("forked")}  # what led to these entries
@@ -269,7 +264,7 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
 
 @dataclass(slots=True)
 class _Asked:
-    """A request, and the one that it was made after."""
+    """A request, and the one before it."""
 
     entry: Entry
     before: str
@@ -280,14 +275,14 @@ class _Asked:
 
 
 def _reach(asked: _Asked | None, tip: str) -> None:
-    """A branch ends at an entry: the requests that led there were followed so far."""
+    """Mark the end of a branch: the requests that led there were followed so far."""
     while asked is not None:
         asked.tip = tip
         asked = asked.after
 
 
 def _spoken(entry: Entry) -> tuple[str, str] | None:
-    """What a person asked for by a message, and the entry that received it; None where nobody did."""
+    """What a person asked for in a message, and the entry that received it; None if it was nobody's request."""
     if _RESULT in entry.line or b'"role":"user"' not in entry.line:
         return None
     said = _is(entry, MessageEntry)
@@ -314,7 +309,7 @@ def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
 
 
 def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries of the messages that were received and not read."""
+    """The entries of messages that were received and not read."""
     found: dict[str, Entry] = {}
     if isinstance(entries, LogView) and next(entries.of("received"), None) is None:
         return ()  # most logs have none, and need not be gone through
@@ -331,7 +326,7 @@ def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A message that had not reached its agent when the process ended. `entry` is the one that sent it."""
+    """A message that had not been delivered when the process ended. `entry` is the one that sent it."""
 
     entry: str
     to: str
@@ -340,7 +335,7 @@ class Posted:
 
 
 def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
-    """The messages that were to arrive later and have not. Raises SessionCorrupt."""
+    """The delayed messages that have not been delivered. Raises SessionCorrupt."""
     found: dict[str, tuple[Entry, MessagePosted]] = {}
     for entry in _every(entries, "sent"):
         match entry.content:
@@ -369,7 +364,7 @@ def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
 
 
 def lost_jobs(entries: Iterable[Entry]) -> tuple[JobEntry, ...]:
-    """The jobs that ran when the process ended."""
+    """The jobs that were running when the process ended."""
     running: dict[str, JobEntry] = {}
     for job in contents(entries, JobEntry):
         if job.state == "running":
@@ -380,7 +375,7 @@ def lost_jobs(entries: Iterable[Entry]) -> tuple[JobEntry, ...]:
 
 
 def last_job(entries: Iterable[Entry]) -> int:
-    """The number of the latest job, 0 where there was none."""
+    """The number of the latest job, 0 if there was none."""
     names = (job.job.removeprefix("job:") for job in contents(entries, JobEntry))
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
@@ -416,8 +411,8 @@ def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
 
 
 def counted(entries: LogView, role: str) -> tuple[str, int, int]:
-    """The last request of a conversation that was answered and billed to `role`: its model, its bytes, and how many
-    tokens these are; 0 where nobody knows."""
+    """The last answered request of a conversation that was billed to `role`: its model, its bytes, and how many tokens
+    these are; 0 if unknown."""
     tokens = 0
     for entry in entries.latest("request", "spent"):
         match entry.content:
@@ -431,9 +426,9 @@ def counted(entries: LogView, role: str) -> tuple[str, int, int]:
 
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
-    """Every charge, those of abandoned branches too: they were paid. A call that was reserved and of which no more is
-    known (its process was killed, or makes it now) counts with its worst case. For what a damaged log has lost there
-    is one without a price."""
+    """Every charge, including those of abandoned branches, because they were paid. A call that was reserved and of
+    which nothing else is known (its process was killed, or is making it now) counts with its worst case. For what a
+    damaged log has lost, there is a charge without a price."""
     reserved: dict[str, Charge] = {}
     lost, agent = 0, "root"
     for entry in _every(entries, "reserved", "spent", "repaired"):
@@ -463,8 +458,8 @@ def spend(entries: Iterable[Entry]) -> Totals:
 
 
 def title(entries: Iterable[Entry], length: int = 80) -> str:
-    """The name a person gave to the session, else how their first prompt begins, without what looks like a secret; ""
-    before there is one."""
+    """The name that a person gave to the session, otherwise the beginning of their first prompt, without what looks
+    like a secret; "" before there is one."""
     from sagent.lib.secrets import redact  # its patterns are read for those who list sessions alone
 
     words = redact(" ".join(named(entries)[:_LOOKED_AT].split()))[0]
@@ -472,7 +467,7 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
 
 
 def named(entries: Iterable[Entry]) -> str:
-    """What a title is made of, whole."""
+    """The complete text that a title is made from."""
     found = ""
     for entry in _every(entries, "label", "message"):
         if entry.kind == "label":
@@ -484,5 +479,5 @@ def named(entries: Iterable[Entry]) -> str:
 
 
 def origin(entries: Iterable[Entry]) -> Opened:
-    """The first `opened` entry, an empty one where there is none."""
+    """The first `opened` entry, or an empty one."""
     return next((_is(entry, Opened) for entry in _every(entries, "opened")), Opened())

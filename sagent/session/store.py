@@ -1,4 +1,4 @@
-"""Where sessions lie: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
+"""Where sessions are: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
 
 import os
 import sys
@@ -29,8 +29,8 @@ _BEGUN = 600  # seconds in which a copy surely has its lock
 class Session:
     """A session on disk, held for writing until it is closed.
 
-    Raises SessionBusy when another process holds it, SessionCorrupt, SessionNotFound, and OSError where the directory
-    cannot be written: go on with a MemoryLog then, and say so.
+    Raises SessionBusy if another process holds it, SessionCorrupt, SessionNotFound, and OSError if the directory cannot
+    be written: use a MemoryLog then, and say so.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +65,7 @@ class Session:
 
     @classmethod
     def create_at(cls, path: Path) -> Self:
-        """A new session at a path of the caller's choice: a directory that is empty or not there yet."""
+        """A new session at a path that the caller chooses: a directory that is empty or does not exist yet."""
         path = path.absolute()
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} is not empty and is not a session; choose a new directory for the session")
@@ -74,7 +74,7 @@ class Session:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """An existing session, to go on with it."""
+        """An existing session, to continue it."""
         path = path.absolute()
         if not is_session(path):
             raise SessionNotFound(f"no session at {path}")
@@ -83,22 +83,21 @@ class Session:
         return session
 
     def log(self, agent: str = "root") -> FileLog:
-        """An agent's log, opened and verified once; its file is made when there is none."""
+        """An agent's log, opened and verified once; its file is created if there is none."""
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
 
     def follow(self, heard: Callable[[str, Entry], None], kept: Callable[[Path], None]) -> None:
-        """Have what is appended to any of its logs from now on passed to `heard`, with its agent, and new blobs to
-        `kept`, before the entries that name them: at once, in whatever thread that is."""
+        """From now on, pass each entry appended to any of its logs to `heard`, with its agent, and new blobs to `kept`,
+        before the entries that name them: at once, in whatever thread that is."""
         self._logs.follow, self._blobs.follow = heard, kept
 
     def begin(self, cwd: Path, **more: object) -> str:
-        """Write what every session begins with: where it works, with what versions, and `more` of that. Its id. Raises
-        OSError."""
+        """Write the first entry: the directory, the versions, and `more`. Returns its id. Raises OSError."""
         environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform, **more}
         return self.log().append(Opened(self.id, "root", str(cwd), environment)).id
 
     def charges(self) -> Iterator[Charge]:
-        """Those of all its agents, read as they are asked for."""
+        """The charges of all its agents, read as they are iterated."""
         root = self.log()
         yield from charges(root.contents())
         for file in named_logs(self.path):
@@ -106,8 +105,8 @@ class Session:
                 yield from charges(read_log(file))
 
     def close_begun(self, first: str) -> None:
-        """Close it; one that was begun with this entry, or copied up to it, and in which nothing has happened since,
-        leaves no trace."""
+        """Close it. If it was started with this entry, or copied up to it, and nothing has happened since, it is
+        removed."""
         empty = self.log().head == first
         self.close()
         if empty:
@@ -161,12 +160,9 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
 
 
 def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
-    """The session of a working directory that was last written to and in which something was said; else one in which
-    nothing was, where an `empty` one will do. Raises SessionNotFound.
-
-    Where a file's time is still to come the clock was set back, and times say nothing: then it is the one that was
-    opened last.
-    """
+    """The session of a working directory that was last written to and has a conversation; otherwise one without, if an
+    `empty` one is acceptable. Raises SessionNotFound. If a file's time is in the future, the clock was set back and
+    times cannot be trusted: then it is the one that was opened last."""
     found = [(path.joinpath("root.jsonl").stat().st_mtime_ns, path.name, path) for path in sessions(state, cwd)]
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():
@@ -182,7 +178,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
 
 
 def _has_conversation(path: Path) -> bool:
-    """Whether something was said; of a damaged session that is not known, and whoever opens it learns so."""
+    """Whether anything was said. For a damaged session this is unknown, and opening it reports the damage."""
     try:
         return any(entry.kind in ("message", "received") for entry in read_log(path / "root.jsonl"))
     except (SessionCorrupt, OSError):
@@ -190,7 +186,7 @@ def _has_conversation(path: Path) -> bool:
 
 
 def _note_last(path: Path) -> None:
-    """Note in a file next to the sessions of a working directory which one was opened last."""
+    """Record in a file next to the sessions of a working directory which one was opened last."""
     if path.parent.parent.name != "sessions":
         return  # it lies where somebody wanted it
     with suppress(OSError):  # no session fails for that
@@ -200,7 +196,7 @@ def _note_last(path: Path) -> None:
 
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
-    """Every session, or those of a working directory, in no order."""
+    """Every session, or those of a working directory, in no particular order."""
     homes = state.joinpath("sessions").glob("*/") if cwd is None else (sessions_of(state, cwd),)
     for home in homes:
         if home.is_dir():
@@ -215,9 +211,9 @@ def log_files(session: Path) -> list[Path]:
 
 
 def named_logs(session: Path) -> list[Path]:
-    """Those that the root's log, or one that is named itself, says are a child's, and that have every entry that it
-    names, and the one that was signed: what agents of this session did. Another file is none of theirs, whoever put it
-    there. Raises OSError."""
+    """The logs that the root's log, or one named itself, calls a child's, and that have every entry that it names and
+    the one that was signed: what agents of this session did. Any other file is not part of it, whoever put it there.
+    Raises OSError."""
     files = {agent_of(session, file): file for file in log_files(session)}
     if len(files) == 1:
         return list(files.values())
@@ -238,11 +234,9 @@ def named_logs(session: Path) -> list[Path]:
 
 
 def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
-    """A new session with all that another holds, which may be in use; with `entry`, or the beginning of its id, it goes
-    on from there. What comes after that entry is in the copy too, as a branch.
-
-    Raises SessionNotFound, SessionCorrupt, UsageError for an entry that is not there or a newer format, and OSError.
-    """
+    """A new session with everything that another holds, which may be in use; with `entry`, or the beginning of its id,
+    it continues from there. What comes after that entry is also in the copy, as a branch. Raises SessionNotFound,
+    SessionCorrupt, UsageError for an entry that does not exist or a newer format, and OSError."""
     import shutil
 
     if not is_session(source):
@@ -283,7 +277,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
 
 
 def _sweep_copies(home: Path) -> None:
-    """Remove what processes left that were killed while they copied."""
+    """Remove what processes left that were killed while copying."""
     import shutil
 
     for left in home.glob(f"{_COPY}*"):
@@ -295,7 +289,7 @@ def _sweep_copies(home: Path) -> None:
 
 
 def _end_at_line(file: Path) -> None:
-    """Cut off what follows the last line's end."""
+    """Cut off anything after the last line end."""
     with file.open("r+b") as stream:
         place = stream.seek(0, os.SEEK_END)
         while place:
@@ -309,10 +303,8 @@ def _end_at_line(file: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a session: its logs, blobs and lock, what was signed of it, and its directory if nothing else is in it.
-
-    Raises SessionBusy when it is in use, SessionNotFound when it is none, and OSError.
-    """
+    """Delete a session: its logs, blobs and lock, its signatures, and its directory if nothing else is in it. Raises
+    SessionBusy if it is in use, SessionNotFound if it is not a session, and OSError."""
     import shutil
 
     if not is_session(path):

@@ -1,6 +1,7 @@
-"""What is in a log, read from its file when it is asked for, so that one of a million entries needs little memory.
+"""The entries of a log, read from its file when they are needed, so that a log of a million entries needs little
+memory.
 
-In memory there is where each entry ends and of which kind it is, a dozen bytes for each.
+Memory holds only where each entry ends and its kind: a dozen bytes for each.
 """
 
 from abc import ABC, abstractmethod
@@ -16,18 +17,16 @@ ID = slice(len(b'{"id":"'), len(b'{"id":"') + 64)
 
 
 class LogView(ABC):
-    """The entries that a log had when it was asked for them, in the order written, those of abandoned branches too.
-    They can be gone through again and again.
-
-    Going through them raises SessionCorrupt where a line is not what was written, and OSError.
-    """
+    """The entries that a log had when the view was made, in the order written, including those of abandoned branches.
+    They can be iterated repeatedly. Iterating raises OSError, and SessionCorrupt for a line that is not what was
+    written."""
 
     def __iter__(self) -> Iterator[Entry]:
         return self.of()
 
     @abstractmethod
     def of(self, *kinds: str) -> Iterator[Entry]:
-        """Those of some kinds; all where none is named."""
+        """Those of some kinds; all if none is named."""
 
     @abstractmethod
     def branch(self, *kinds: str) -> Iterator[Entry]:
@@ -55,7 +54,7 @@ class MemoryLogView(LogView):
 
 
 class Index:
-    """Where the entries of a file end, of which kinds they are, and which of them take up an earlier one."""
+    """Where the entries of a file end, their kinds, and which of them continue from an earlier one."""
 
     def __init__(self) -> None:
         self._ends = array("Q")
@@ -72,7 +71,7 @@ class Index:
 
     @property
     def forks(self) -> Sequence[tuple[int, str]]:
-        """The entries that take up an earlier one: their numbers, from 0, and the ids of those."""
+        """The entries that continue from an earlier one: their numbers, from 0, and the ids of those."""
         return self._forks
 
     def add(self, size: int, parent: str, kind: str) -> None:

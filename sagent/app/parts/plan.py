@@ -1,5 +1,5 @@
-"""The tool that proposes a plan. It stays for as long as the session lives, whatever its mode, so that what is cached
-of its requests stays good."""
+"""The tool that proposes a plan. It stays for the whole session, whatever its mode, so that the cache of its requests
+stays valid."""
 
 from sagent.app.builder import AgentBuilder
 from sagent.tools.plan import ExitPlan

@@ -1,4 +1,4 @@
-"""The agents elsewhere that an agent may ask, by A2A."""
+"""The remote agents that an agent may ask, by A2A."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Offer those of the settings that can be reached, until the session is closed. What they do is in the ledger and
-    the log, at a price that nobody knows."""
+    """Offer those of the settings that can be reached, until the session is closed. Their work is in the ledger and the
+    log, with an unknown price."""
     if find_spec("a2a") is None:
         from sagent.lib.installed import install_command
 

@@ -1,4 +1,4 @@
-"""What finds those tools that are too many to be sent with every request, and calls those that come later."""
+"""Finds tools that are too many to be sent with every request, and calls those that are added later."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Offer it, where they are too many; where all are sent and a server may add some, what calls those."""
+    """Offer the search if there are too many tools; if all are sent and a server may add some, offer only the tool that
+    calls those."""
     servers = builder.servers
     builder.tools = [*with_search(builder.tools)]
     if servers is None:

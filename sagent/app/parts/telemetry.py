@@ -1,4 +1,4 @@
-"""Spans and metrics of what the agent does, sent to where the environment says."""
+"""Spans and metrics of what the agent does, sent where the environment says."""
 
 import os
 
@@ -7,7 +7,7 @@ from sagent.app.builder import AgentBuilder
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Follow the agent. Without the packages that it needs there is a notice instead. Raises ConfigError."""
+    """Follow the agent. If packages are missing, emit a notice instead. Raises ConfigError."""
     try:
         from sagent.bridges.otel.export import open_telemetry
     except ImportError:
