@@ -145,6 +145,8 @@ class _Mend(_Schema):
         if self.ends(depth):
             return value
         schema = self.resolve(schema)
+        for part in _array_at(schema, "allOf"):
+            value = self.value(part, value, depth + 1)
         value = self._alternative(schema, value, depth)
         types = _types(schema)
         if types and not any(_TYPES[name](value) for name in types):
@@ -165,9 +167,10 @@ class _Mend(_Schema):
         properties = _object_at(schema, "properties")
         required = _required(schema)
         fixed: dict[str, Json] = {}
+        others = schema.get("additionalProperties")
         for name, item in value.items():
             if name not in properties:
-                fixed[name] = item
+                fixed[name] = self.value(others, item, depth + 1) if isinstance(others, JsonObject) else item
                 continue
             new = self.value(properties[name], item, depth + 1)
             if new in _EMPTY and name not in required and self._check.value(properties[name], new, "", 0):
