@@ -73,7 +73,9 @@ class Notebook(Notes):
         try:
             self._lock = Lock(self._directory)
         except SessionBusy as error:
-            raise UsageError(f"{flag} {directory}: another benchmark is running there: {error}") from error
+            who = str(error).partition(". ")[0]
+            rest = f"another benchmark is running there: {who}. Wait for it, or name another directory."
+            raise UsageError(f"{flag} {directory}: {rest}") from error
         try:
             self._check(setup)
             self.trials = self._read(tasks, arms)
