@@ -1,7 +1,7 @@
 """A log as a list of turns: what came in, what was sent, what was answered. What a replay and a comparison go by."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from sagent.messages import Message, ToolCall, ToolResult
 from sagent.model import ToolSpec
 from sagent.sandbox.scratch import temporary
 from sagent.session import contents
-from sagent.session.bundle import SESSION, is_bundle, open_bundle, unpacked
+from sagent.session.bundle import NAME, SESSION, is_bundle, open_bundle, read_manifest, unpacked
 from sagent.session.entries import Entry, unreadable
 from sagent.session.folds import origin
 from sagent.session.log import read_log
@@ -283,12 +283,17 @@ def locate(settings: Settings, name: str | None) -> Path:
 
 @contextmanager
 def session_at(path: Path) -> Generator[Path]:
-    """The directory of a session, which a bundle holds; of a packed one a copy, gone in the end. Raises UsageError."""
+    """The directory of a session, which a bundle holds; of a packed one a copy, gone in the end. Raises UsageError, for
+    a bundle that secrets were taken out of, too."""
     if path.is_dir():
+        if unpacked(path):
+            _check_redacted(path, (path / NAME).read_bytes())
         yield path / SESSION.rstrip("/") if unpacked(path) else path
         return
     with temporary() as home:
-        for name, place in open_bundle(path)[0].items():
+        places = open_bundle(path)[0]
+        _check_redacted(path, places[NAME].read() if NAME in places else b"")
+        for name, place in places.items():
             parts = PurePosixPath(name).parts
             if not name.startswith(SESSION) or ".." in parts:
                 continue
@@ -300,3 +305,10 @@ def session_at(path: Path) -> Generator[Path]:
         if not is_session(home / SESSION):
             raise UsageError(f"{path} has no session.")
         yield home / SESSION
+
+
+def _check_redacted(path: Path, manifest: bytes) -> None:
+    """Raises UsageError for a bundle that secrets were taken out of, which cannot be read as a log."""
+    with suppress(ValueError):  # of one that is damaged `sagent verify` says so
+        if read_manifest(manifest).redacted:
+            raise UsageError(f"{path}: secrets were taken out of it when it was exported. Name the original session.")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from sagent.errors import ModelError, ToolError, UsageError
 from sagent.lab import workcopy
 from sagent.lab.check import run_check
 from sagent.lab.rebuild import adapters
-from sagent.lab.recording import Prompt
+from sagent.lab.recording import Prompt, session_at
 from sagent.lab.replay import Replayed, replay, replay_log
 from sagent.lab.rerun import Answers, Recorded
 from sagent.lib.json import JsonObject, sha256_hex
@@ -225,6 +226,11 @@ async def test_a_bundle_is_replayed_unless_secrets_were_taken_out_of_it(tmp_path
     done = await replay(tmp_path / "secret.tar")
     assert not done.is_same
     assert "secrets were taken out" in done.problems[0]
+    with tarfile.open(tmp_path / "secret.tar") as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    for path in (tmp_path / "secret.tar", tmp_path / "unpacked"):  # as compare and replay --model open it
+        with pytest.raises(UsageError, match="secrets were taken out"), session_at(path):
+            pass
 
 
 async def test_an_agent_that_is_not_there_is_named(tmp_path: Path) -> None:
