@@ -90,7 +90,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             raise UsageError(f"effort={effort!r}: give one of {', '.join(EFFORTS)}")
         given = resources or Resources()
         check_resources(given)
-        ledger = ledger_of(given.ledger, max_budget_usd)
+        ledger = ledger_of(given.ledger, given.path, max_budget_usd)
         own_tools = tools_of(tools or ())
         by_name = _by_name(own_tools)
         model, self._opened = model_of(model)
@@ -381,7 +381,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     def spawn_like(
         self, model: Node, name: str, prompt: Message, messages: Sequence[Message] | None, deps: object
     ) -> "Agent[Never]":
-        if model.ledger is not self.ledger and model.ledger.cap is not None:
+        if not model.ledger.shares_budget(self.ledger) and model.ledger.cap is not None:
             raise UsageError(
                 f"{model.path} has its own budget, which cannot be kept on the ledger of {self.path}: give both "
                 "agents the same ledger, or that agent none"

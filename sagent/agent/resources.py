@@ -218,10 +218,13 @@ def _tool_of(given: object) -> Tool:
         raise UsageError(f"it cannot be made into a tool: {error}") from error
 
 
-def ledger_of(ledger: Ledger | None, cap: Amount | None) -> Ledger:
-    """The given ledger, or one with this budget in USD. Raises UsageError for both, and for an invalid amount."""
+def ledger_of(ledger: Ledger | None, path: str, cap: Amount | None) -> Ledger:
+    """The given ledger, for the root of a tree a branch of it, or one with this budget in USD. Raises UsageError for
+    both, and for an invalid amount."""
+    if cap is None and ledger is not None:
+        return ledger if "/" in path else ledger.branch(path)
     if cap is None:
-        return ledger or Ledger(None, PriceBook())
+        return Ledger(None, PriceBook())
     if ledger is not None:
         raise UsageError("max_budget_usd and the ledger of resources are two budgets: give only one")
     try:

@@ -66,7 +66,7 @@ def warn_of_own_ledger(own: "Ledger") -> None:
     from sagent.lib.callers import caller
 
     state = caller()
-    if not isinstance(state, AgentState) or state.ledger is own:
+    if not isinstance(state, AgentState) or state.ledger.shares_budget(own):
         return
     if (cap := state.ledger.cap_of(state.path)) is not None:
         state.journal.notify(

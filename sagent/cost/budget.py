@@ -19,13 +19,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Budget(Generic[T, R]):
     """Money for the agents from `path` down, "" for all. `cap` None is no limit.
 
-    `counted` is what is spent, with the worst case of calls whose bill is not certain; `held` is for calls in flight;
-    `aside` is set aside for allowances further down. Others wait in `queue`. If the outer budget has a cap, this one's
-    cap is set aside there: nobody else can spend it, and it can be spent completely.
+    `counted` is what is spent, with the worst case of calls whose bill is not certain; `held` is for calls in flight,
+    `held_below` for those within allowances further down; `aside` is set aside for these. Others wait in `queue`. If the
+    outer budget has a cap, this one's cap is set aside there: nobody else can spend it, and it can be spent completely.
     """
 
     path: str
@@ -33,6 +33,7 @@ class Budget(Generic[T, R]):
     outer: "Budget[T, R] | None" = None
     counted: Decimal = ZERO
     held: Decimal = ZERO
+    held_below: Decimal = ZERO
     aside: Decimal = ZERO
     claim: Decimal = ZERO
     queue: deque[tuple[T, asyncio.Future[R]]] = field(default_factory=deque[tuple[T, asyncio.Future[R]]])
@@ -57,6 +58,7 @@ class Budget(Generic[T, R]):
         """Add the worst case of a call that begins; subtract it when it has ended."""
         self.held = EXACT.add(self.held, usd)
         self._stake()
+        self._add_held_above(usd)
 
     def count(self, usd: Decimal) -> None:
         """Add to what is spent."""
@@ -72,6 +74,7 @@ class Budget(Generic[T, R]):
         """Return the rest to the outer budget, together with the calls in flight."""
         outer = self.outer
         assert outer is not None
+        self._add_held_above(self.held.copy_negate())
         outer.set_aside(self.claim.copy_negate())
         outer.count(self.counted)
         outer.hold(self.held)
@@ -86,6 +89,14 @@ class Budget(Generic[T, R]):
         while budget.heir is not None:
             budget = budget.heir
         return budget
+
+    def _add_held_above(self, usd: Decimal) -> None:
+        """So much more is held here."""
+        above = self.outer
+        while above is not None:
+            above = above.living()
+            above.held_below = EXACT.add(above.held_below, usd)
+            above = above.outer
 
     def _stake(self) -> None:
         """Update what the outer budget sets aside: the cap, or more if a provider billed more than that."""
@@ -118,7 +129,7 @@ class Ask:
     ceiling: "Ceiling | None" = None
 
 
-def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
+def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
     """The error to raise if a call could not be paid even if all calls in flight turned out to be free."""
     name, cap = f"{ask.provider}/{ask.model}", budget.cap or ZERO
     whose = f"the allowance of {budget.path}" if budget.path else "the budget"

@@ -6,8 +6,9 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from time import monotonic
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
+from sagent.cost.books import Books
 from sagent.cost.budget import Ask, Budget, refusal_of
 from sagent.cost.prices import PriceBook, keeps_an_hour
 from sagent.errors import BudgetExceeded, UsageError
@@ -92,13 +93,22 @@ class Reservation:
         self.release()
 
 
-_Budget: TypeAlias = "Budget[Ask, Reservation]"
+_Budget: TypeAlias = "Budget[Waiting, Reservation]"
+
+
+class Waiting(NamedTuple):
+    """A call that waits for others to settle, and who grants it: a reservation for it, or None as long as it is better,
+    or needed, to wait."""
+
+    ask: Ask
+    grant: "Callable[[Ask, _Budget], Reservation | None]"
 
 
 class Ledger:
     """What a tree of agents spends and, with a budget, a promise not to exceed it. One event loop, no locks.
 
-    An agent can have an allowance (`allow`): that much is set aside for it and the agents below it, and no more.
+    An agent can have an allowance (`allow`): that much is set aside for it and the agents below it, and no more. Trees
+    that share a budget each have a branch of one ledger (`branch`).
 
     Every call reserves its worst case until it settles, so that spent + held never exceeds the budget. The only
     exception is a provider that bills more than its list price, or more tokens than were requested; that is recorded as
@@ -112,33 +122,53 @@ class Ledger:
             raise UsageError(f"a ledger's budget is USD as a Decimal, as in Decimal('0.50'), not {cap!r:.40}")
         self.prices = prices  # what it bills by
         self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
-        self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all
-        self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
-        self._lent: set[str] = set()  # agents elsewhere
-        self._agents: set[str] = set()  # that have asked for money
+        self._outer: Callable[[str], _Budget] | None = None  # the budgets of the ledger that this is a branch of
+        self._books = (Books(),)  # its own first, then those of ledgers that it is a branch of
+        self._branches: set[str] = set()  # the roots of its own
+        self._agents: set[tuple[int, str]] = set()  # that have asked for money, of each branch
         self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
-        self._listeners: list[Callable[[Charge], None]] = []
+
+    def branch(self, root: str) -> "Ledger":
+        """The ledger of one tree of agents, by the path of its root, that spends from the same budget: other trees have
+        the same paths. What it counts is counted here, too, and it knows of nothing else; but the first one of a root
+        takes over what was restored for that."""
+        branch = Ledger(None, self.prices)
+        books = Books() if root in self._branches else self._books[0].of_tree(root)
+        branch._budgets, branch._outer, branch._books = {}, self._budget, (books, *self._books)
+        branch._agents, branch._miscounted = self._agents, self._miscounted
+        self._branches.add(root)
+        return branch
+
+    def shares_budget(self, other: "Ledger") -> bool:
+        """Whether both spend the same money."""
+        return self.whole is other.whole
+
+    @property
+    def whole(self) -> _Budget:
+        """The budget of all trees together."""
+        return self._budget("")
 
     @property
     def cap(self) -> Decimal | None:
         """USD the whole tree may spend; None = no limit."""
-        return self._budgets[""].cap
+        return self.whole.cap
 
     @cap.setter
     def cap(self, usd: Decimal) -> None:
-        budget = self._budgets[""]
+        budget = self.whole
         budget.cap = usd
         self._admit(budget)
 
     @property
     def held(self) -> Decimal:
-        """USD reserved by calls in flight."""
-        return total(budget.held for budget in self._budgets.values())
+        """USD of the budget that calls in flight have reserved."""
+        return EXACT.add(self.whole.held, self.whole.held_below)
 
     def listen(self, listener: Callable[[Charge], None]) -> Callable[[], None]:
         """Call a function with every settled charge; it must not raise. Call the returned function to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        listeners = self._books[0].listeners
+        listeners.append(listener)
+        return lambda: listeners.remove(listener)
 
     def cap_of(self, agent: str) -> Decimal | None:
         """USD an agent and those it shares a budget with may spend: the nearest allowance's, else the budget."""
@@ -164,14 +194,16 @@ class Ledger:
     def lend(self, agent: str) -> None:
         """Mark an agent's allowance as spent elsewhere, where this ledger does not see it: until it is taken back, all
         of it counts."""
-        self._lent.add(agent)
+        for books in self._books:
+            books.lent.add(self._budgets[agent])
 
     def take_back(self, agent: str) -> None:
         """End an agent's allowance: what is left of it is available to all again. Without an allowance, nothing
         happens."""
-        self._lent.discard(agent)
         budget = self._budgets.pop(agent, None)
         if budget is not None and budget.outer is not None:
+            for books in self._books:
+                books.lent.discard(budget)
             budget.outer = budget.outer.living()
             budget.close()
             self._admit(budget.living())
@@ -205,7 +237,7 @@ class Ledger:
         ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
-        self._agents.add(agent)
+        self._agents.add((id(self), agent))
         ask.ceiling = self.prices.ceiling(provider, model, tier=tier, hour=keeps_an_hour(options))
         if ask.ceiling is not None and "tools" in options:
             ask.extra_usd = EXACT.add(extra_usd, self._worst_tools(ask, options))
@@ -236,7 +268,7 @@ class Ledger:
             settled = (*settled[:-1], replace(last, at_most=EXACT.add(last.usd or ZERO, unsure)))
         for charge in settled:
             self._add(charge)
-            for listener in self._listeners:
+            for listener in (each for books in self._books for each in books.listeners):
                 listener(charge)
         reservation.budget.living().count(counted)
         self.release(reservation)
@@ -269,23 +301,19 @@ class Ledger:
     def totals(self, agent: str = "") -> Totals:
         """Every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review"). The
         object is updated by later charges; do not change it."""
-        return self._totals.get(agent) or Totals()
+        return self._books[0].totals.get(agent) or Totals()
 
     def cost(self, agent: str = "") -> Cost:
         """USD so far, of the same agents; what is lent is not billed as far as is known."""
-        cost = self.totals(agent).cost()
-        lent = [path for path in self._lent if not agent or f"{path}/".startswith(f"{agent}/")]
-        if not lent:
-            return cost
-        return replace(cost, unbilled=total([cost.unbilled, *(self._budgets[path].cap or ZERO for path in lent)]))
+        return self._books[0].cost(agent)
 
     def usage(self) -> Mapping[tuple[str, str], Usage]:
         """Tokens so far by (agent, role)."""
-        return dict(self._usage)
+        return dict(self._books[0].usage)
 
     def billed(self, role: str) -> tuple[Usage, Decimal | None]:
         """What a role was billed, for all agents: tokens, and USD, None if any of its calls has no known price."""
-        found = self._totals[""].by_role.get(role) or Sum()
+        found = self._books[0].totals[""].by_role.get(role) or Sum()
         return found.usage, found.price
 
     def spent(self, agent: str) -> Decimal:
@@ -319,22 +347,20 @@ class Ledger:
         return usd
 
     def _add(self, charge: Charge) -> None:
-        path = charge.agent
-        while path:
-            self._totals.setdefault(path, Totals()).add(charge)
-            path = path.rpartition("/")[0]
-        self._totals[""].add(charge)
-        key = (charge.agent, charge.role)
-        self._usage[key] = self._usage.get(key, Usage()) + charge.usage
+        for books in self._books:
+            books.add(charge)
 
     def _budget(self, agent: str) -> _Budget:
         """The budget that an agent spends from: its own allowance, or the nearest above it."""
-        while agent not in self._budgets:
-            agent = agent.rpartition("/")[0]
-        return self._budgets[agent]
+        path = agent
+        while path and path not in self._budgets:
+            path = path.rpartition("/")[0]
+        return self._outer(agent) if self._outer and path not in self._budgets else self._budgets[path]
 
     def _grant(self, ask: Ask, budget: _Budget) -> Reservation | None:
         """A reservation for as much output as is affordable now, or None if the call should or must wait."""
+        if budget.cap is None:
+            return Reservation(self, ask, budget, ask.wanted, ZERO)
         if ask.ceiling is None:
             return None
         output = self._output(ask, budget, ask.input_bound)
@@ -378,7 +404,7 @@ class Ledger:
 
     async def _wait(self, ask: Ask, budget: _Budget) -> Reservation:
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
-        budget.queue.append((ask, future))
+        budget.queue.append((Waiting(ask, self._grant), future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -393,11 +419,9 @@ class Ledger:
     def _admit(self, budget: _Budget) -> None:
         """Answer those who wait, in order, as far as the money goes."""
         while budget.queue:
-            ask, future = budget.queue[0]
+            (ask, grant), future = budget.queue[0]
             if not future.done():
-                if budget.cap is None:
-                    future.set_result(Reservation(self, ask, budget, ask.wanted, ZERO))
-                elif granted := self._grant(ask, budget):
+                if granted := grant(ask, budget):
                     future.set_result(granted)
                 elif error := refusal_of(ask, budget):
                     future.set_exception(error)

@@ -64,12 +64,12 @@ async def test_an_agent_that_is_ended_before_it_began_leaves_nothing() -> None:
     ledger, cast = ledger_of("1"), Cast(root__a=in_turn("too late"))
     agent = root_of(cast, ledger=ledger)
     peer = await agent.spawn(SpawnRequest("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
-    assert ledger.cap_of("root/a") == Decimal("0.5")
+    assert agent.ledger.cap_of("root/a") == Decimal("0.5")
     async with asyncio.timeout(5):  # wait_for would let it begin, before Python 3.12
         await agent.aclose()
     assert (await peer.wait()).stop_reason == "interrupted"
     assert cast.requests == {}
-    assert ledger.cap_of("root/a") == 1
+    assert agent.ledger.cap_of("root/a") == 1
     assert [each.path for each in agent.tree.living] == ["root"]
     with pytest.raises(UsageError, match="has ended"):
         peer.send("anybody there?")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from random import Random
@@ -19,6 +20,7 @@ from sagent.model import Billed, Delta, ModelLimits, Reply, Request, RequestDige
 from sagent.session.contents import ChargeEntry
 from sagent.session.entries import read_body
 from sagent.session.folds import contents
+from sagent.testing import ScriptedModel
 from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
 from sagent.tools.background import BackgroundTask
 from sagent.usage import Charge, Usage
@@ -34,13 +36,17 @@ class Watched(Ledger):
     def __init__(self, cap: Decimal) -> None:
         super().__init__(cap, BOOK)
         self.passed: list[str] = []
-        self.looks = 0
+
+    def branch(self, root: str) -> Ledger:
+        branch = copy(self)
+        branch.__dict__ |= super().branch(root).__dict__
+        return branch
 
     def look(self) -> None:
-        self.looks += 1
         assert self.cap is not None
-        if self.cost().total + self.held > self.cap:
-            self.passed.append(f"the cap: {self.cost().total} spent, {self.held} held")
+        spent = self._books[-1].cost("").total
+        if spent + self.held > self.cap:
+            self.passed.append(f"the cap: {spent} spent, {self.held} held")
         for path, budget in self._budgets.items():
             used = budget.counted + budget.held + budget.aside
             if budget.cap is not None and used > budget.cap:
@@ -142,17 +148,39 @@ class Chance:
 
 
 async def grow(seed: int) -> None:
-    """One tree, from its prompt to its end."""
+    """A tree or two that share a ledger, from their prompts to their ends."""
     chance = Random(seed)
     cap = chance.choice((500, 3_000, 10_000, 100_000)) * MICRO
     ledger = Watched(cap)
     model = Chance(chance, chance.choice((1, 1, 3, 10_000)))
-    agent = Agent(
-        model,
-        tools=[AgentSpawn(), AgentSend(), AgentSelf(), BackgroundTask()],
-        limits=RunLimits(max_turns=6, max_retries=1, longest_wait=1.0),
-        resources=Resources(ledger=ledger, tree=Tree(TreeLimits(max_depth=4, max_live=12, max_spawns=40))),
-    )
+    agents = [
+        Agent(
+            model,
+            tools=[AgentSpawn(), AgentSend(), AgentSelf(), BackgroundTask()],
+            limits=RunLimits(max_turns=6, max_retries=1, longest_wait=1.0),
+            resources=Resources(ledger=ledger, tree=Tree(TreeLimits(max_depth=4, max_live=12, max_spawns=40))),
+        )
+        for _ in range(chance.choice((1, 2)))
+    ]
+    await asyncio.gather(*(live(agent, chance, seed) for agent in agents))
+    assert ledger.passed == []
+    for agent in agents:
+        logs = [agent.log, *(agent.log.child(path) for path in paths(agent))]
+        spent = [entry.charge.usd or Decimal(0) for log in logs for entry in contents(log.entries(), ChargeEntry)]
+        own, cost = agent.ledger, agent.cost()
+        assert sum(cost.by_agent.values()) == cost.total == sum(spent)
+        assert {path: own.spent(path) for path in cost.by_agent} == cost.by_agent
+        assert own.spent_below("root") == cost.total
+        assert own._budgets == {}
+        assert [each.path for each in agent.tree.living] == ["root"]
+    assert sum(agent.cost().total for agent in agents) == ledger.cost().total <= cap
+    assert ledger.held == 0
+    assert [(path, each.aside, list(each.queue)) for path, each in ledger._budgets.items()] == [("", 0, [])]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def live(agent: Agent, chance: Random, seed: int) -> None:
+    """A run or two of a tree, which somebody may disturb."""
 
     async def disturb() -> None:
         while True:
@@ -186,18 +214,6 @@ async def grow(seed: int) -> None:
             await asyncio.wait([disturber])
         async with asyncio.timeout(10):
             await agent.aclose()
-    logs = [agent.log, *(agent.log.child(path) for path in paths(agent))]
-    spent = [entry.charge.usd or Decimal(0) for log in logs for entry in contents(log.entries(), ChargeEntry)]
-    cost = ledger.cost()
-    assert ledger.passed == []
-    assert sum(cost.by_agent.values()) == cost.total == sum(spent) <= cap
-    assert {path: ledger.spent(path) for path in cost.by_agent} == cost.by_agent
-    assert ledger.spent_below("root") == cost.total
-    assert ledger.held == 0
-    budgets = ledger._budgets.items()
-    assert [(path, each.aside, each.queue) for path, each in budgets if path or each.aside] == []
-    assert [each.path for each in agent.tree.living] == ["root"]
-    assert len(asyncio.all_tasks()) == 1
 
 
 def paths(agent: Agent) -> list[str]:
@@ -216,3 +232,13 @@ def paths(agent: Agent) -> list[str]:
 def test_no_cap_and_no_allowance_is_ever_passed(seed: int) -> None:
     """Trees grown at random, with failures, interruptions and cancellations thrown in."""
     asyncio.run(grow(seed))
+
+
+async def test_agents_that_share_a_ledger_have_each_its_own_cost() -> None:
+    ledger = Ledger(Decimal(1), BOOK)
+    model = ScriptedModel(*["yes"] * 3, provider="mine", model_id="flat")
+    agents = [Agent(model, resources=Resources(ledger=ledger)) for _ in range(3)]
+    results = await asyncio.gather(*(agent.run("go") for agent in agents))
+    (each,) = {result.run_usd for result in results}
+    assert [result.cost.total for result in results] == [each] * 3
+    assert ledger.cost().total == 3 * each > 0

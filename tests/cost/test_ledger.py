@@ -102,6 +102,45 @@ async def test_restored_entries_count_as_spent_here():
         assert reservation.max_output == 30
 
 
+async def test_trees_that_share_a_budget_have_their_own_sums_and_allowances():
+    ledger = Ledger(micros(1_000), BOOK)
+    before = Charge("flat", Usage(output=100), usd=micros(100), agent="root/x", role="executor", provider="mine")
+    ledger.restore([before])
+    one, two, seen = ledger.branch("root"), ledger.branch("root"), list[Charge]()
+    one.listen(seen.append)
+    assert (one.cost().total, two.cost().total) == (micros(100), 0)
+    one.allow("root/a", micros(300))
+    two.allow("root/a", micros(200))
+    two.lend("root/a")
+    assert (one.cap_of("root/a"), two.cap_of("root/a"), ledger.room("root")) == (micros(300), micros(200), micros(400))
+    assert (one.cost().unbilled, two.cost().unbilled, ledger.cost().unbilled) == (0, micros(200), micros(200))
+    with pytest.raises(BudgetExceeded):
+        await two.reserve("root", "executor", "mine", "flat", 401, 1, 1)
+    for tree, count in ((one, 250), (two, 7)):
+        with await tree.reserve("root/a", "executor", "mine", "flat", 10, count) as reservation:
+            assert ledger.held == tree.held
+            reservation.settle(billed(count))
+        tree.take_back("root/a")
+    assert [tree.cost().total for tree in (one, two, ledger)] == [micros(350), micros(7), micros(357)]
+    assert (sum(charge.usd or 0 for charge in seen), ledger.cost().unbilled) == (micros(250), 0)
+    two.cap = micros(400)
+    assert [tree.room("root") for tree in (one, two, ledger)] == [micros(43)] * 3
+    assert one.shares_budget(two)
+    assert not one.shares_budget(Ledger(micros(400), BOOK))
+
+
+async def test_a_call_of_one_tree_waits_for_one_of_another_and_is_its_own():
+    ledger = Ledger(micros(10_000), BOOK)
+    one, two = ledger.branch("root"), ledger.branch("root")
+    first = await one.reserve("root", "executor", "mine", "flat", 5_000, 5_000)
+    waits = asyncio.create_task(two.reserve("root", "executor", "mine", "flat", 5_000, 5_000))
+    await until_blocked(waits)
+    first.settle(billed(5, fresh=5))
+    second = await waits
+    second.settle(billed(8))
+    assert (one.cost().total, two.cost().total, ledger.cost().total) == (micros(10), micros(8), micros(18))
+
+
 async def test_the_output_limit_is_lowered_to_exactly_what_is_affordable():
     cap = Decimal("0.50")
     ledger = Ledger(cap, BOOK)

@@ -381,7 +381,9 @@ def test_worst_bounds_every_price(named, spent, slack, minutes, tier):
     price = BOOK.price(*named, usage, at, tier)  # pyright: ignore[reportCallIssue]
     if price is not None:
         asked = bound_of(BOOK, *named, *limits, tier=tier)  # pyright: ignore[reportCallIssue]
-        assert asked is not None
+        if asked is None:  # it is not known what its images cost
+            assert "image" in named[1]
+            return
         assert price <= asked
         if tier != "fast" and (named[0] not in ("google", "openai") or tier != "priority"):  # requests name theirs
             worst = bound_of(BOOK, *named, *limits)  # pyright: ignore[reportCallIssue]
@@ -464,7 +466,7 @@ def test_a_ledger_without_a_cap_reads_no_prices_before_the_first_bill():
         "reservation = asyncio.run(Ledger(None, PriceBook()).reserve('root', 'executor', 'openai', 'gpt-5.5', 9, 9))\n"
         "print([name for name in sys.modules if name.startswith(('sagent.cost.', 'tomllib', 'genai'))])\n"
     )
-    assert out == "['sagent.cost.budget', 'sagent.cost.prices', 'sagent.cost.ledger']\n"
+    assert out == "['sagent.cost.books', 'sagent.cost.budget', 'sagent.cost.prices', 'sagent.cost.ledger']\n"
 
 
 @pytest.mark.parametrize(
