@@ -24,8 +24,9 @@ class Budget(Generic[T, R]):
     """Money for the agents from `path` down, "" for all. `cap` None is no limit.
 
     `counted` is what is spent, with the worst case of calls whose bill is not certain; `held` is for calls in flight,
-    `held_below` for those within allowances further down; `aside` is set aside for these. Others wait in `queue`. If the
-    outer budget has a cap, this one's cap is set aside there: nobody else can spend it, and it can be spent completely.
+    `held_below` for those within allowances further down; `aside` is set aside for these. Others wait in `queue`. If
+    the outer budget has a cap, this one's cap is set aside there: nobody else can spend it, and it can be spent
+    completely.
     """
 
     path: str
@@ -91,7 +92,7 @@ class Budget(Generic[T, R]):
         return budget
 
     def _add_held_above(self, usd: Decimal) -> None:
-        """So much more is held here."""
+        """Report to the budgets above that so much more is held here."""
         above = self.outer
         while above is not None:
             above = above.living()

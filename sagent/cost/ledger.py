@@ -97,8 +97,7 @@ _Budget: TypeAlias = "Budget[Waiting, Reservation]"
 
 
 class Waiting(NamedTuple):
-    """A call that waits for others to settle, and who grants it: a reservation for it, or None as long as it is better,
-    or needed, to wait."""
+    """A call that waits for others to settle, and its ledger's function to grant it (see Ledger._grant)."""
 
     ask: Ask
     grant: "Callable[[Ask, _Budget], Reservation | None]"
@@ -129,9 +128,9 @@ class Ledger:
         self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
 
     def branch(self, root: str) -> "Ledger":
-        """The ledger of one tree of agents, by the path of its root, that spends from the same budget: other trees have
-        the same paths. What it counts is counted here, too, and it knows of nothing else; but the first one of a root
-        takes over what was restored for that."""
+        """A ledger for one tree of agents that spends from this budget, but has sums and allowances of its own: agents
+        of several trees have the same paths. What it counts is counted here as well. The first branch for a `root` path
+        starts with what was restored for that path."""
         branch = Ledger(None, self.prices)
         books = Books() if root in self._branches else self._books[0].of_tree(root)
         branch._budgets, branch._outer, branch._books = {}, self._budget, (books, *self._books)
