@@ -1,4 +1,5 @@
-"""A stronger model as a tool: what it is asked, what it sees, when it is asked unbidden, and what bounds all of it."""
+"""Advisors: a stronger model as a tool. What it is asked, what it sees, when it is asked automatically, and its
+limits."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

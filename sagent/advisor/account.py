@@ -1,5 +1,4 @@
-"""What is counted of advisors over a whole session, by all agents of a tree: calls, what the executors made of advice;
-and what its bounds do not allow."""
+"""Counts advisors' calls and outcomes over a whole session, for all agents of a tree, and enforces their limits."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""One consultation: what is sent, how the answer is taken, and what an answer is worth the name."""
+"""One consultation: what is sent, how the answer is received, and what counts as advice."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What an advisor's answer says: leniently, for it is a model's prose."""
+"""Reads an advisor's answer, leniently, because it is a model's prose."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""When an advisor is asked unbidden, and how often it may be asked at all."""
+"""When an advisor is asked automatically, and how often it may be asked at all."""
 
 import re
 from decimal import Decimal

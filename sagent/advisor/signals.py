@@ -1,4 +1,4 @@
-"""What an executor's turns give away: failures, doubt, standing still. Counted in code, on results and not on words."""
+"""What an executor's turns show: failures, doubt, standing still. Counted in code, from results and not from words."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The tool by which an executor asks."""
+"""The tool with which an executor asks an advisor."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Work that may not delay the first request: the state of git, what can hold commands, a model's listing."""
+"""Work that must not delay the first request: the state of git, trying the sandbox, a model's listing."""
 
 import asyncio
 import subprocess

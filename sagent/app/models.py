@@ -1,4 +1,5 @@
-"""Which provider and model: what was asked for, else what there is a key for, else what answers on this machine."""
+"""Chooses provider and model: the requested ones, otherwise one with a key, otherwise one that answers on this
+machine."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""An earlier session opened to go back in it: nothing is asked of a model, so that none, and no key, is needed."""
+"""An earlier session opened to rewind it: no model is called, so neither a model nor a key is needed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager

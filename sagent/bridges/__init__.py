@@ -1,1 +1,1 @@
-"""Ways to other programs: tools of MCP servers."""
+"""Connections to other programs: MCP, editors, A2A, chats, HTTP clients, forges and telemetry."""

@@ -1,4 +1,4 @@
-"""What hooks say of calls and of a turn's end, around a policy. They never allow what it denies."""
+"""Applies hooks to calls and to the end of a turn, around a policy. They never allow what the policy denies."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The only one at work, among the processes of this machine: whoever holds a lock file."""
+"""A lock file that only one process of this machine can hold."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Many agents share one event loop: none of its rounds is to take long, whatever all of them have to do at once."""
+"""Many agents share one event loop: none of its rounds should take long, whatever they all have to do at once."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""A child process that is spoken to, over a pipe at each of its standard streams."""
+"""A child process with a pipe at each of its standard streams."""
 
 import asyncio
 import os

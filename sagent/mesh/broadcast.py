@@ -1,4 +1,5 @@
-"""What a session says while it works, for whoever listens now: events as lines of JSON, many to a message."""
+"""What a session reports while it works, for those who listen at the time: events as lines of JSON, many to a
+message."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Cards: what an agent or a node says of itself, and which of them are meant."""
+"""Cards: what an agent or a node says about itself, and queries that select them."""
 
 import re
 from collections.abc import Iterable, Sequence

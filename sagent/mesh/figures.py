@@ -1,4 +1,4 @@
-"""What those who follow a session see of it besides its events: its agents, what they have spent, the node's policy."""
+"""What followers of a session see in addition to its events: its agents, their cost, the node's policy."""
 
 from decimal import Decimal
 from typing import cast

@@ -1,4 +1,4 @@
-"""What the bus knows of a session besides its log: what was asked for, who works on it, what came of it."""
+"""What the bus knows about a session in addition to its log: the request, the node at work, the result."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A session that runs on some node of a bus, as a Peer: whoever holds it does not know where it is."""
+"""A session that runs on some node of a bus, as a Peer: its holder does not know where it is."""
 
 import asyncio
 import json

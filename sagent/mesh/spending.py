@@ -1,4 +1,4 @@
-"""What a session on a bus has cost, by its log there: nobody's word counts where money is given back."""
+"""What a session on a bus has cost, from its log there: no claim is trusted where money is returned."""
 
 import asyncio
 from decimal import Decimal

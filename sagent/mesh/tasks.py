@@ -1,4 +1,4 @@
-"""Tasks that run besides the work of a session or a node: none fails unseen, and each is ended for good."""
+"""Tasks that run next to the work of a session or a node: failures are reported, and each is ended properly."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,5 @@
-"""Commands that go through whole directories, and so through what nobody named: `grep -r`, `rg`, `git clean`."""
+"""Commands that go through whole directories, and so through files that were not named: `grep -r`, `rg`, `git
+clean`."""
 
 import re
 from fnmatch import fnmatchcase

@@ -1,4 +1,4 @@
-"""Programs that run other programs: every command line that a part of a script may come to."""
+"""Programs that run other programs: every command line that a part of a script may lead to."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Findings put right: an agent that can edit files and run nothing."""
+"""Fixes findings: an agent that can edit files and run nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a command changed: two looks at a directory compared, and the contents of what differs kept."""
+"""What a command changed: compares two snapshots of a directory, and keeps the contents of what differs."""
 
 import os
 import stat

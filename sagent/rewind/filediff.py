@@ -1,4 +1,4 @@
-"""One file as it was at an entry of a log and as it stands: what differs, line by line."""
+"""One file at an entry of a log and now: the differences, line by line."""
 
 import os
 from functools import partial

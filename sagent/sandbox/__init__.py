@@ -1,4 +1,4 @@
-"""The sandbox of a session: what holds commands here, and how one is run within a profile."""
+"""The sandbox of a session: how commands are confined here, and how one is run within a profile."""
 
 import asyncio
 import contextlib
@@ -37,12 +37,13 @@ _PAUSE = 1.0  # seconds between two looks at what is protected, while something 
 
 @dataclass(frozen=True, slots=True)
 class Confined:
-    """A command line that is run within a profile, and what its environment gets in addition. Without a profile it
-    runs as it is. `wall` is the command line that comes before it.
+    """A command line to run within a profile, and the additions to its environment. Without a profile it runs
+    unchanged. `wall` is the command line that is put in front of it.
 
-    `detach` is called before the command may outlive us, and `finish` in every case when it has ended, or was not even
-    started, which returns sentences for the model: what of its work was taken back. A second time it does nothing.
-    One that lasts is not looked at but between `attend` and a call of what that returns, which does as `finish`.
+    `detach` is called before the command may outlive us. `finish` is called in every case when it has ended, or was not
+    even started; it returns sentences for the model about what was undone, and a second call does nothing. For a
+    lasting command, changes are only checked between `attend` and a call of the function that it returns, which acts
+    like `finish`.
     """
 
     argv: Sequence[str]
@@ -54,10 +55,10 @@ class Confined:
     attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple
 
     def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """What is to be started, with which environment, for the command to have this one and its own.
+        """The command line to start and its environment, so that the command gets this one and its own additions.
 
-        Variables that have a program run code which is not its own come into force within the wall: a command may have
-        exported them for the next one.
+        Variables that make a program run other code take effect only inside the wall: a command may have exported them
+        for the next one.
         """
         if not self.wall:
             return [*self.argv], {**environment, **self.environment}
@@ -75,11 +76,11 @@ def _reached(profile: "Profile") -> tuple[str, ...]:
 
 
 class Sandbox:
-    """Runs commands within profiles. One serves all agents of a session; `aclose` ends what still runs in it.
+    """Runs commands within profiles. One instance serves all agents of a session; `aclose` ends what still runs in it.
 
-    `wanted`: "auto" takes what there is, "required" raises UsageError where there is nothing, "off" is nothing. What
-    was found to work is kept in the directory `cache`. `memory` bounds the data of each process, in bytes; by default
-    it is four fifths of what the machine has.
+    `wanted`: "auto" uses what there is, "required" raises UsageError if there is nothing, "off" uses nothing. What was
+    found to work is cached in the directory `cache`. `memory` limits the data of each process, in bytes; the default is
+    four fifths of the machine's memory.
     """
 
     def __init__(self, wanted: SandboxMode = "auto", *, cache: Path | None = None, memory: int | None = None) -> None:
@@ -108,14 +109,14 @@ class Sandbox:
             )
 
     def switch(self, wanted: SandboxMode) -> None:
-        """Hold the commands to come in another way; what runs goes on as it began. Raises UsageError where "required"
-        finds nothing, and all stays as it was."""
+        """Confine the following commands in another way; running ones continue unchanged. Raises UsageError if
+        "required" finds nothing; then nothing has changed."""
         means = Sandbox(wanted, cache=self._cache).means
         self.wanted, self._means = wanted, means
 
     @property
     def means(self) -> "Means":
-        """What holds commands here. Tried when it is first asked for, which takes some 30 ms."""
+        """What confines commands. It is tried on first use, which takes about 30 ms."""
         if self._means is None:
             from sagent.sandbox.probe import Means, probe
 
@@ -124,16 +125,16 @@ class Sandbox:
 
     @property
     def known(self) -> "bool | None":
-        """Whether commands are held at all; None where that was not tried yet."""
+        """Whether commands are confined at all; None if that was not tried yet."""
         return False if self.wanted == "off" else None if self._means is None else self.stands
 
     @property
     def stands(self) -> bool:
-        """Whether commands are held at all."""
+        """Whether commands are confined at all."""
         return self.means.name != "none"
 
     def holds(self, profile: "Profile") -> bool:
-        """Whether all of a profile is held."""
+        """Whether all of a profile is enforced."""
         if self.means.name != "landlock":
             return self.stands
         from sagent.sandbox.guard import can_guard
@@ -143,7 +144,7 @@ class Sandbox:
         return not gaps(replace(profile, protected=unguarded, domains=()))
 
     def asked(self, needs: "Iterable[Need]") -> "tuple[Need, ...]":
-        """What a command gets where these are granted: Landlock cannot distinguish hosts."""
+        """The needs that a command gets if these are granted: Landlock cannot distinguish hosts."""
         from sagent.sandbox.profile import Need
 
         is_blunt = self.means.name == "landlock"
@@ -151,15 +152,14 @@ class Sandbox:
 
     @property
     def temporary(self) -> Mapping[str, Path]:
-        """Directories of which commands see another one, or have for themselves, and which that is. Empty before the
-        first command."""
+        """Directories that commands see differently or alone, with their real paths. Empty before the first command."""
         if self._boxes is not None:
             return self._boxes.mounts.private
         own = self._scratch and self._scratch.path / "tmp"
         return {str(own): own} if own and own.is_dir() else {}
 
     async def prepare(self, profile: "Profile") -> None:
-        """Have ready what the next command within a profile needs and what takes time. Raises ToolError."""
+        """Prepare the time-consuming parts that the next command within a profile needs. Raises ToolError."""
         held = frozenset[str]()
         match self.means.name:
             case "bubblewrap":
@@ -182,10 +182,10 @@ class Sandbox:
         *,
         lasting: bool = False,
     ) -> Confined:
-        """How a command line is run within a profile, widened by what was granted for it. Raises ToolError.
+        """The way to run a command line within a profile, extended by what was granted for it. Raises ToolError.
 
         `lasting`: a program of the person's that runs next to others for long. What it does of its own accord is not
-        undone, for the person works in the same files.
+        undone, because the person works in the same files.
         """
         needs = tuple(needs)
         name = self.means.name
@@ -250,7 +250,7 @@ class Sandbox:
             )
 
     def sweep(self) -> None:
-        """Begin to remove what killed processes left among temporary files, once."""
+        """Begin to remove temporary files that killed processes left, once."""
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep())
 
@@ -297,7 +297,7 @@ class Sandbox:
         return watch
 
     def changing(self, path: Path) -> "AbstractContextManager[object]":
-        """While a tool of ours changes a file, as the policy has allowed: that is not undone."""
+        """A context in which one of our tools changes a file that the policy has allowed: the change is not undone."""
         return contextlib.nullcontext() if self._guard is None else self._guard.changing(str(path))
 
     async def _look(self, guard: "Guard") -> None:
@@ -371,7 +371,7 @@ class Sandbox:
             )
 
     async def aclose(self) -> None:
-        """End what still runs inside, but for what was let go, and remove what commands had for temporary files."""
+        """End what still runs inside, except detached commands, and remove the temporary files of commands."""
         if self._network is not None:
             await self._network.proxy.aclose()
             self._network = None

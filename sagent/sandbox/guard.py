@@ -1,6 +1,7 @@
-"""Protected paths that no mount can hold: what a command does to one is undone when it has ended.
+"""Protected paths that no mount can protect: what a command does to them is undone when it has ended.
 
-We work outside of the wall, on what commands have made and may still be changing: no link on the way is followed.
+This code works outside of the wall, on files that commands have made and may still be changing: it follows no link on
+the way.
 """
 
 import contextlib
@@ -39,14 +40,15 @@ class Watch:
 
 
 class Guard:
-    """Looks at protected paths before a command, now and then while it or what it left runs, and when all that has
-    ended, and puts those back that are not as they were. What commands of another session in the same files have made
-    of them was not there before ours either.
+    """Checks protected paths before a command, regularly while it or what it left runs, and when all of that has ended,
+    and restores those that have changed. Changes by commands of another session in the same files are not taken for the
+    original state.
 
-    Who changed something is not known where several run at the same time: what was there before the first of them
-    began is what is put back, and one that has ended learns of it, once. What a command has made is moved to `aside`,
-    and nothing of it is lost. What is put back is kept in `copies`, and what other sessions keep lies next to it: no
-    command may write there.
+    If several commands run at the same time, it is unknown which one changed something: the state before the first of
+    them is restored, and one that has ended is informed of it, once.
+
+    What a command created is moved to `aside`, so nothing is lost. Originals are kept in `copies`, next to those of
+    other sessions: no command may write there.
     """
 
     def __init__(self, aside: Path, copies: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What can hold commands on this machine."""
+"""Finds out what can confine commands on this machine."""
 
 import contextlib
 import json
@@ -16,15 +16,15 @@ Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
 class Means(NamedTuple):
-    """What holds commands, and why it is not something better; "" where it is the best there is."""
+    """What confines commands, and why it is not something better; "" if it is the best there is."""
 
     name: Name
     why: str = ""
 
 
 def probe(cache: Path | None) -> Means:
-    """What works here, tried for real. The answer is kept in the directory `cache` for as long as nothing it depends on
-    has changed; one that a busy moment may have brought about is not."""
+    """What works here, tried for real. The answer is cached in the directory `cache` until something that it depends on
+    changes; an answer that may be due to a busy moment is not cached."""
     if cache is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads((cache / _FILE).read_bytes())

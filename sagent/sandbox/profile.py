@@ -1,4 +1,4 @@
-"""What a command may touch, and what more one may ask for, as values."""
+"""What a command may touch, and what else it may request, as values."""
 
 import functools
 import re
@@ -16,9 +16,7 @@ _HOST = r"((\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?"
 @dataclass(frozen=True, slots=True)
 class Need:
     """What a command needs beyond its profile: a host to reach, a path to write or to read, or no sandbox ("all").
-
-    `target` is the host or the absolute path; "" for "all".
-    """
+    `target` is the host or the absolute path; "" for "all"."""
 
     kind: Kind
     target: str = ""
@@ -94,7 +92,7 @@ class Profile:
         return need.kind == "read" or self.can_write(need.target)
 
     def within(self, other: "Profile") -> "Profile":
-        """What both allow."""
+        """What both profiles allow."""
         pairs = ((self, other), (other, self))
         writable = {path: None for one, two in pairs for path in one.writable if two.can_write(path)}
         exposed = {path: None for one, two in pairs for path in one.exposed if two.can_read(path)}

@@ -1,4 +1,4 @@
-"""What a person reads of the sandbox: what holds commands, what is missing, and what to do about it."""
+"""What a person reads about the sandbox: what confines commands, what is missing, and what to do about it."""
 
 import os
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def shortfall(sandbox: Sandbox) -> str:
 
 
 def advice(means: Means) -> str:
-    """What would bring the best means there is; "" where nothing is known to."""
+    """How to get the best sandbox; "" if nothing is known."""
     if "not installed" not in means.why:
         return ""
     if "bwrap" in means.why:

@@ -1,4 +1,4 @@
-"""What programs print where a sandbox has kept them from something, and what is said of it."""
+"""Recognises the output of programs that a sandbox has stopped, and what to say about it."""
 
 import os
 import re

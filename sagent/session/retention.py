@@ -1,4 +1,4 @@
-"""How long sessions stay: what there is at a glance, and which to let go."""
+"""How long sessions are kept: a summary of each, and which to delete."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The BackgroundTask tool: what became of calls that go on in the background."""
+"""The BackgroundTask tool: the state and output of background calls."""
 
 from sagent.errors import ToolError, UsageError
 from sagent.lib.json import JsonObject, as_str

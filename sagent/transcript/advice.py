@@ -1,4 +1,4 @@
-"""What a session's logs say of its advisors: what each was asked, what came of it, and what that cost."""
+"""What a session's logs say about its advisors: what each was asked, the outcome, and the cost."""
 
 import re
 from collections import Counter

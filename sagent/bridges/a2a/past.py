@@ -1,4 +1,4 @@
-"""What became of tasks that nothing works on any more, by the log of their session."""
+"""The outcome of tasks that are no longer being worked on, from the log of their session."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress

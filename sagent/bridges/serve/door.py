@@ -1,4 +1,4 @@
-"""Who may come in: whoever has a token, from this server's own pages or from no page at all."""
+"""Admits requests: those with a token, from this server's own pages or from no page at all."""
 
 import secrets
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The events of one session for whoever follows them: from memory while they are new, else from the session's logs."""
+"""The events of one session for its followers: from memory while they are recent, otherwise from the session's logs."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Marks by which Claude's caches are asked for (`cache_control`), and how long those are to be kept."""
+"""The cache marks of Claude's API (`cache_control`), and how long caches are kept."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""What a model has spoken, as a file that players take."""
+"""A model's speech as a file that players accept."""
 
 import io
 import wave

@@ -1,1 +1,1 @@
-"""What is known of code beyond its text."""
+"""Tools that understand code: language servers, and a map of a project's definitions."""
