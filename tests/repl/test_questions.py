@@ -827,6 +827,25 @@ async def test_where_the_terminal_has_lost_the_cursor_nothing_above_it_is_erased
         assert b"".join(written).count(b"\x1b[A") == rows
 
 
+async def test_an_editor_gets_no_answer_of_the_terminal_that_a_question_waits_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sagent.repl.terminal.screen.ASKED_AGAIN", 0.01)
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.keys.send_text("\x1b[>1;10;0c")
+        await asyncio.sleep(0.1)
+        await desk.ask()
+        await desk.screen.until_drawn()
+        desk.screen.app._running_in_terminal = True
+        written: list[bytes] = []
+        monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
+        await asyncio.sleep(0.1)
+        assert b"\x1b[>c" not in b"".join(written)
+        desk.screen.app._running_in_terminal = False
+        await asyncio.sleep(0.1)
+        assert b"\x1b[>c" in b"".join(written)
+
+
 @pytest.mark.parametrize(("number", "rows"), [(41, 3), (1, 4)])
 async def test_a_terminal_that_cuts_rows_as_xterm_does_keeps_what_is_above_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, rows: int

@@ -157,8 +157,9 @@ class Screen:
         end = time.monotonic() + MOST_WAITED
         while (answered := self._answered) is not None:
             answered.clear()
-            self.output.write_raw(WHO)
-            self.output.flush()
+            if not self.app._running_in_terminal:  # noqa: SLF001 -- as below; an editor would get the answer
+                self.output.write_raw(WHO)
+                self.output.flush()
             with suppress(TimeoutError):
                 await asyncio.wait_for(answered.wait(), ASKED_AGAIN)
             if answered.is_set():
