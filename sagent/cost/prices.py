@@ -49,6 +49,8 @@ _HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes 
 _GEMINI_TIERS = {"flex": Decimal("0.5"), "priority": Decimal(2)}
 _STANDARD_TIERS = frozenset({"", "standard", "default", "auto", "on_demand"})
 
+_SEARCHING = ("-search", "deep-research")  # in names of models that search as often as they like, for a fee each time
+
 
 class KnownModel(NamedTuple):
     """A row of the catalogue. `window` is in tokens; prices are USD per million tokens, for the smallest input."""
@@ -123,7 +125,8 @@ class PriceBook:
         It holds for any split over buckets, size band and time of day; for OpenRouter, whose hosts differ, it is twice
         the list price. `tier` None is whichever service tier the provider picks, which under a budget is OpenAI's
         standard one; "fast" speed and Gemini's "priority" cost more and count only if named. With `hour`, a request may
-        use caches that are kept for an hour. A model that makes images has no bound if their price is unknown.
+        use caches that are kept for an hour. A model that makes images has no bound if their price is unknown, and none
+        that searches unasked.
         """
         from sagent.cost.tariff import Ceiling, scale
 
@@ -138,7 +141,9 @@ class PriceBook:
             margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
             scaled = [scale(tariff, margin) for tariff in tariffs or ()]
             drawn = self.fees(provider, model, now).get("image_output")  # under a budget no model speaks
-            unsure = drawn is None and "image" in model.lower() and f"{provider}/{model}".lower() not in self._own
+            unknown = _SEARCHING if drawn is not None else ("image", *_SEARCHING)
+            own = f"{provider}/{model}".lower() in self._own
+            unsure = not own and any(kind in model.lower() for kind in unknown)
             beyond = EXACT.multiply(margin, drawn or ZERO)
             ceiling = Ceiling(scaled, hour=hour, beyond_text=beyond) if scaled and not unsure else None
             self._ceilings[key] = (now.date(), ceiling)

@@ -283,6 +283,14 @@ def test_a_market_whose_hosts_differ_in_price_gets_a_margin():
     assert held >= 2 * listed > 0
 
 
+@pytest.mark.parametrize("name", ["openai/o3-deep-research", "openai-chat/gpt-5-search-api", "openrouter/o/x-search"])
+def test_what_searches_unasked_has_no_bound_unless_the_user_says_it(name: str):
+    """It reads as often as it likes, and its searches have a fee each."""
+    provider, _, model = name.partition("/")
+    assert PriceBook().ceiling(provider, model) is None
+    assert PriceBook({name: {"input": 1, "output": 1}}).ceiling(provider, model) is not None
+
+
 def test_a_user_price_wins_over_all_others_and_is_read_exactly():
     book = PriceBook(
         {
