@@ -174,11 +174,12 @@ async def _answer_all(
                 text = await carry_out(said.text, settings, agent, servers)
                 if not text and not said.parts:
                     continue
-                if settings.plan:
+                if settings.plan or (settings.permission_mode != "plan" and _is_told_to_plan(agent)):
                     from sagent.context.plan import EXIT_PLAN
-                    from sagent.tools.plan import plan_notice
+                    from sagent.tools.plan import PLANNED, plan_notice
 
-                    agent.send(user(plan_notice(has_tool=EXIT_PLAN in agent.state.tools), sender="plan mode"), "next")
+                    notice = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if settings.plan else PLANNED
+                    agent.send(user(notice, sender="plan mode"), "next")
                 result = await _answer(agent, user(text, *said.parts), schema)
                 if settings.plan or result.stop_reason == PROPOSED:
                     from sagent.context.plan import last_plan
@@ -224,6 +225,14 @@ def _schema_of(settings: "Settings") -> Mapping[str, object] | None:
     from sagent.cli.answer_schema import read_schema
 
     return read_schema(settings.output_schema)
+
+
+def _is_told_to_plan(agent: Agent) -> bool:
+    if not agent.messages:
+        return False
+    from sagent.context.plan import is_planning
+
+    return is_planning(agent.messages)
 
 
 def _planned(result: Result, plan: str) -> Result:

@@ -8,6 +8,8 @@ from sagent.messages import Message
 
 EXIT_PLAN = "ExitPlan"
 SENDER = "plan"  # of the message by which the plan stays when the conversation is cut
+PLAN_MODE = "plan mode"  # of the messages that say whether it is on
+ON = "Plan mode is on"  # begins those that say so
 _HEAD = "The plan that was proposed last:"
 _HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 
@@ -22,6 +24,12 @@ def last_plan(messages: Sequence[Message]) -> str:
     """The plan that the last reply proposes, by a call or under a heading; "" where it proposes none."""
     reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
     return "" if reply is None else _proposed(reply)[0]
+
+
+def is_planning(messages: Sequence[Message]) -> bool:
+    """Whether the model has read that plan mode is on, and not yet that it is off."""
+    said = (message.content for message in reversed(messages) if message.sender == PLAN_MODE)
+    return next(said, "").startswith(ON)
 
 
 def note_of(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:

@@ -270,6 +270,10 @@ class SessionLoop(Current):
         wrong = await self._choices.make(opened) if self._choices else ()
         self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
         self._opened, self._planning = opened, False
+        if agent.messages and opened.elsewhere is None:
+            from sagent.context.plan import is_planning
+
+            self._planning = is_planning(agent.messages)
         self.on_opened(opened)
         if agent.messages:  # else one goes on with that in which something was said last
             self._resumable = opened

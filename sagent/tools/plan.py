@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
-from sagent.context.plan import EXIT_PLAN
+from sagent.context.plan import EXIT_PLAN, ON
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_str
@@ -12,7 +12,7 @@ from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 from sagent.tools.ask import Answerer, Question
 
 PROPOSED = "planned"  # why a run ends that has proposed a plan to nobody in particular
-_ON = "Plan mode is on: nothing can be written now. Look at what matters first. When it is clear what is to be done, "
+_ON = f"{ON}: nothing can be written now. Look at what matters first. When it is clear what is to be done, "
 _BY_TOOL = "call ExitPlan with the plan: the person accepts, changes or refuses it before anything is changed."
 _BY_HEADING = (
     'answer with the plan, under a heading "## Plan": the person accepts or edits it before anything is changed.'

@@ -59,6 +59,14 @@ def test_the_plan_is_carried_out_in_a_session_whose_prefix_is_the_same(shell: Sh
     assert "Plan mode is off" in str(rest[-1]["messages"])  # to a call that came too late
 
 
+def test_who_carries_it_out_reads_once_that_plan_mode_is_over(shell: Shell) -> None:
+    server = shell.serve([PROPOSE, Turn(text="Done."), Turn(text="Done.")])
+    for flags in (("--plan",), ("--continue",), ("--continue",)):
+        assert shell.run(*flags, "--permission-mode", "edit", "go on").code == 0
+    over = [str(request.json["messages"]).count("Plan mode is off: you may change") for request in server.requests]
+    assert over == [0, 1, 1]
+
+
 def test_without_it_the_tool_costs_no_byte(shell: Shell, tmp_path: Path) -> None:
     server = shell.serve([Turn(text="a"), Turn(text="b")])
     assert shell.run("x").code == shell.run("--permission-mode", "plan", "y").code == 0
