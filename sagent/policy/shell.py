@@ -7,6 +7,7 @@ apart as well as may be, for deny rules.
 """
 
 import re
+import time
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -21,6 +22,8 @@ Kind: TypeAlias = Literal["literal", "glob", "dynamic"]
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh"})
 _SHORT = 4_000  # characters of a script that is remembered
 MOST_WORDS = 5_000  # that are read: half a second, in which nothing else can be done
+_LONGEST_PARSE = 1.0  # seconds; a script of 250 kB takes a twentieth of it
+_PIECE = 1 << 16  # bytes
 DEPTH = 8  # scripts inside scripts; deeper is in doubt
 
 # The grammar's kinds of nodes that are understood.
@@ -159,10 +162,19 @@ def _language() -> "Language":
 
 
 def _tree(text: str) -> "Node":
-    """The syntax tree of a text. Its offsets are those of the text: what is not ASCII is part of words, as `_` is."""
+    """The syntax tree of a text. Its offsets are those of the text: what is not ASCII is part of words, as `_` is.
+
+    Raises ValueError for one that takes too long: with errors or pipes in it that grows with the square of the length.
+    """
     from tree_sitter import Parser
 
-    return Parser(_language()).parse(re.sub(r"[^\x00-\x7f]", "_", text).encode()).root_node
+    if text.count("|") > MOST_WORDS:
+        raise ValueError
+    data, end = re.sub(r"[^\x00-\x7f]", "_", text).encode(), time.thread_time() + _LONGEST_PARSE
+    parser = Parser(_language())
+    return parser.parse(
+        lambda at, _: data[at : at + _PIECE], progress_callback=lambda _at, _failed: time.thread_time() > end
+    ).root_node
 
 
 class _Reader:
@@ -196,7 +208,11 @@ class _Reader:
         self.has_input |= script.has_input
 
     def read(self) -> None:
-        tree = _tree(self.text)
+        try:
+            tree = _tree(self.text)
+        except ValueError:
+            self.fail("it takes too long to read")
+            return
         if _is_torn(tree):
             self.fail("its syntax is wrong or unusual")
         _List(self, 0).read(_tokens(tree, self), len(self.text))

@@ -257,6 +257,15 @@ def test_files_that_wildcards_may_name_are_not_looked_for_without_end(tree, monk
         assert "names too many files to be judged" in asked.reason
 
 
+@pytest.mark.parametrize("line", [")" * 40_000, "a|" * 40_000, "echo " + "()" * 40_000])
+def test_a_line_that_takes_long_to_read_is_asked_about(tree, line: str):
+    asked = judge(tree, line)
+    assert isinstance(asked, Ask)
+    assert "it takes too long to read" in asked.reason
+    assert isinstance(judge(tree, line, "full", deny=("Bash(rm:*)",)), Ask)
+    assert isinstance(judge(tree, line, "full", deny=("Read(secrets/**)",)), Ask)
+
+
 def test_cd_is_judged_as_the_shell_goes_and_as_links_lead(tree):
     (tree.cwd / "src" / "deep").mkdir()
     (tree.cwd / "near").symlink_to(tree.cwd / "src" / "deep")
