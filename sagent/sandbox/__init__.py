@@ -244,7 +244,7 @@ class Sandbox:
         for place in sorted({*profile.partly_known} - self._reported):
             self._reported.add(place)
             self.warn(
-                f"{place} has more directories than the sandbox searches:  `.env` files and repositories in the others"
+                f"{place} has more directories than the sandbox searches: `.env` files and repositories in the others"
                 " are neither hidden from commands nor protected. Start in a smaller directory, or name them in deny"
                 " rules."
             )
