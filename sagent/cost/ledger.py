@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -131,10 +132,10 @@ class Ledger:
         """A ledger for one tree of agents that spends from this budget, but has sums and allowances of its own: agents
         of several trees have the same paths. What it counts is counted here as well. The first branch for a `root` path
         starts with what was restored for that path."""
-        branch = Ledger(None, self.prices)
+        branch: Ledger = copy(self)  # which may be of a subclass
         books = Books() if root in self._branches else self._books[0].of_tree(root)
         branch._budgets, branch._outer, branch._books = {}, self._budget, (books, *self._books)
-        branch._agents, branch._miscounted = self._agents, self._miscounted
+        branch._branches = set()
         self._branches.add(root)
         return branch
 

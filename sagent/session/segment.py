@@ -208,7 +208,10 @@ def has_entries(log: Path, names: set[str]) -> bool:
 
 
 _CHILD = re.compile(rb',"kind":"(?:spawned|returned)","parent":"')
-_SPILLED = re.compile(rb'(?:the whole is|is kept|All of it is) in ((?:[^"\\]{0,4000}?/blobs/[0-9a-f]{64}(?: and )?)+)')
+_SPILLED = re.compile(  # as it is written now, and by earlier versions
+    rb"(?:[Tt]he (?:whole|full text) is|is kept|All of it is) in "
+    rb'((?:[^"\\]{0,4000}?/blobs/[0-9a-f]{64}(?: and )?)+)'
+)
 _BLOB = re.compile(rb"([^/]+)/blobs/([0-9a-f]{64})")
 _NOTED = frozenset({"opened", "spawned", "returned", "repaired"})
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from random import Random
@@ -36,11 +35,6 @@ class Watched(Ledger):
     def __init__(self, cap: Decimal) -> None:
         super().__init__(cap, BOOK)
         self.passed: list[str] = []
-
-    def branch(self, root: str) -> Ledger:
-        branch = copy(self)
-        branch.__dict__ |= super().branch(root).__dict__
-        return branch
 
     def look(self) -> None:
         assert self.cap is not None

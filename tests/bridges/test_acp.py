@@ -390,7 +390,7 @@ async def test_a_failure_of_the_provider_is_an_error_and_the_session_goes_on(wor
 async def test_the_cap_of_the_flags_holds(work: Path) -> None:
     async with agent_for([Turn("fine")], max_budget_usd="0.000001") as peer:
         session = await peer.new(work)
-        with pytest.raises(Refused, match="cap"):
+        with pytest.raises(Refused, match="budget"):
             await peer.prompt(session, "a")
 
 

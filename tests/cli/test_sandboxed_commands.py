@@ -302,7 +302,7 @@ def test_in_a_git_worktree_commits_are_made_and_what_git_runs_is_out_of_reach(sh
 def test_what_was_undone_is_where_it_was_said_to_be(shell: Shell) -> None:
     said, _ = bash(shell, "echo mine > .envrc")
     assert not (shell.cwd / ".envrc").exists()
-    found = re.search(r"it is in (\S+?),", said)
+    found = re.search(r"was written is in (\S+?),", said)
     assert found
     (kept,) = Path(found[1]).glob(".envrc.undone-*")
     assert kept.read_text() == "mine\n"
