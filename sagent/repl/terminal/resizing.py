@@ -33,9 +33,8 @@ class Resizing:
         self._holding = False
         self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
         self._patient_until = 0.0
-        self.cursor: tuple[int, int] | None = (
-            None  # row and column, as said by the terminal since its size changed last
-        )
+        # Row and column, from 0, as the terminal has said since its size changed last:
+        self.cursor: tuple[int, int] | None = None
         self.surface = Surface(app, output, self.fits)
         app.on_resize, app.fits = self._wait, self.fits
         output.on_taken = self._catch_up
