@@ -11,7 +11,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from sagent.agent.handoffs import answer_of
-from sagent.agent.options import output_limit
 from sagent.agent.tree import Tree
 from sagent.engine.actions import apply_pending
 from sagent.engine.extension import Report
@@ -93,6 +92,8 @@ def _limit_words(state: AgentState, reason: str) -> str:
 
 def _output_limit(state: AgentState) -> str:
     """The output limit of the last request, from the log, and what sets it."""
+    from sagent.agent.options import output_limit  # for few runs
+
     sent = (entry.content for entry in state.log.contents().latest("request"))
     own = (each.parameters for each in sent if isinstance(each, RequestSent) and not each.role)
     if (limit := output_limit(next(own, EMPTY))) is None:
