@@ -57,6 +57,12 @@ _GROUP = re.compile(r"(?<!\\)\((?!\?)")
 
 
 @cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """As re.compile, whose own cache is of limited size."""
+    return re.compile(pattern)
+
+
+@cache
 def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
     """Every shape, those of secrets.toml last, and the hints of each by its place."""
     import tomllib
@@ -240,7 +246,7 @@ def _without_shapes(text: str, spans: list[_Span]) -> str:
     places = sorted({place for hint, place in hints if hint in (long if shapes[place].is_long else text)})
     for place in places:
         kind, _, shape, is_long = shapes[place]
-        pattern = re.compile(shape)
+        pattern = _compiled(shape)
         if is_long and pattern.search(long) is None:
             continue
 
