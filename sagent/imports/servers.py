@@ -15,20 +15,9 @@ from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.names import path_of
 
 _KNOWN = frozenset(
-    ("type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled")
-) | frozenset(
-    (
-        "disabled",
-        "cwd",
-        "trust",
-        "description",
-        "startup_timeout_sec",
-        "tool_timeout_sec",
-        "name",
-        "gallery",
-        "version",
-        "required",
-    )
+    {"type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled"}
+    | {"disabled", "cwd", "trust", "description", "startup_timeout_sec", "tool_timeout_sec", "name", "gallery"}
+    | {"version", "required"}
 )
 _PAIRS = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_headers")

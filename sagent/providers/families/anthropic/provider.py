@@ -318,16 +318,13 @@ class AnthropicModel(WireModel["Anthropic"]):
 
 def _container(messages: Sequence[Message], label: str) -> str:
     """The container in which code of the provider's tools waits, in the turn that is under way; "" for none."""
-    for message in reversed(messages):
-        if message.role == "assistant":
-            if message.stop not in ("tool_use", "pause"):
-                break
-            for part in message.parts:
-                data = (
-                    as_object(part.private.data) if isinstance(part, Opaque) and part.private.family == label else EMPTY
-                )
-                if data.get("type") == CONTAINER:
-                    return as_str(data.get("id"))
+    for message in (each for each in reversed(messages) if each.role == "assistant"):
+        if message.stop not in ("tool_use", "pause"):
+            break
+        own = (part.private.data for part in message.parts if isinstance(part, Opaque) and part.private.family == label)
+        for data in map(as_object, own):
+            if data.get("type") == CONTAINER:
+                return as_str(data.get("id"))
     return ""
 
 

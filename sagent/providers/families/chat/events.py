@@ -98,10 +98,8 @@ class ChatReplyReader(ReplyReader):
             self.response_id = as_str(event.get("id"))
         for name in _SOURCES:
             self._cite(name, event.get(name))
-        if tier := as_str(event.get("service_tier")) or as_str(
-            _usage_of(event).get("service_tier")
-        ):  # Mistral's is there
-            self._tier = tier
+        tier = event.get("service_tier") or _usage_of(event).get("service_tier")  # Mistral's is in its usage
+        self._tier = as_str(tier) or self._tier
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         if any(map(count_of, _usage_of(event).values())):
