@@ -27,7 +27,7 @@ LAST = -2  # as the first argument: what the call before returned
 # argc, argv and environ are on the stack, and the registers are 0.
 _CODE = {
     "x86_64": (
-        "488d1dcb000000"  # lea rbx, steps
+        "488d1ddc000000"  # lea rbx, steps
         "8b03 83f8fe 7463 772a"  # step: eax = [rbx]; -2: to rule; -1: to run
         "488b7b08 4883fffe 490f44fc 488b7310 488b5318 4c8b5320 0f05"  # the arguments, LAST is r12; syscall
         "4885c0 7822 4989c4"  # negative: to fail; r12 = rax
@@ -35,13 +35,14 @@ _CODE = {
         "488b0424 488d742410 488b3e 488d14c6 b83b000000 0f05"  # run: execve(argv[1], argv + 1, environ)
         "bf02000000 488b7328 488b5330 b801000000 0f05"  # fail: write(2, [rbx + 40], [rbx + 48])
         "bf7e000000 b83c000000 0f05"  # exit(126)
-        "bf9cffffff 488d7310 488d1539000000 41ba18000000 b8b5010000 0f05"  # rule: openat2(AT_FDCWD, rbx + 16, how, 24)
-        "4885c0 789f"  # negative: to next
+        "bf9cffffff 488d7310 488d154a000000 41ba18000000 b8b5010000 0f05"  # rule: openat2(AT_FDCWD, rbx + 16, how, 24)
+        "83f8da 750c ba00002a00 b801010000 0f05"  # ENOSYS, as in another wall: openat(.., O_PATH and O_NOFOLLOW)
+        "4885c0 788e"  # negative: to next
         "50 ff7308 4c89e7 be01000000 4889e2 4531d2 b8bd010000 0f05"  # landlock_add_rule(r12, 1, {[rbx + 8], rax}, 0)
-        "5f 5f b803000000 0f05 e978ffffff"  # close; to next
+        "5f 5f b803000000 0f05 e967ffffff"  # close; to next
     ),
     "aarch64": (
-        "b3060010"  # adr x19, steps
+        "93070010"  # adr x19, steps
         "680240b9 1f090031 20030054 68010054"  # step: w8 = [x19]; -2: to rule; -1: to run
         "608640a9 628e41a9 1f0800b1 8002809a 010000d4"  # the arguments, LAST is x20; svc
         "6001f8b7 f40300aa"  # negative: to fail; x20 = x0
@@ -49,10 +50,11 @@ _CODE = {
         "e90340f9 e1430091 200040f9 220c098b a81b80d2 010000d4"  # run: execve(argv[1], argv + 1, environ)
         "400080d2 618a42a9 080880d2 010000d4"  # fail: write(2, [x19 + 40], [x19 + 48])
         "c00f80d2 a80b80d2 010000d4"  # exit(126)
-        "600c8092 61420091 22020010 030380d2 a83680d2 010000d4"  # rule: openat2(AT_FDCWD, x19 + 16, how, 24)
-        "40fdffb7"  # negative: to next
+        "600c8092 61420091 02030010 030380d2 a83680d2 010000d4"  # rule: openat2(AT_FDCWD, x19 + 16, how, 24)
+        "1f9800b1 c1000054 600c8092 0205a0d2 020090f2 080780d2 010000d4"  # ENOSYS, as in another wall: openat
+        "60fcffb7"  # negative: to next
         "690640f9 e903bfa9 e00314aa 210080d2 e2030091 030080d2 a83780d2 010000d4"  # landlock_add_rule, as above
-        "e903c1a8 280780d2 010000d4 deffff17"  # close; to next
+        "e903c1a8 280780d2 010000d4 d7ffff17"  # close; to next
     ),
 }
 

@@ -5,10 +5,10 @@ out by allowing what lies next to it when the command starts, so a directory wit
 and within such a wall no second one can stand.
 Without `network` there are no sockets but pairs of streams; with it there are those of IP and netlink. Unix sockets
 with a name are refused always: Landlock has no right for them, and Docker and agents with keys listen there. No ptrace,
-no namespaces, no System V IPC, no pseudo-terminals, for the person's own are among them. Root keeps two capabilities.
+no namespaces, no System V IPC, no pseudo-terminals, for the person's own are among them. Root keeps no capability.
 
-Not held, for Landlock has no rights for it: modes, set-user-ID bits among them, owners, times and extended attributes
-of files outside; the arguments of other processes; what an inherited descriptor leads to. What cannot be held of a
+Not held, for Landlock has no rights for it: modes but for set-ID bits, times and extended attributes of the person's
+files outside; the arguments of other processes; what an inherited descriptor leads to. What cannot be held of a
 profile is said, so that somebody is asked instead.
 """
 
@@ -32,7 +32,6 @@ Tree: TypeAlias = "dict[str, Tree | None]"  # directories on the way to what is 
 Rules: TypeAlias = Iterator[tuple[int, str]]  # rights, on a path and all below
 
 MOST_RULES = 50_000  # what lies next to something hidden beyond that many cannot be read
-KEPT = 1 << 1 | 1 << 3  # CAP_DAC_OVERRIDE and CAP_FOWNER: root works in directories of others
 DEVICES = ("null", "zero", "full", "random", "urandom", "dri", "kfd")
 
 # <linux/landlock.h>
@@ -80,17 +79,16 @@ def make_wall(
 
 
 def _lose_capabilities(gate: Gate) -> None:
-    """As root lose what root can do beyond its own files."""
+    """As root lose what root can do beyond its own files: by CAP_DAC_OVERRIDE it would read and write everybody's."""
     gate.call("PR_CAP_AMBIENT", "prctl", 47, 4)
     if 0 not in os.getresuid():
         return
     lines = Path("/proc/self/status").read_text(errors="replace").splitlines()
     has = {name: int(value, 16) for name, _, value in (line.partition(":") for line in lines) if name[:3] == "Cap"}
     for capability in range(64):
-        if has["CapBnd"] & ~KEPT & 1 << capability:
+        if has["CapBnd"] & 1 << capability:
             gate.call("PR_CAPBSET_DROP", "prctl", 24, capability)
-    left = struct.pack("6I", has["CapEff"] & KEPT, has["CapPrm"] & KEPT, 0, 0, 0, 0)
-    gate.call("capset", "capset", gate.put(struct.pack("Ii", 0x20080522, 0)), gate.put(left))
+    gate.call("capset", "capset", gate.put(struct.pack("Ii", 0x20080522, 0)), gate.put(bytes(24)))
 
 
 def _rules(profile: Profile, writable: Iterable[str]) -> Rules:

@@ -41,6 +41,7 @@ def _rules(profile: Profile, scratch: str, port: int) -> Iterator[str]:
             yield f"(allow file-read* {_below(path)})"
         else:
             yield f"(deny file-read* file-write* {_below(path)})"
+    yield "(deny file-write-setugid)"
 
 
 def _below(path: str) -> str:

@@ -4,8 +4,12 @@ import errno
 import functools
 import struct
 import sys
+from typing import TYPE_CHECKING
 
 from sagent.sandbox.tasks import LOCKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Refused system calls: their numbers on x86_64 and on aarch64, and those that have one number everywhere.
 CALLS = """add_key 248 217, request_key 249 218, keyctl 250 219, bpf 321 280, userfaultfd 323 282,
@@ -27,8 +31,15 @@ MACHINES = {  # the number for audit, and those of calls whose arguments are loo
         {"ioctl": 29, "socket": 198, "pair": 199, "clone": 220, "unshare": 97, "prlimit": 261, "setrlimit": 164},
     ),
 }
+# Calls that give a file its mode: the number on x86_64 and on aarch64, the argument that is the mode, and the one that
+# says whether a file is made at all. mkdir(2) is not among them: the kernel ignores these bits there.
+MODES = """chmod 90 - 1 -, fchmod 91 52 1 -, fchmodat 268 53 2 -, fchmodat2 452 452 2 -, mknod 133 - 1 -,
+mknodat 259 33 2 -, creat 85 - 1 -, open 2 - 2 1, openat 257 56 3 2"""
+SET_ID = 0o6000  # set-user-ID and set-group-ID
+MAKING = 0o100 | 0o20000000  # O_CREAT and O_TMPFILE
 NO_NEW_PRIVS = 38  # of prctl(2)
 CLONE3, X32 = 435, 0x40000000
+OPENAT2 = 437
 NAMESPACES = 0x7E020080  # every CLONE_NEW flag
 TYPING = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX type into a terminal
 UNIX, DATAGRAMS, NETWORK = 1, (2, 3), (2, 10, 16)  # families: IPv4, IPv6, netlink, by which addresses are looked up
@@ -49,7 +60,11 @@ def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
     code = [(LOAD, 4, 0, 0), (EQUAL, audit, 1, 0), (RETURN, KILL, 0, 0), (LOAD, 0, 0, 0)]
     if machine == "x86_64":
         code += [(AT_LEAST, X32, 0, 1), (RETURN, MISSING, 0, 0)]
-    code += [(EQUAL, CLONE3, 0, 1), (RETURN, MISSING, 0, 0)]  # its flags cannot be seen; with none, clone is used
+    for number in (
+        CLONE3,
+        OPENAT2,
+    ):  # their arguments cannot be seen; where they are missing, clone and openat are used
+        code += [(EQUAL, number, 0, 1), (RETURN, MISSING, 0, 0)]
     for number in numbers:
         code += [(EQUAL, number, 0, 1), (RETURN, REFUSE, 0, 0)]
     blocks = {
@@ -63,10 +78,25 @@ def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
         kinds = [(LOAD, 24, 0, 0), (AND, 15, 0, 0), *_refused(1, EQUAL, *DATAGRAMS)[1:]]
         blocks |= {"pair": [*_allowed(0, UNIX)[:-1], *kinds], "setrlimit": _refused(0, EQUAL, LOCKS)}
         blocks["prlimit"] = [*_allowed(0, 0)[:-1], *_refused(1, EQUAL, LOCKS)]
-    for name, block in blocks.items():
-        code += [(EQUAL, looked_at[name], 0, len(block)), *block]
+    judged = [(looked_at[name], block) for name, block in blocks.items()]
+    for number, block in (*judged, *_modes(machine)):
+        code += [(EQUAL, number, 0, len(block)), *block]
     code.append((RETURN, ALLOW, 0, 0))
     return b"".join(struct.pack("HBBI", operation, yes, no, value) for operation, value, yes, no in code)
+
+
+def _modes(machine: str) -> "Iterator[tuple[int, list[tuple[int, int, int, int]]]]":
+    """Yield the calls that can set set-ID bits, by number, with the test that refuses these bits."""
+    for call in MODES.split(","):
+        _, *numbers, mode, flags = call.split()
+        number = numbers[machine != "x86_64"]
+        if number != "-":
+            makes = _allowed_without(int(flags), MAKING) if flags != "-" else []
+            yield int(number), [*makes, *_refused(int(mode), ANY_BIT, SET_ID)]
+
+
+def _allowed_without(argument: int, bits: int) -> "list[tuple[int, int, int, int]]":
+    return [(LOAD, 16 + 8 * argument, 0, 0), (ANY_BIT, bits, 1, 0), (RETURN, ALLOW, 0, 0)]
 
 
 def _refused(argument: int, test: int, *values: int) -> "list[tuple[int, int, int, int]]":

@@ -446,6 +446,119 @@ def kill(victim, **_):
     os.kill(victim, signal.SIGKILL)
 
 
+def made(work, name, set_bits):
+    """Whether a file can get a set-ID bit by what `set_bits` does with its path."""
+    path = f"{work}/{name}"
+    if os.path.lexists(path):
+        os.unlink(path)
+    set_bits(path)
+    assert os.stat(path).st_mode & 0o6000
+
+
+def existing(work, name, set_bits):
+    write(f"{work}/{name}-first")
+    os.chmod(f"{work}/{name}-first", 0o755)
+    made(work, name, lambda path: (os.rename(f"{work}/{name}-first", path), set_bits(path)))
+
+
+def text(path):
+    return ctypes.addressof(KEPT.setdefault(path, ctypes.create_string_buffer(path.encode())))
+
+
+KEPT = {}
+
+
+@way
+def set_id_by_chmod(work, **_):
+    existing(work, "chmod", lambda path: os.chmod(path, 0o4755))
+
+
+@way
+def set_group_id_by_chmod(work, **_):
+    existing(work, "chmod-group", lambda path: os.chmod(path, 0o2755))
+
+
+@way
+def set_id_by_the_oldest_chmod(work, **_):
+    existing(work, "chmod-call", lambda path: call(90 if X86 else 52, *((text(path),) if X86 else (0,)), 0o4755))
+
+
+@way
+def set_id_by_a_wide_mode(work, **_):
+    existing(work, "wide", lambda path: call(268 if X86 else 53, -100, text(path), 0x7_0001_0000 | 0o4755))
+
+
+@way
+def set_id_by_fchmod(work, **_):
+    def change(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fchmod(descriptor, 0o6755)
+        os.close(descriptor)
+
+    existing(work, "fchmod", change)
+
+
+@way
+def set_id_by_fchmodat2(work, **_):
+    existing(work, "fchmodat2", lambda path: call(452, -100, text(path), 0o4755, 0))
+
+
+@way
+def set_id_by_open(work, **_):
+    made(work, "open", lambda path: os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o4755)))
+
+
+@way
+def set_id_by_the_oldest_open(work, **_):
+    made(work, "open-call", lambda path: call(2 if X86 else 1000, text(path), os.O_WRONLY | os.O_CREAT, 0o4755))
+
+
+@way
+def set_id_by_creat(work, **_):
+    made(work, "creat", lambda path: call(85 if X86 else 1000, text(path), 0o4755))
+
+
+@way
+def set_id_by_openat2(work, **_):
+    how = ctypes.create_string_buffer(struct.pack("QQQ", os.O_WRONLY | os.O_CREAT, 0o4755, 0))
+    made(work, "openat2", lambda path: call(437, -100, text(path), ctypes.addressof(how), 24))
+
+
+@way
+def set_id_by_a_file_without_a_name(work, **_):
+    def link(path):
+        descriptor = os.open(work, os.O_WRONLY | os.O_TMPFILE, 0o4755)
+        call(265 if X86 else 37, -100, text(f"/proc/self/fd/{descriptor}"), -100, text(path), 0x400)
+
+    made(work, "nameless", link)
+
+
+@way
+def set_id_by_mknod(work, **_):
+    made(work, "mknod", lambda path: os.mknod(path, 0o104755))
+
+
+@way
+def set_id_by_the_oldest_mknod(work, **_):
+    made(work, "mknod-call", lambda path: call(133 if X86 else 1000, text(path), 0o104755, 0))
+
+
+@way
+def set_id_of_a_directory(work, **_):
+    def make(path):
+        os.mkdir(path, 0o6755)
+        assert not os.stat(path).st_mode & 0o6000
+        os.chmod(path, 0o2755)
+
+    made(work, f"directory-{os.getpid()}", make)
+
+
+@way
+def give_a_file_capabilities(work, **_):
+    write(f"{work}/capable")
+    os.setxattr(f"{work}/capable", "security.capability", struct.pack("<IIIII", 0x02000001, 1 << 7, 0, 0, 0))
+
+
 def main():
     places = json.loads(sys.argv[1])
     results = {}

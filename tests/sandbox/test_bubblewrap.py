@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ INTO_THE_KERNEL = (
     *("load_a_program", "count_events", "handle_page_faults", "unshare_user", "unshare_files", "clone_user"),
     *("clone3_user", "change_root", "mount", "call_as_32_bits"),
 )
+SET_ID = tuple(re.findall(r"@way\ndef (set_\w+|give_a_file_capabilities)", PROGRAM.with_name("escapes.py").read_text()))
 
 DEBUGGER = """
 import ctypes, os
@@ -159,7 +161,7 @@ def test_the_kernel_answers_what_commands_need_and_no_more(who: str) -> None:
         (place / "work").mkdir()
         shutil.copy(PROGRAM.with_name("escapes.py"), place / "work")
         python = SYSTEMS_PYTHON if who == "nobody" else sys.executable
-        ways = " ".join(INTO_THE_KERNEL)
+        ways = " ".join((*INTO_THE_KERNEL, *SET_ID))
         lines = [
             f"""{python} -I escapes.py '{{"work": "{place}/work"}}' {ways}""",
             f"{python} -I -c {shlex.quote(DEBUGGER)}",
@@ -168,6 +170,35 @@ def test_the_kernel_answers_what_commands_need_and_no_more(who: str) -> None:
         (_, tried), debugged = run_lines(who, place, given)
         assert [way for way, why in json.loads(tried).items() if not why] == []
         assert tuple(debugged) == (0, "traced\nshared\n")
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINES, reason="system calls are refused where their numbers are known")
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_no_file_gets_a_set_id_bit(who: str) -> None:
+    tries = {
+        "cp /bin/true t && chmod 4755 t": "Operation not permitted",
+        "cp /bin/true u && chmod u+s,g+s u": "Operation not permitted",
+        "install -m 4755 /bin/true i": "Operation not permitted",
+        "mkdir d && chmod g+s d": "Operation not permitted",
+        "cp -p given/setid p": "",
+        "cp -a given/setid a": "",
+        "tar -xpf given/setid.tar --no-same-owner": "Operation not permitted",
+        "umask 0; mkdir -m 2777 m": "",
+    }
+    fine = "cp -p /bin/true x && chmod 755 x && chmod +t . && tar -cf x.tar x && tar -xpf x.tar && install -m 755 x y"
+    with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
+        place = Path(base).resolve()
+        (place / "work/given").mkdir(parents=True)
+        setid = place / "work/given/setid"
+        setid.write_text("#!/bin/sh\n")
+        setid.chmod(0o6755)
+        subprocess.run(["tar", "-C", setid.parent, "-cpf", f"{setid}.tar", "setid"], check=True)
+        given = {"profile": {"writable": [f"{place}/work"]}, "cwd": f"{place}/work", "lines": [*tries, fine]}
+        *found, last = run_lines(who, place, given)
+        left = [str(path) for path in (place / "work").rglob("*") if path.lstat().st_mode & 0o6000 and path != setid]
+    assert left == []
+    assert [said for said, (_, answer) in zip(tries.values(), found, strict=True) if said not in answer] == []
+    assert last[0] == 0, last
 
 
 @pytest.mark.parametrize("who", OUTSIDERS)
