@@ -76,12 +76,7 @@ async def test_an_answer_that_is_none_ends_no_connection(tmp_path: Path) -> None
     typed = {**tool("do"), "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     odd = Odd(tmp_path, tools=[typed])
     async with odd.opened() as servers:
-        for code in (
-            "result = {'content': [], 'structuredContent': {'n': 'x'}}",
-            "result = {'content': 7}",
-            "result = {'content': [{'type': 'image', 'data': 'no base64!', 'mimeType': 'image/png'}]}",
-        ):
-            assert "an answer that cannot be used" in await do(servers, code)
+        assert "an answer that cannot be used" in await do(servers, "result = {'no': 'content'}")
         assert await do(servers, "result = {'content': [], 'structuredContent': {'n': 1}}") == '{"n":1}'
     assert odd.log.count('"initialize"') == 1
 
@@ -307,7 +302,7 @@ async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered(tmp_path:
             {"type": "image", "mimeType": "image/png", "data": base64.b64encode(PNG[:40]).decode()},
             "broken or incomplete",
         ),
-        ({"type": "image", "mimeType": "image/png", "data": "abc"}, "not base64"),
+        ({"type": "image", "mimeType": "image/png", "data": "ab*c"}, "not base64"),
         (
             {"type": "resource", "resource": {"uri": "a:b", "mimeType": "application/pdf", "blob": "cGRm"}},
             "a:b: application/pdf, 3 bytes, which cannot be shown",

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
+from sagent.bridges.mcp.answers import tolerate_output
 from sagent.bridges.mcp.elicitation import Elicitor
 from sagent.bridges.mcp.host import Host, client_info
 from sagent.bridges.mcp.pipes import LONGEST_LINE, Program
@@ -149,6 +150,7 @@ class Link:
     async def _serve(self, ready: "asyncio.Future[Client]", stop: asyncio.Event, *, again: bool) -> None:
         """Have a connection until it is lost or given up."""
         async with self._connect(stop) as client:
+            tolerate_output(client.session)
             if not ready.done():
                 ready.set_result(client)
             if again:

@@ -1,10 +1,14 @@
 """What a server's results and resources are to a model, within what memory and log can take."""
 
 import base64
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import json_dump
+from sagent.lib.json import as_array, as_object, json_dump, json_freeze
+from sagent.lib.text import one_line, printable
 from sagent.messages import Document, Text
 from sagent.tool import Media, ToolOutput
 
@@ -12,16 +16,64 @@ if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, TextResourceContents
 
 MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
+_MAX_STARTS = 20  # places in a text where JSON may begin that are tried
+_JSON = json.JSONDecoder()
 MOST_MEDIA = 20  # images and documents of a result: providers take a hundred in all
 
 
 def output_of(result: "CallToolResult", server: str) -> ToolOutput:
+    """A result as a model reads it: its blocks, and its structured content unless a text holds the same JSON."""
     content = [part for block in result.content for part in parts_of(block)]
-    if not content and result.structured_content is not None:
-        content.append(Text(json_dump(result.structured_content)))
+    if (data := result.structured_content) is not None and not is_said(data, content):
+        content.append(Text(json_dump(json_freeze(data))))
     content = _few([_bounded(part, server) for part in content], server)
     summary = " ".join(words_in(content).split())[:80] or "done"
     return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
+
+
+def is_said(data: object, content: Sequence[Media]) -> bool:
+    """Whether texts hold the same JSON as some structured content: whole, between other words, or, as servers do that
+    wrap a value as {"result": value}, the value, and for a list one text for each item."""
+    texts = [part.text for part in content if isinstance(part, Text)]
+    fields = as_object(data)
+    wrapped = tuple(fields.values()) if {*fields} == {"result"} else ()
+    if any(_holds(text, wanted) for text in texts for wanted in (data, *wrapped)):
+        return True
+    items = [as_array(each) for each in (data, *wrapped)]
+    return any(each and len(each) == len(texts) and all(map(_holds, texts, each)) for each in items)
+
+
+def _holds(text: str, wanted: object) -> bool:
+    """Whether a text is a value, or has it somewhere."""
+    if isinstance(wanted, str):
+        return text.strip() == wanted.strip() or _parsed(text.strip()) == [wanted]
+    starts = (found.start() for found in re.finditer(r"[\[{]", text))
+    return any(
+        is_same(value, wanted)
+        for start in (0, *islice(starts, _MAX_STARTS))
+        for value in _parsed(text[start:].lstrip())
+    )
+
+
+def _parsed(text: str) -> list[object]:
+    """The value that a text begins with, alone in a list."""
+    try:
+        return [_JSON.raw_decode(text)[0]]
+    except (ValueError, RecursionError):
+        return []
+
+
+def is_same(one: object, other: object) -> bool:
+    """Whether two values are the same in JSON, which knows no difference of 1 and 1.0, and true is no number."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        first, second = as_object(one), as_object(other)
+        return {*first} == {*second} and all(is_same(value, second[name]) for name, value in first.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        items, others = as_array(one), as_array(other)
+        return len(items) == len(others) and all(map(is_same, items, others))
+    return one == other
 
 
 def words_in(content: Sequence[Media]) -> str:
@@ -37,10 +89,13 @@ def parts_of(block: object) -> Sequence[Media]:
             return (Text(block.text),)
         case types.ImageContent():
             return (_decoded(block.data, block.mime_type, "an image"),)
+        case types.AudioContent():
+            return (_decoded(block.data, block.mime_type, "a recording"),)
         case types.EmbeddedResource():
             return (_embedded(block.resource),)
         case types.ResourceLink():
-            return (Text(f"{block.name}: {block.uri}"),)
+            about = ", ".join(one_line(printable(each), 300) for each in (block.mime_type, block.description) if each)
+            return (Text(f"{block.name}: {block.uri}" + (f" ({about})" if about else "")),)
         case _:
             return (Text(f"({type(block).__name__}, which cannot be shown)"),)
 
@@ -59,9 +114,9 @@ def _decoded(text: str, kind: str, name: str) -> Media:
     from sagent.tools.media import media_in
 
     try:
-        data = base64.b64decode(text)
+        data = _bytes_of(text)
     except ValueError:
-        return Text("(data that is not base64, which cannot be shown)")
+        return Text(f"({name}: {kind}, whose data is not base64, which cannot be shown)")
     try:
         found = media_in(data, name)
     except ValueError as error:
@@ -69,6 +124,13 @@ def _decoded(text: str, kind: str, name: str) -> Media:
     if found is None and kind.startswith(("image/", "application/pdf")):
         return Text(f"({name}: {kind}, {len(data)} bytes, which cannot be shown)")
     return found or Document(kind, data, name)
+
+
+def _bytes_of(text: str) -> bytes:
+    """Bytes in base64 of either alphabet, or in a data URL, padded or not. Raises ValueError."""
+    text = text.partition(",")[2] if text.startswith("data:") else text
+    plain = "".join(text.split()).translate(str.maketrans("-_", "+/")).rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
 def resource_part(held: "TextResourceContents | BlobResourceContents", most: int) -> Media:

@@ -1,5 +1,6 @@
 """Lists of a server, one item at a time: the SDK refuses a whole list for one item that the protocol does not know.
 
+Answers to calls are mended likewise, block by block.
 What an item can do without is left out of it; an item that still cannot be read is left out of the list, and named.
 """
 
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from sagent.bridges.mcp.answers import COMPLETE, mend_answer
 from sagent.lib.json import as_array, as_object
 from sagent.lib.text import one_line, printable
 
@@ -19,7 +21,6 @@ _KINDS = ("tools", "prompts", "resources")
 _NEEDED = {"", "name", "inputSchema", "uri", "arguments"}  # what these say cannot be guessed
 MOST_DEEP = 100  # objects and arrays within each other, in a schema
 _NEWEST = "2026-07-28"
-_PAGE: Mapping[str, object] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 @asynccontextmanager
@@ -67,6 +68,7 @@ class _Sifted:
             for kind in _KINDS:
                 if isinstance(result.get(kind), list):
                     result[kind] = [each for one in as_array(result[kind]) for each in self._read(kind, one)]
+            mend_answer(result, self._version)
         return item
 
     def _read(self, kind: str, item: object) -> list[object]:
@@ -102,7 +104,7 @@ def _wrong(kind: str, fields: Mapping[str, object], version: str) -> dict[str, s
     from pydantic import ValidationError
 
     try:
-        parse_server_result(f"{kind}/list", version, {**_PAGE, kind: [fields]})
+        parse_server_result(f"{kind}/list", version, {**COMPLETE, kind: [fields]})
     except ValidationError as error:
         return {str(one["loc"][2]) if len(one["loc"]) > 2 else "": one["msg"] for one in error.errors()}
     except (KeyError, ValueError):  # of a version that is not known, which the SDK says

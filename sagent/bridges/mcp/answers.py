@@ -1,0 +1,140 @@
+"""Answers of a server to calls, prompts and readings, mended before the SDK reads them.
+
+The SDK refuses a whole answer for one block that the protocol does not know. Here such a block becomes a line of text
+that names it, and what an answer can do without is left out of it.
+"""
+
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING
+
+from sagent.lib.json import as_array, as_object, as_str, json_dump, json_freeze
+from sagent.lib.text import one_line, printable
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+    from mcp.types import CallToolResult
+
+MAX_SHOWN = 500  # characters of a block that cannot be shown
+COMPLETE: Mapping[str, object] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""Members that each answer has in the newest revision."""
+_WORDS = {"true": True, "false": False, "1": True, "0": False}
+_KEPT = {  # members of a block, by its type, that say something
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": ("resource",),
+    "resource_link": ("uri", "name", "title", "description", "mimeType"),
+}
+
+
+def mend_answer(result: MutableMapping[str, object], version: str) -> None:
+    """Make the answer to a call, a prompt or a reading one that the SDK takes. Other answers stay as they are."""
+    if "toolResult" in result and "content" not in result:  # how the first revision had it
+        result["structuredContent"] = result.pop("toolResult")
+    if "content" in result or "structuredContent" in result:
+        _mend_call(result, version)
+    elif isinstance(result.get("messages"), list):
+        result["messages"] = [_message(each, version) for each in as_array(result["messages"])]
+    elif isinstance(result.get("contents"), list):
+        result["contents"] = [_resource(each, version) for each in as_array(result["contents"])]
+
+
+def tolerate_output(session: "ClientSession") -> None:
+    """Have results that do not match the output schema of their tool said to be so, in place of being refused."""
+    from mcp.types import TextContent
+
+    strict = session.validate_tool_result
+
+    async def validate(name: str, result: "CallToolResult") -> None:
+        try:
+            await strict(name, result)
+        except RuntimeError as error:
+            said = f"({one_line(printable(str(error)), MAX_SHOWN)})"
+            result.content.append(TextContent(type="text", text=said))
+
+    session.validate_tool_result = validate
+
+
+def _mend_call(result: MutableMapping[str, object], version: str) -> None:
+    content, structured = result.get("content"), result.get("structuredContent")
+    blocks = as_array(content) or (() if content in (None, []) else (content,))
+    result["content"] = [_block(each, version) for each in blocks]
+    if "structuredContent" in result and not isinstance(structured, dict):  # which older revisions do not know
+        del result["structuredContent"]
+        if structured is not None:
+            result["content"] = [*as_array(result["content"]), _text(_shown(structured))]
+    if not isinstance(failed := result.get("isError", False), bool):
+        result["isError"] = _WORDS.get(str(failed).lower(), bool(failed))
+    if not isinstance(result.get("_meta", {}), dict):
+        del result["_meta"]
+
+
+def _block(block: object, version: str) -> object:
+    """A block as the SDK takes it: with what is needed alone, if it must be, or as a line that names it."""
+    if isinstance(block, str):
+        return _text(block)
+    fields = as_object(block)
+    kind = as_str(fields.get("type"))
+    if _is_read("tools/call", {"content": [fields]}, version):
+        return fields
+    kept: dict[str, object] = {name: fields[name] for name in _KEPT.get(kind, ()) if name in fields}
+    if kind == "resource_link":
+        kept = {name: value for name, value in kept.items() if isinstance(value, str)}
+        kept = {"name": kept.get("uri"), **kept}
+    elif kind == "resource":
+        kept = {"resource": _resource(fields.get("resource"), version)}
+    plain = {"type": kind, **kept}
+    if _is_read("tools/call", {"content": [plain]}, version):
+        return plain
+    if kind == "text" and "text" in fields:
+        return _text(_shown(fields["text"]))
+    rest = {name: value for name, value in fields.items() if name != "type"} if kind else block
+    named = f"of the type {one_line(printable(kind), 100)}" if kind else "without a type"
+    return _text(f"(a block {named} cannot be shown: {_line(rest)})")
+
+
+def _message(message: object, version: str) -> object:
+    """A message of a prompt, which has one block."""
+    fields = as_object(message)
+    role = fields.get("role")
+    return {
+        "role": role if role in ("user", "assistant") else "user",
+        "content": _block(fields.get("content"), version),
+    }
+
+
+def _resource(held: object, version: str) -> object:
+    """What a resource holds; a text where it is neither text nor data."""
+    fields = as_object(held)
+    if _is_read("resources/read", {"contents": [fields]}, version):
+        return fields
+    plain = {name: fields[name] for name in ("uri", "text", "blob") if isinstance(fields.get(name), str)}
+    if "text" in plain or "blob" in plain:
+        return {"uri": "unknown:", **plain}
+    return {"uri": plain.get("uri", "unknown:"), "text": f"(this cannot be shown: {_line(held)})"}
+
+
+def _is_read(method: str, members: Mapping[str, object], version: str) -> bool:
+    """Whether the SDK takes an answer with these members."""
+    from mcp_types.methods import parse_server_result
+    from pydantic import ValidationError
+
+    try:
+        parse_server_result(method, version, {**COMPLETE, **members})
+    except ValidationError:
+        return False
+    except (KeyError, ValueError):  # of a version that is not known, which the SDK says
+        pass
+    return True
+
+
+def _text(text: str) -> Mapping[str, object]:
+    return {"type": "text", "text": text}
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json_dump(json_freeze(value))
+
+
+def _line(value: object) -> str:
+    return one_line(printable(_shown(value)), MAX_SHOWN)
