@@ -6,6 +6,7 @@ But it does not hold up a change that has nothing to do with it.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ def in_memory(place: str) -> tuple[str, ...]:
 
 def main() -> int:
     """The exit code of pytest."""
+    choose_language()
     with tempfile.TemporaryDirectory(prefix="s") as place:  # a short name: those of sockets may have 107 bytes
         if pytest := in_memory(place):
             os.environ["TMPDIR"] = place
@@ -47,16 +49,34 @@ def main() -> int:
 
 def suite(pytest: tuple[str, ...]) -> int:
     """Run it; the exit code."""
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile every test, each time
     if not any(Path("tests").rglob(f"test_*.{sys.implementation.cache_tag}-pytest-*.pyc")):
         compile_tests()
     # A worker has neighbouring tests, which share servers, and takes those of others when it has no more of its own.
-    code = subprocess.call([*pytest, "-n", "auto", "--dist", "worksteal", *sys.argv[1:]])
+    code = wait([*pytest, "-n", "auto", "--dist", "worksteal", *sys.argv[1:]])
     if code != FAILED:
         return code
     sys.stdout.write("What failed, once more and one after the other:\n")
     sys.stdout.flush()
-    return subprocess.call([*pytest, "-v", "--last-failed", "--last-failed-no-failures", "none"])
+    return wait([*pytest, "-v", "--last-failed", "--last-failed-no-failures", "none"])
+
+
+def choose_language() -> None:
+    """Leave out the caller's variables for Python and its texts, which are read when it starts. `tests/surroundings.py`
+    does the rest, which a `pytest` that is run by itself needs, too."""
+    for name in list(os.environ):
+        if name.startswith(("LC_", "PYTHON")) or name == "LANGUAGE":
+            del os.environ[name]
+    os.environ["LANG"] = "C.UTF-8"
+
+
+def wait(argv: list[str]) -> int:
+    """Run a command without a terminal, which could stop it in the background; its exit code. A signal that would end
+    this process ends the command first, and one that is ignored, as under nohup, ends neither."""
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, umask=0o022) as command:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda *_: command.send_signal(signal.SIGINT))
+        return command.wait()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import pytest
 
 from tests.depth import deep
 from tests.forks import Forks
+from tests.surroundings import SET, foreign, settle
 
 hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(40, 100))  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
@@ -167,6 +168,7 @@ def pytest_collection() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """What tests leave among temporary files, as what the guard keeps for a person, goes with them. What pytest itself
     keeps stays where it was."""
+    settle()
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # it has the controller's
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
@@ -202,13 +204,12 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_home(_homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the person's keys, configuration or sessions."""
+    """No test sees the person's keys, configuration, sessions, proxies or language."""
     home = mkdtemp(dir=_homes, prefix="")
-    for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL", "_AUTH_TOKEN")) or name.startswith(
-            ("SAGENT_", "XDG_", "AWS_", "AZURE_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", "LLAMA_", "CODEX_", "SSL_")
-        ):
-            monkeypatch.delenv(name)
+    for name in foreign(os.environ):
+        monkeypatch.delenv(name)
+    for name, value in SET.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", home)
 
 

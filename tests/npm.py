@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sagent-npm"  # before tests have own homes
+GIVEN = dict(os.environ)  # with the proxies and certificates that npm needs, which tests do not see
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def installed(*pinned: str) -> Packages:
         if not done.exists():
             npm = programs.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
             argv = [there.node, npm, "install", "--prefix", home, "--no-audit", "--no-fund", "--loglevel=error"]
-            environment = {**os.environ, **there.environment}
+            environment = {**GIVEN, **there.environment}
             subprocess.run([*argv, *pinned], check=True, stdin=subprocess.DEVNULL, env=environment, capture_output=True)
             done.touch()
     return there

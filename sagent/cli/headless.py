@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
 from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for, report
-from sagent.cli.signals import on_first_signal
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.signals import on_first_signal
 from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:

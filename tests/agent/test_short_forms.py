@@ -821,14 +821,15 @@ async def test_a_message_from_another_thread_wakes_an_agent_that_rests() -> None
 
 def test_an_interrupt_from_the_keyboard_does_not_wait_for_a_function() -> None:
     """The thread of a function that never returns ends with the program."""
-    program = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "at work\n"
-        program.send_signal(signal.SIGINT)
-        _, err = program.communicate(timeout=30)
-    finally:
-        program.kill()
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", STUCK], stdout=pipe, stderr=pipe, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "at work\n"
+            program.send_signal(signal.SIGINT)
+            _, err = program.communicate(timeout=30)
+        finally:
+            program.kill()
     assert program.returncode == -signal.SIGINT
     assert err.endswith("KeyboardInterrupt\n")
 

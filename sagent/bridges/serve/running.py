@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
 
+from sagent.lib.signals import heeded
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
@@ -48,10 +50,12 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ended: asyncio.Event) -> None:
         super().__init__(config)
-        self.ended, self.signal = ended, 0
+        self.ended, self.signal, self._heeded = ended, 0, heeded()
         self._loop = asyncio.get_running_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig not in self._heeded:
+            return
         if self.signal:  # a second one does not wait
             self.force_exit = True
         self.signal = int(sig)

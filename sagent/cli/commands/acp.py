@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.signals import on_first_signal
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
+from sagent.lib.signals import on_first_signal
 
 if TYPE_CHECKING:
     from sagent.agent import Agent

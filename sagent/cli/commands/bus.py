@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
+from sagent.lib.signals import heeded
 
 if TYPE_CHECKING:
     from sagent.mesh.server import Cluster, Server, ServerOptions
@@ -114,7 +114,7 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
 
     loop = asyncio.get_running_loop()
     received: asyncio.Future[int] = loop.create_future()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in heeded():
         loop.add_signal_handler(number, lambda number=number: received.done() or received.set_result(number))
     async with serving(options) as server:
         _show(server, options, as_json=as_json)

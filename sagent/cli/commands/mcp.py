@@ -14,12 +14,12 @@ from sagent.cli.listening import LOOPBACK, listening, read_tokens, require, url_
 from sagent.cli.opening import settings_for
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
-from sagent.cli.signals import on_first_signal
 from sagent.cli.tables import write
 from sagent.config.files import find_file
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
+from sagent.lib.signals import on_first_signal
 from sagent.lib.text import Table, count, one_line
 
 if TYPE_CHECKING:

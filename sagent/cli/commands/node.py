@@ -11,10 +11,10 @@ from sagent.cli.fetched import BUS, bus_url
 from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
-from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
+from sagent.lib.signals import on_first_signal
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

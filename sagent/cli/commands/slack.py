@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sagent.cli.flags import Parser
 from sagent.cli.listening import require
 from sagent.cli.render import report
-from sagent.cli.signals import on_first_signal
 from sagent.errors import UsageError
+from sagent.lib.signals import on_first_signal
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

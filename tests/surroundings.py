@@ -1,0 +1,42 @@
+"""The surroundings of a test: the same however the tests were started, as from cron, a CI runner or an editor."""
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterable
+
+# A test sees these of the variables that the tests were started with, and no others: it sets what it is about.
+KEPT = {"CI", "DEPTH", "DRAW_LOOKS", "HOME", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER", "VIRTUAL_ENV"}
+KEPT_BEGINNINGS = ("COV_", "CUDA_", "DYLD_", "GOCACHE", "LD_", "NVIDIA_", "PYTEST_", "PYENV_")
+SET = {"LANG": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
+KEPT_IGNORED = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}  # Python ignores them itself
+MIN_OPEN_FILES = 4096
+
+
+def settle() -> None:
+    """Undo what this process inherited: ignored and blocked signals, a umask, a closed stdin, few open files, a zone.
+
+    A hangup that was to be ignored does nothing here still; programs that are started from here get its default."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    own = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: lambda *_: None}
+    for number in signal.valid_signals() - KEPT_IGNORED:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, own.get(number, signal.SIG_DFL))
+    os.umask(0o022)
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MIN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MIN_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    os.environ["TZ"] = SET["TZ"]
+    time.tzset()
+
+
+def foreign(names: Iterable[str]) -> list[str]:
+    """Return the names of the variables that no test sees."""
+    return [name for name in names if name not in KEPT | SET.keys() and not name.startswith(KEPT_BEGINNINGS)]
