@@ -232,7 +232,7 @@ class FileLayer:
             return advisors.STRANGER
         if field.project == "no" or (keys == ("executor",) and not isinstance(value, str)):
             return _NEVER
-        if "${" in repr(value):
+        if "${" in repr(value) and field.name != "deny":  # where it may be a part of a name
             return _VARIABLES
         if field.project == "lower":
             old = self._into.values.get(field.name, _default(field))

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from sagent.lib.dataclass import dataclass
+from sagent.policy.readings import names_tool
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
@@ -70,9 +71,11 @@ class Hook:
         """Whether one of several names of the same thing is meant. Names are tried as patterns where they are any."""
         if self.matcher in ("", "*"):
             return True
-        if re.fullmatch(r"[\w|, -]+", self.matcher):
-            return not {each.strip() for each in re.split(r"[|,]", self.matcher)}.isdisjoint(names)
-        return any(re.search(self.matcher, name) for name in names)
+        names, plain = tuple(names), re.fullmatch(r"[\w|, -]+", self.matcher)
+        wanted = [each for part in re.split(r"[|,]", self.matcher) if (each := part.strip())]
+        if any(names_tool(each, name) for each in wanted if plain or "*" not in each for name in names):
+            return True
+        return not plain and any(re.search(self.matcher, name) for name in names)
 
 
 def _plain(text: str) -> str:

@@ -102,7 +102,7 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
 
 def understood(text: str) -> tuple[str, str]:
     """A rule as we write it, or why it cannot be."""
-    match = re.fullmatch(r"([\w*-]+)(?:\((.*)\))?", text.strip(), re.DOTALL)
+    match = re.fullmatch(r"([\w*?.-]+)(?:\((.*)\))?", text.strip(), re.DOTALL)
     if match is None:
         return "", "it is not a rule"
     tool, pattern = match[1], match[2]

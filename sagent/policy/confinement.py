@@ -1,9 +1,8 @@
 """What commands in a sandbox may touch, as mode, rules and places say it."""
 
 import os
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
@@ -42,18 +41,18 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
             elif last in known.protected:
                 protected.add(path)
             for rule, pattern in denied:
-                if pattern.fullmatch(path):
+                if pattern(path):
                     (hidden if rule.tool == "Read" else protected).add(path)
     protected |= {f"{top}/{name}" for top in tops for name in known.protected}
     obeyed = {path for top in tops for path in _obeyed_by_git(top)}
     protected |= {path for path in obeyed if is_below(path, [*judge.roots, *repositories])}
-    literal = [(path, rule.tool) for rule, _ in denied for path in _literal(rule, judge)]
+    literal = [(path, rule.tool) for rule, _ in denied for each in rule.readings for path in _literal(each, judge)]
     unread = {path for path, tool in literal if tool == "Read"}
     unwritten = {path for path, tool in literal if tool != "Read"}
     hidden |= unread
     protected |= unwritten
     allowed = [rule for rule in rules.allow if rule.pattern]
-    named = [(path, rule.tool) for rule in allowed for path in _literal(rule, judge)]
+    named = [(path, rule.tool) for rule in allowed for path in _literal(rule.documented, judge)]
     written = [path for path, tool in named if tool in EDITS and not is_below(path, unwritten | unread)]
     read = [path for path, tool in named if tool == "Read" and not is_below(path, unread)]
     hosts = (*domains, *(rule.pattern for rule in allowed if rule.tool == "Network"))
@@ -92,10 +91,10 @@ def _own_program(roots: Sequence[str]) -> set[str]:
     return {path for path in (package, f"{os.path.realpath(programs)}/{program}") if is_below(path, roots)}
 
 
-def _counts(denied: Sequence[re.Pattern[str]], names: AbstractSet[str], path: str) -> bool:
+def _counts(denied: Sequence[Callable[[str], bool]], names: AbstractSet[str], path: str) -> bool:
     """Whether a path is to be hidden or protected wherever it lies."""
     name = path.rpartition("/")[2]
-    return name in names or is_env(name) or any(pattern.fullmatch(path) for pattern in denied)
+    return name in names or is_env(name) or any(pattern(path) for pattern in denied)
 
 
 def _not_denied(hosts: Sequence[str], rules: Sequence[Rule]) -> Iterator[str]:
@@ -110,9 +109,7 @@ def _not_denied(hosts: Sequence[str], rules: Sequence[Rule]) -> Iterator[str]:
 
 def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:
     """The places that a rule names without a wildcard, as they really lie."""
-    if "/" in rule.pattern and not re.search(r"[*?\[]", rule.pattern.removesuffix("/**")):
-        for place in rule.literal_places(judge.roots, judge.places.home):
-            yield os.path.realpath(place)
+    return map(os.path.realpath, rule.named_places(judge.roots, judge.places.home))
 
 
 def _obeyed_by_git(top: str) -> Iterator[str]:

@@ -34,7 +34,7 @@ class PathJudge:
         self.cwd = str(workspace.cwd)
         self._spelled_roots = workspace.roots
         self._temporary = tuple(map(os.path.realpath, workspace.temporary.values()))
-        self._patterns: dict[Rule, re.Pattern[str]] = {}
+        self._denied: dict[tuple[Rule, ...], Callable[[str], bool]] = {}
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
@@ -49,14 +49,18 @@ class PathJudge:
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that matches a path, as spelled or resolved."""
         pairs = product(self.path_rules(tools), spellings(path))
-        return next((rule for rule, place in pairs if self.denied_by(rule).fullmatch(place)), None)
+        return next((rule for rule, place in pairs if self.denied_by(rule)(place)), None)
 
-    def denied_by(self, rule: Rule) -> re.Pattern[str]:
-        """The paths that a rule denies."""
-        if rule not in self._patterns:
-            regexes = rule.regexes(self._all_roots, self.places.home, anywhere=True)
-            self._patterns[rule] = re.compile("|".join(regexes), re.DOTALL)
-        return self._patterns[rule]
+    def denied_by(self, *rules: Rule) -> Callable[[str], bool]:
+        """Return whether one of some rules denies an absolute path, by any of its readings."""
+        if rules not in self._denied:
+            from sagent.policy.denial import Denial
+
+            roots, home = self._all_roots, self.places.home
+            each = (reading for rule in rules for reading in rule.readings)
+            regexes = (regex for rule in each for regex in rule.regexes(roots, home, anywhere=True))
+            self._denied[rules] = Denial(regexes).covers
+        return self._denied[rules]
 
     def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that may match a directory, or something below it."""
@@ -79,16 +83,13 @@ class PathJudge:
         directory itself was judged separately: if it is among keys, reading those was allowed."""
         tools = ("Read", tool)
         starts = tuple(dict.fromkeys(spellings(directory)))
-        roots, home = self._all_roots, self.places.home
-        rules = self.path_rules(tools)
-        regexes = (f"(?:{regex})" for rule in rules for regex in rule.regexes(roots, home, anywhere=True))
-        denied = re.compile("|".join(regexes) or "(?!)", re.DOTALL)
+        denied = self.denied_by(*self.path_rules(tools))
         judged = self.mode == "full" or self.places.is_secret(directory)
         keys = [] if judged else [self.places.keys_below(start) for start in starts]
 
         def hides(relative: str) -> bool:
             paths = [f"{start.rstrip('/')}/{relative}" for start in starts]
-            if any(denied.fullmatch(path) for path in paths):
+            if any(map(denied, paths)):
                 return True
             if not any(has_keys(path) for has_keys, path in zip(keys, paths, strict=False)):
                 return False

@@ -70,7 +70,7 @@ class PermissionPolicy(Policy):
         """May this call be made? Symlinks are followed first."""
         names = (call.name, "Bash") if effect.command else (call.name,)  # by whatever tool a command is run
         for rule in self.rules.deny:
-            if not rule.pattern and any(rule.covers(name, effect) for name in names):
+            if any(rule.denies_tool(name, effect) for name in names):
                 return Deny(f"The rule {rule} denies {call.name}.")
         if any(not _is_name(text) for text in (effect.command, *map(str, effect.paths))):
             return Deny(f"{call.name} names what no system can: a NUL, or half of a surrogate pair.")

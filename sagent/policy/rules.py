@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
+from sagent.policy.denial import fold
+from sagent.policy.readings import by_letter, escape, is_letters, names_tool, readings, split_classes, unescape
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
@@ -48,7 +51,8 @@ class Rule:
             raise ConfigError(
                 f"{text!r} is not a rule: write Tool or Tool(pattern), as in Bash(git status:*), Edit(src/**)."
             )
-        tool, pattern = match.group(1), (match.group(2) or "").strip()
+        tool, given = match.group(1), match.group(2) or ""
+        pattern = given.strip()
         if match.group(2) is not None and not pattern:
             raise ConfigError(f"{text!r} has an empty pattern: write {tool} for every call.")
         if not pattern:
@@ -56,7 +60,7 @@ class Rule:
         if tool in COMMAND_RULES:
             return cls(tool) if pattern in ("*", ":*") else cls(tool, _checked_command(text, pattern))
         if tool in PATH_TOOLS:
-            return cls(tool, pattern)
+            return cls(tool, given)
         if tool == "Network":
             from sagent.sandbox.profile import Need
 
@@ -68,6 +72,23 @@ class Rule:
                 ) from error
         raise ConfigError(f"{text!r}: {_no_pattern(tool)}")
 
+    @property
+    def documented(self) -> "Rule":
+        """The rule as an allowance: its one documented reading."""
+        return Rule(self.tool, self.pattern.strip())
+
+    @property
+    def readings(self) -> "tuple[Rule, ...]":
+        """The rules that this one may stand for: as a denial it is all of them."""
+        return tuple(Rule(self.tool, pattern) for pattern in readings(self.pattern))
+
+    def denies_tool(self, tool: str, effect: Effect) -> bool:
+        """Return whether every call of a tool is denied, however its name is written."""
+        if self.pattern:
+            return False
+        known = next((name for name in (*PATH_TOOLS, *COMMAND_RULES) if name.lower() == self.tool.lower()), self.tool)
+        return Rule(known).covers(tool, effect) or names_tool(self.tool, tool)
+
     def covers(self, tool: str, effect: Effect) -> bool:
         """Whether the rule is about this tool's calls at all."""
         if self.tool in EDITS:
@@ -78,9 +99,10 @@ class Rule:
 
     def anchored(self, directory: Path) -> "Rule":
         """The rule with a relative path pattern made relative to `directory`, for rules that come with a project."""
-        if self.tool not in PATH_TOOLS or "/" not in self.pattern or self.pattern.startswith(("/", "~", "**")):
+        pattern = self.pattern.lstrip()
+        if self.tool not in PATH_TOOLS or "/" not in pattern.rstrip("/ ") or pattern.startswith(("/", "~", "**")):
             return self
-        return Rule(self.tool, f"{escape(str(directory))}/{self.pattern.removeprefix('./')}")
+        return Rule(self.tool, f"{escape(str(directory))}/{pattern.removeprefix('./')}")
 
     def allows_command(self, words: "Sequence[Word]") -> bool:
         """Whether every word of the rule is there as written: as a prefix for `:*`, else exactly. An option by which a
@@ -100,13 +122,13 @@ class Rule:
         """Whether a command line is what the rule names, with any further arguments, or might be."""
         wanted = self._without_assignments()
         name = words[0].text.rpartition("/")[2] if words[0].kind == "literal" else ""
-        if not (fnmatchcase(name, wanted[0].text) or _same(wanted[0], words[0])):
+        if not (fnmatchcase(name.lower(), wanted[0].text.lower()) or _may_be(wanted[0], words[0])):
             return "no"
         rest, given = wanted[1:], words[1:]
-        if len(given) >= len(rest) and all(_same(want, word) for want, word in zip(rest, given, strict=False)):
+        if len(given) >= len(rest) and all(_may_be(want, word) for want, word in zip(rest, given, strict=False)):
             return "yes"
         for word in given:
-            if rest and (word.kind != "literal" or _same(rest[0], word)):
+            if rest and (word.kind != "literal" or _may_be(rest[0], word)):
                 rest = rest[1:]
         return "no" if rest else "maybe"
 
@@ -133,44 +155,67 @@ class Rule:
         under the roots, or `anywhere` on the disk."""
         if not self.pattern:
             return anywhere or any(is_inside(path, root) for root in roots)
-        return any(re.fullmatch(regex, path, re.DOTALL) for regex in self.regexes(roots, home, anywhere=anywhere))
+        if not anywhere and self._is_unsure(roots, home):
+            return False
+        regexes = self.documented.regexes(roots, home, anywhere=anywhere)
+        return any(re.fullmatch(regex, path, re.DOTALL) for regex in regexes)
 
     def reaches_below(self, directory: str, roots: Sequence[str], home: str) -> bool:
-        """Whether something below an absolute directory may match the pattern; in doubt it may."""
-        if self._floats:
-            return True
-        for pattern in _absolute(self.pattern, roots, home):
-            literal, rest = _cut_literal(pattern)
-            for place in (literal, os.path.realpath(literal)):
-                if is_inside(place, directory) and os.path.lexists(place):
-                    return True
-                if rest and is_inside(directory, place):
-                    return True
+        """Whether something below an absolute directory may be denied; in doubt it may."""
+        for reading in self.readings:
+            if reading.floats:
+                return True
+            for pattern in _absolute(reading.pattern, roots, home):
+                literal, rest = _cut_literal(pattern)
+                for place in (literal, os.path.realpath(literal)):
+                    if is_inside(fold(place), fold(directory)) and os.path.lexists(place):
+                        return True
+                    if rest and is_inside(fold(directory), fold(place)):
+                        return True
         return False
 
     def literal_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
         """The absolute paths before the pattern's first wildcard: what the rule names literally."""
-        for pattern in _absolute(self.pattern, roots, home):
-            yield re.split(r"[*?\[]", pattern, maxsplit=1)[0].rstrip("/")
+        for pattern in _absolute(self.documented.pattern, roots, home):
+            pieces = split_classes(pattern)
+            wild = (at for at in range(len(pieces)) if unescape(pieces[at]) is None)
+            at = next(wild, len(pieces))
+            rest = re.split(r"[*?]", pieces[at], maxsplit=1)[0] if at < len(pieces) and at % 2 == 0 else ""
+            yield ((unescape("".join(pieces[:at])) or "") + rest).rstrip("/")
+
+    def named_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
+        """The absolute paths that the rule names without a wildcard."""
+        if "/" not in self.pattern:
+            return
+        for pattern in _absolute(self.pattern.removesuffix("/**"), roots, home):
+            if (place := unescape(pattern)) is not None:
+                yield place
+
+    def _is_unsure(self, roots: Sequence[str], home: str) -> bool:
+        """Return whether there is a file or directory that is called like the pattern's class of letters."""
+        found = (_cut_literal(way) for pattern in _absolute(self.pattern, roots, home) for way in by_letter(pattern))
+        return any(os.path.lexists(literal) for literal, _ in found)
 
     @property
-    def _floats(self) -> bool:
+    def floats(self) -> bool:
         """Whether the pattern names something at any depth."""
         return "/" not in self.pattern or self.pattern.startswith("**/")
 
     def regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
         """Regular expressions, one of which matches every path that the pattern covers, with `re.DOTALL`."""
-        if self._floats:
+        if self.floats:
             from sagent.lib.gaps import DIRECTORIES, join_tokens
 
-            name = _tokens(self.pattern.removeprefix("**/"))
+            below = self.pattern.removeprefix("**/")
+            name = _tokens(os.path.normpath(below) if below else below)
             for root in ("",) if anywhere else roots:
                 yield join_tokens([re.escape(root.rstrip("/")), "/", DIRECTORIES, *name]) + "(?:/.*)?"
             return
         for pattern in _absolute(self.pattern, roots, home):
             yield _regex(pattern)
-            literal, rest = _cut_literal(pattern)
-            yield re.escape(os.path.realpath(literal)).rstrip("/") + (_regex(f"/{rest}") if rest else "(?:/.*)?")
+            yield _real_regex(pattern)
+        if anywhere and ".." in self.pattern.split("/"):  # of a link they lead up from where that leads
+            yield from (_real_regex(f"{escape(root)}/{self.pattern}") for root in roots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +247,6 @@ def rules_for(ask: "Ask") -> list[str]:
         return []
 
 
-def escape(path: str) -> str:
-    """The pattern that matches this path and no other."""
-    return re.sub(r"([*?\[])", r"[\1]", path)
-
-
 def is_inside(path: str, root: str) -> bool:
     """Whether an absolute path is a directory or below it; both already free of symlinks."""
     return path == root or path.startswith(root.rstrip("/") + "/")
@@ -225,6 +265,11 @@ def _same(want: "Word", word: "Word") -> bool:
     if want.kind == "glob":
         return word.kind == "literal" and fnmatchcase(word.text, want.text)
     return want.text == word.text and want.kind == word.kind
+
+
+def _may_be(want: "Word", word: "Word") -> bool:
+    """Return whether a word is what a deny rule names, by its wildcards or by the letter."""
+    return _same(want, word) or unicodedata.normalize("NFC", want.text) == unicodedata.normalize("NFC", word.text)
 
 
 def _assigned(words: "Sequence[Word]") -> int:
@@ -256,18 +301,18 @@ def _no_pattern(tool: str) -> str:
 
 def _absolute(pattern: str, roots: Sequence[str], home: str) -> Iterator[str]:
     if pattern == "~" or pattern.startswith("~/"):
-        yield os.path.normpath(home + pattern[1:])
+        yield os.path.normpath(escape(home) + pattern[1:])
     elif pattern.startswith("/"):
-        yield os.path.normpath(pattern)
+        yield os.path.normpath(f"/{pattern.lstrip('/')}")  # of two slashes normpath leaves both
     else:
         yield from (os.path.normpath(f"{escape(root)}/{pattern}") for root in roots)
 
 
 def _cut_literal(pattern: str) -> tuple[str, str]:
-    """A pattern's directories before its first wildcard, and the rest."""
+    """The path of a pattern's directories before its first wildcard, and the rest of the pattern."""
     parts = pattern.split("/")
-    count = next((at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-    return "/".join(parts[:count]) or "/", "/".join(parts[count:])
+    count = next((at for at, part in enumerate(parts) if unescape(part) is None), len(parts))
+    return unescape("/".join(parts[:count])) or "/", "/".join(parts[count:])
 
 
 def _regex(pattern: str) -> str:
@@ -275,6 +320,12 @@ def _regex(pattern: str) -> str:
     from sagent.lib.gaps import join_tokens
 
     return join_tokens(_tokens(pattern)) + "(?:/.*)?"
+
+
+def _real_regex(pattern: str) -> str:
+    """A regular expression for where the directories before a pattern's first wildcard lead."""
+    literal, rest = _cut_literal(pattern)
+    return re.escape(os.path.realpath(literal)).rstrip("/") + (_regex(f"/{rest}") if rest else "(?:/.*)?")
 
 
 def _tokens(pattern: str) -> Sequence[str]:
@@ -287,9 +338,18 @@ def _tokens(pattern: str) -> Sequence[str]:
         if piece == "**/":
             is_name = not out or out[-1] in ("/", DIRECTORIES)
             out += (DIRECTORIES,) if is_name else () if out[-1] == ANY else (ANY, "/")
-        elif len(piece) > 2 and piece[0] == "[":
-            inside = re.sub(r"([\\\[\]&~|])", r"\\\1", piece[1:-1])
-            out.append(f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]")
+        elif len(piece) > 1 and piece[0] == "[" and not is_letters(piece):
+            out.append(_class(piece))
         else:
-            out += known.get(piece) or (re.escape(piece),)
+            out += known.get(piece) or map(re.escape, piece)
     return out
+
+
+def _class(piece: str) -> str:
+    inside = re.sub(r"([\\\[\]&~|])", r"\\\1", piece[1:-1])
+    regex = f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]"
+    try:
+        re.compile(regex)
+    except re.error:  # a range that runs backwards matches nothing
+        return "(?!)"
+    return regex

@@ -123,7 +123,12 @@ def _is_among(some: Entry, all_: Entry) -> bool:
     """Whether what one entry stands for, or a part of it, is what the other does."""
     if all_.below and isinstance(some.host, str):
         return some.host.endswith(f".{all_.host}") or (some.below and some.host == all_.host)
-    return some.host == all_.host and not some.below
+    return _plain(some.host) == _plain(all_.host) and not some.below
+
+
+def _plain(host: str | Address) -> str | Address:
+    """An address without the IPv6 around it that leads to the same place."""
+    return (host.ipv4_mapped or host) if isinstance(host, IPv6Address) else host
 
 
 def reach(address: Address) -> Reach:

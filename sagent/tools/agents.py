@@ -14,6 +14,7 @@ from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, jso
 from sagent.lib.text import count
 from sagent.messages import Text, user
 from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
+from sagent.policy.readings import names_tool
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ async def _spawn_kind(caller: Caller, order: SpawnRequest, kind: "AgentKind") ->
     caller's."""
     there: object = getattr(caller, "tools", ())
     names = [as_str(getattr(each, "name", "")) for each in as_array(there)]
-    allowed = {*map(str.lower, names)} - {*map(str.lower, kind.without)}
+    allowed = {name.lower() for name in names if not any(names_tool(each, name) for each in kind.without)}
     for named in (kind.tools, order.tools):
         if named is not None:
             allowed &= {*map(str.lower, named)}

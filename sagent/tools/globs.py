@@ -2,23 +2,42 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice, product
 
 from sagent.errors import ToolError
 from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
 
-_MOST, _DEEPEST = 1_000, 50
+_MOST, _DEEPEST, _MOST_CLASSES = 1_000, 50, 4
 _PIECE = re.compile(r"\*{2,}/|\*+|\[[!^]?+.[^\]]*\]|\\.|.", re.DOTALL)
 
 
-def glob_regex(glob: str, *, braces: bool = True) -> str:
-    """A regular expression for the whole path: `*` and `?` stay within a name, `**` spans any number of directories.
+def glob_regex(glob: str) -> str:
+    """Return a regular expression for the whole path: `*` and `?` stay within a name, `**` spans any number of
+    directories.
 
-    `[a-z]` and `[!a-z]` stand for one character, `{a,b}` for either; a backslash takes the next character as it is.
-    Raises ToolError for braces that stand for too many globs.
+    `[a-z]` and `[!a-z]` stand for one character, `{a,b}` for either; a backslash takes the next character as it is. As
+    a file may be called like that, these are also taken by the letter. Raises ToolError for braces that stand for too
+    many globs.
     """
     pieces: list[str] = _PIECE.findall(glob)
-    ways = _ways(iter(pieces), 0) if braces and _balanced(pieces) else [pieces]
-    return "|".join(join_tokens(_tokens(way)) for way in ways)
+    ways = _ways(iter(pieces), 0) if _balanced(pieces) else []
+    lettered = ["\\\\" if piece == "\\" else piece for piece in re.findall(r"\*{2,}/|\*+|.", glob, re.DOTALL)]
+    every = [form for way in ways for form in _choices(way, _MOST // len(ways))]
+    return "|".join(dict.fromkeys(join_tokens(_tokens(way)) for way in (*every, pieces, lettered)))
+
+
+def ignore_regex(glob: str) -> str:
+    """Return a regular expression for a line of an ignore file, which git takes as a glob without braces, and no other
+    way."""
+    return join_tokens(_tokens(_PIECE.findall(glob)))
+
+
+def _choices(way: list[str], most: int) -> Iterator[list[str]]:
+    """Yield a glob with each choice of what is a class, and what are brackets in a name; `most` at most."""
+    classes = [at for at, piece in enumerate(way) if len(piece) > 1 and piece[0] == "["]
+    for choice in islice(product((False, True), repeat=min(len(classes), _MOST_CLASSES)), most):
+        plain = {at for at, is_plain in zip(classes, choice, strict=False) if is_plain}
+        yield [each for at, piece in enumerate(way) for each in (map("\\{}".format, piece) if at in plain else [piece])]
 
 
 def _ways(pieces: Iterator[str], depth: int) -> list[list[str]]:

@@ -100,7 +100,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         if dialect.rust is not None and not (multiline and any(mark in pattern for mark in _PLACES)):
             options = ["--multiline", "--multiline-dotall"] if multiline else []
             options.append("--ignore-case" if ignore_case else "--case-sensitive")
-            likely = names or ([glob] if glob and not set(glob) & set("!/,\\ ") else [])
+            likely = names or ([glob] if glob and not set(glob) & set("!/,\\ [{") else [])
             files = await files_matching(dialect.rust, options, likely, str(real), listing)
         is_hidden = hides("Grep", path, real, run.workspace)
 

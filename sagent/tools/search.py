@@ -82,12 +82,13 @@ def search(query: Query, stop: Callable[[], bool]) -> Report:
 def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     """Whether a relative path is asked for: a glob with `/` is for the path, one without for the name, `!` excludes."""
     negated = glob.startswith("!")
-    glob = glob[negated:].removeprefix("./")
+    given = glob = glob[negated:].removeprefix("./")
     several = glob.replace(",", " ").split()
     if "{" not in glob and ("," in glob or (several[1:] and all("*" in one for one in several))):
         glob = "{" + ",".join(several) + "}"
     by_path = "/" in glob
-    regex = re.compile(glob_regex(glob.removeprefix("/")), re.DOTALL)
+    forms = dict.fromkeys(each.removeprefix("/") for each in (glob, given))
+    regex = re.compile("|".join(map(glob_regex, forms)), re.DOTALL)
     kinds = re.compile("|".join(map(glob_regex, names)), re.DOTALL)
 
     def wanted(path: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagent.lib.regular import read_regular
-from sagent.tools.globs import glob_regex
+from sagent.tools.globs import ignore_regex
 
 _LONGEST = 4_096  # characters of a pattern: of a path there are no more
 
@@ -96,5 +96,5 @@ def _parse(line: str, prefix: str) -> _Rule | None:
     line = line.rstrip("/")
     if not line or len(line) > _LONGEST:
         return None
-    regex = ("" if "/" in line else "(?:.*/)?") + glob_regex(line.removeprefix("/"), braces=False)
+    regex = ("" if "/" in line else "(?:.*/)?") + ignore_regex(line.removeprefix("/"))
     return _Rule(prefix, re.compile(regex, re.DOTALL), not negated, only_dirs)

@@ -113,6 +113,11 @@ def test_whatever_is_printed_gives_an_answer(out: str, event: str, code: int, er
         ("Task", "AgentSpawn", True),
         ("AgentSpawn", "AgentSpawn", True),
         ("^Re", "Read", True),
+        ("bash", "Bash", True),
+        ("mcp__files", "mcp__files__read", True),
+        ("mcp__files__read[1]", "mcp__files__read_1_", True),
+        ("mcp__s__a.b|Write", "mcp__s__a_b_2", True),
+        ("mcp__file", "mcp__files__read", False),
     ],
 )
 def test_matchers(matcher: str, tool: str, is_about: bool) -> None:

@@ -306,6 +306,22 @@ async def test_glob_patterns(call, root, engine) -> None:
         assert text_of(await call(Glob(), **arguments)).split("\n") == names, arguments
 
 
+@pytest.mark.parametrize("name", ["[admin]", "[...slug]", "{a,b}", "{x}", "(g)", "a*b", "a,b", "b\\c", "[z-a]", "x y"])
+async def test_glob_by_letter_finds_and_excludes(call, root, engine, name: str) -> None:
+    make(root, {f"app/{name}/f.ts": "hit\n", f"{name}.ts": "hit\n", "other/f.ts": "hit\n"})
+    assert text_of(await call(Glob(), pattern=f"app/{name}/*")) == f"app/{name}/f.ts"
+    assert text_of(await call(Glob(), pattern=f"{name}.ts")) == f"{name}.ts"
+    assert text_of(await call(Grep(), pattern="hit", glob=f"app/{name}/**")) == f"app/{name}/f.ts:1:hit"
+    assert text_of(await call(Grep(), pattern="hit", glob=f"{name}.ts")) == f"{name}.ts:1:hit"
+    rest = text_of(await call(Grep(), pattern="hit", glob=f"!app/{name}/**", output_mode="files_with_matches"))
+    assert rest.split("\n") == sorted([f"{name}.ts", "other/f.ts"])
+
+
+async def test_ignore_files_are_read_as_git_reads_them(call, root, engine) -> None:
+    make(root, {".gitignore": "[ab]\n", "a": "", "[ab]": "", "c": ""})
+    assert text_of(await call(Glob(), pattern="*")).split("\n") == [".gitignore", "[ab]", "c"]
+
+
 async def test_glob_is_bounded_and_counts_the_rest(call, root, engine) -> None:
     make(root, {f"f{n:04}.txt": "" for n in range(250)})
     lines = text_of(await call(Glob(), pattern="*.txt")).split("\n")

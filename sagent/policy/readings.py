@@ -1,0 +1,146 @@
+"""The ways in which the pattern of a deny rule may be meant.
+
+A person who denies `app/[admin]/**` may mean the directory of that name, or one letter of five. A denial holds for
+every reading; an allowance only for the one that is documented.
+"""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import product
+
+MAX_WAYS = 256  # readings of one pattern; what stands for more is read as wildcards, which deny more
+_MAX_GROUPS = 4  # brackets that are each read in two ways
+_POSIX = re.compile(r"\[[!^]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def escape(path: str) -> str:
+    """Return the pattern that matches this path and no other."""
+    return re.sub(r"([*?\[]|^\s|\s\Z)", r"[\1]", path)
+
+
+def unescape(pattern: str) -> str | None:
+    """Return the path that a pattern names, or None if it has wildcards."""
+    out: list[str] = []
+    for at, piece in enumerate(split_classes(pattern)):
+        if at % 2 == 0 and re.search(r"[*?]", piece):
+            return None
+        if at % 2 and not is_letters(piece):
+            if len(piece) != 3:
+                return None
+            piece = piece[1]  # noqa: PLW2901 -- the letter of `[x]`
+        out.append(piece)
+    return "".join(out)
+
+
+def split_classes(pattern: str) -> list[str]:
+    """Split a pattern so that each second piece is a class of letters in brackets."""
+    return re.split(r"(\[!?\]?[^\]]*\])", pattern, flags=re.DOTALL)
+
+
+def is_letters(piece: str) -> bool:
+    """Return whether brackets are no class: `[]`, `[!]`, `[^]`."""
+    return piece in ("[]", "[!]", "[^]")
+
+
+@lru_cache(maxsize=256)
+def readings(pattern: str) -> tuple[str, ...]:
+    """Return all patterns that one of a deny rule may stand for, itself among them.
+
+    Brackets, braces, a backslash, a dollar, a tilde and spaces at the ends mean something, or are letters of a name.
+    """
+    found = dict.fromkeys(form for text in (pattern.strip(), pattern) if text for form in _homes(text))
+    found |= dict.fromkeys(os.path.expandvars(form) for form in tuple(found))
+    found |= dict.fromkeys(way for form in tuple(found) for way in _without_braces(form))
+    found = dict.fromkeys(way for form in found for way in (_closed(form), _without_backslashes(form)))
+    found |= dict.fromkeys(_POSIX.sub("?", form) for form in tuple(found) if "[:" in form)
+    found = dict.fromkeys(way for form in tuple(found) for way in _without_classes(form))
+    found |= dict.fromkeys(form.rstrip("/") for form in tuple(found) if form.rstrip("/"))  # at any depth
+    forms = (unicodedata.normalize(kind, form) for form in tuple(found) for kind in ("NFC", "NFD"))
+    return tuple(found | dict.fromkeys(forms))
+
+
+def _closed(text: str) -> str:
+    """Write brackets that are no class so that they stay letters, whatever is put behind them."""
+    pieces = split_classes(text)
+    return "".join(
+        piece if at % 2 and not is_letters(piece) else piece.replace("[", "[[]") for at, piece in enumerate(pieces)
+    )
+
+
+def _without_backslashes(text: str) -> str:
+    """Take the character after each backslash as it is."""
+    kept: list[str] = []
+    marked = _closed(re.sub(r"\\(.)", lambda each: kept.append(each[1]) or "\0", text, flags=re.DOTALL))
+    return re.sub("\0", lambda _: escape(kept.pop(0)), marked)
+
+
+def _homes(text: str) -> Iterator[str]:
+    yield text
+    if text.startswith("~"):
+        yield f"./{text}"
+        if not text.startswith("~/"):
+            yield os.path.expanduser(text)  # noqa: PTH111 -- Path's own raises for a user that there is not
+
+
+def _without_braces(text: str) -> Iterator[str]:
+    """Yield a pattern for each alternative in braces. Without a comma they are letters."""
+    waiting, count = [text], 0
+    while waiting:
+        form = waiting.pop()
+        found = next((each for each in _BRACES.finditer(form) if "," in each[1]), None)
+        if found is None:
+            count += 1
+            yield form
+        elif count + len(waiting) > MAX_WAYS:
+            waiting.append(f"{form[: found.start()]}**{form[found.end() :]}")
+        else:
+            waiting += [f"{form[: found.start()]}{way}{form[found.end() :]}" for way in found[1].split(",")]
+
+
+def _without_classes(text: str) -> Iterator[str]:
+    """Yield a pattern for each choice of what is a class of letters, and what a name with brackets."""
+    pieces = split_classes(text)
+    groups = sorted((at for at in range(1, len(pieces), 2)), key=lambda at: _is_escape(pieces[at]))
+    for choice in product((True, False), repeat=min(len(groups), _MAX_GROUPS)):
+        chosen = dict(zip(groups, choice, strict=False))
+        yield "".join(_group(piece, chosen.get(at)) if at % 2 else piece for at, piece in enumerate(pieces))
+
+
+def by_letter(pattern: str) -> Iterator[str]:
+    """Yield a pattern up to each name that has a class of letters, with that taken as it is written."""
+    parts = pattern.split("/")
+    for at, part in enumerate(parts):
+        if any(not is_letters(piece) and not _is_escape(piece) for piece in split_classes(part)[1::2]):
+            yield "/".join((*parts[:at], part.replace("[", "[[]")))
+
+
+def _group(piece: str, is_class: bool | None) -> str:  # noqa: FBT001 -- None is both
+    if is_class is None and not _is_escape(piece):
+        return "**"
+    return piece.replace("[", "[[]") if is_class is False else piece
+
+
+def _is_escape(piece: str) -> bool:
+    """Return whether brackets are as `escape` writes them."""
+    return len(piece) == 3 and escape(piece[1]) == piece
+
+
+def names_tool(wanted: str, tool: str) -> bool:
+    """Return whether what denies or watches a tool by its name, or by wildcards, is about this one.
+
+    Case does not count. `mcp__server` is about all tools of a server, and one of its tools also goes by the server's
+    own name for it, of whose characters some are no part of a tool's name here.
+    """
+    tool, wanted = tool.lower(), wanted.lower()
+    plain = re.sub(r"[^a-z0-9_*?-]", "_", wanted)[:64]
+    names = {wanted, plain}
+    if wanted.startswith("mcp__") and plain.rstrip("_").count("__") < 2:
+        names.add(f"{plain.rstrip('_')}__*")
+    elif plain != wanted:
+        names.add(f"{plain[:61]}_[0-9]*")  # as a tool is called whose name another one has
+    return any(fnmatchcase(tool, name) for name in names)

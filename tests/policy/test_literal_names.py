@@ -1,0 +1,251 @@
+"""Deny rules protect what they name, as a pattern or by the letter; allow rules cover what is sure."""
+
+import os
+import shlex
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagent.messages import ToolCall
+from sagent.policy import Allow, Ask, Deny, Verdict
+from sagent.policy.commands import CommandJudge
+from sagent.policy.denial import ignores_case
+from sagent.policy.needs import rules_out_host
+from sagent.policy.paths import PathJudge
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.places import Places
+from sagent.policy.readings import escape, readings, unescape
+from sagent.policy.rules import Rule, Rules
+from sagent.tool import Effect, Workspace
+
+NAMES = [
+    "[admin]", "[...slug]", "[[...opt]]", "(group)", "{a,b}", "{x}", "a*b", "what?", "!x", "#x", "back\\slash",
+    "\\[admin\\]", "with space", "trailing ", " leading", "-dash", "~", "~root", "$HOME", "$X", "${X}", "[z-a]",
+    "a[!]b", "[]", "[^]", "[", "]", "x[", "[]]", "[a][b][c][d][e][f]", "[[:alpha:]]", "[a-", "**", "***", "caf\u00e9",
+    "cafe\u0301", "a\nb", "'q'", '"', "`", "a|b", "(", ")", "+", "^", "..x", "{a,b,{c,d}}", "{,}", "[!x]", "@(a|b)",
+    "[é]", "[a]", "[*]", "[?]", "[ ]", "[[]",
+]  # fmt: skip
+LETTERS = st.sampled_from([*"[]{}()*?!#\\ -~$X,^.ab|+&:é\n'\"", "\u0301", "É"])
+NAME = st.text(LETTERS, min_size=1, max_size=8).filter(lambda name: name not in (".", ".."))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Workspace:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "tree").mkdir()
+    return Workspace((tmp_path / "tree").resolve())
+
+
+def policy(tree: Workspace, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> PermissionPolicy:
+    return PermissionPolicy("edit", Rules.parse(allow, deny), home=tree.cwd.parent / "home")
+
+
+async def judge(
+    tree: Workspace, path: str, tool: str = "Edit", *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()
+) -> Verdict:
+    kind = "read" if tool == "Read" else "write"
+    effect = Effect(kind, (tree.cwd / path,))
+    return await policy(tree, allow=allow, deny=deny).before_tool(ToolCall("1", tool), effect, tree)
+
+
+def command(tree: Workspace, line: str, *deny: str) -> Verdict | None:
+    paths = PathJudge("edit", Rules.parse((), deny), Places(tree.cwd.parent / "home"), tree)
+    return CommandJudge(paths, line).denied()
+
+
+def make(tree: Workspace, name: str) -> Path:
+    (tree.cwd / "app" / name).mkdir(parents=True, exist_ok=True)
+    file = tree.cwd / "app" / name / "f"
+    file.write_text("")
+    return file
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("end", ["", "/", "/**", "/f", "/*"])
+async def test_literal_name_is_protected_everywhere(tree: Workspace, name: str, end: str) -> None:
+    file = make(tree, name)
+    deny = (f"Edit(app/{name}{end})", f"Read(app/{name}{end})")
+    for tool in ("Edit", "Read"):
+        assert isinstance(await judge(tree, f"app/{name}/f", tool, deny=deny), Deny)
+    assert isinstance(command(tree, f"cat {shlex.quote(f'app/{name}/f')}", *deny), Deny)
+    assert isinstance(command(tree, f"echo > {shlex.quote(str(file))}", *deny), Deny)
+    profile = policy(tree, deny=deny).profile(tree)
+    assert not profile.can_write(str(file))
+    assert not profile.can_read(str(file))
+    assert policy(tree, deny=deny).hidden(tree)("Grep", tree.cwd)(f"app/{name}/f")
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.lists(NAME, min_size=1, max_size=3), end=st.sampled_from(["", "/", "/**"]))
+def test_any_name_in_deny_rule_protects_it(names: list[str], end: str, tmp_path: Path) -> None:
+    tree = Workspace(tmp_path.resolve())
+    for start in ("", "./", f"{escape(str(tree.cwd))}/", "~/", "**/"):
+        path = "/".join(names)
+        if start + path == "~" or (not start and (path.startswith(("~", "**/")) or "/" not in path)):
+            continue  # these mean something before they are names
+        rule = Rule.parse(f"Edit({start}{path}{end})")
+        paths = PathJudge("full", Rules((), (rule,)), Places(tree.cwd), tree)
+        assert paths.denying(f"{tree.cwd}/{path}/f", ("Edit",)) == rule
+
+
+@given(path=st.text(LETTERS, max_size=12).map(lambda text: f"/{text}"))
+def test_escaped_path_is_allowed_alone(path: str) -> None:
+    path = os.path.normpath(path)
+    rule = Rule.parse(f"Edit({escape(path)})")
+    assert unescape(escape(path)) == path
+    assert rule.matches_path(path, (), "/home", anywhere=False) or path == "/"
+    for other in (path.swapcase(), f"{path[:-1]}x", path.rstrip(" \n"), path.replace("\\", "")):
+        below = other == path or other.startswith(f"{path.rstrip('/')}/") or not other
+        assert below or not rule.matches_path(other, (), "/home", anywhere=False)
+
+
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        ("Edit(src/{a,b}/**)", "src/b/f"),
+        ("Edit(src/\\[admin\\]/**)", "src/[admin]/f"),
+        ("Edit(src/[[:alpha:]])", "src/x"),
+        ("Edit( src/x )", "src/x"),
+        ("Edit(secrets/)", "deep/er/secrets/k"),
+        ("Edit(**/./x//y)", "a/x/y"),
+        ("Edit(./src/../lib/x)", "lib/x"),
+        ("Edit(caf\u00e9/**)", "cafe\u0301/f"),
+        ("Edit(cafe\u0301/**)", "caf\u00e9/f"),
+        ("Write([admin])", "a/[admin]/b"),
+    ],
+)
+async def test_other_meanings_of_a_pattern_are_denied_too(tree: Workspace, rule: str, path: str) -> None:
+    assert isinstance(await judge(tree, path, deny=(rule,)), Deny)
+    assert isinstance(await judge(tree, "other/f", deny=(rule,)), Allow)
+
+
+async def test_home_variable_and_two_slashes_lead_where_they_say(
+    tree: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACE", f"{tree.cwd}/place")
+    for rule in ("Edit($PLACE/**)", "Edit(${PLACE})", f"Edit(/{tree.cwd}/place)"):
+        assert isinstance(await judge(tree, "place/f", deny=(rule,)), Deny)
+
+
+async def test_link_in_brackets_protects_where_it_leads(tree: Workspace) -> None:
+    (tree.cwd / "real").mkdir()
+    (tree.cwd / "app").mkdir()
+    (tree.cwd / "app/[id]").symlink_to("../real")
+    assert isinstance(await judge(tree, "real/f", deny=("Edit(app/[id]/**)",)), Deny)
+    assert not policy(tree, deny=("Edit(app/[id]/**)",)).profile(tree).can_write(f"{tree.cwd}/real/f")
+
+
+async def test_dots_after_link_lead_where_the_system_goes(tree: Workspace) -> None:
+    (tree.cwd / "real/inner").mkdir(parents=True)
+    (tree.cwd / "link").symlink_to("real/inner")
+    for path in ("real/x", "x"):
+        assert isinstance(await judge(tree, path, deny=("Edit(link/../x)",)), Deny)
+
+
+async def test_allow_covers_only_the_documented_reading(tree: Workspace) -> None:
+    make(tree, "[id]")
+    for rule, path in (("Edit(/o/[ab]/**)", "/o/[ab]/f"), ("Edit(/o/{a,b}/**)", "/o/a/f"), ("Edit(/o/\\x)", "/o/x")):
+        assert isinstance(await judge(tree, path, allow=(rule,)), Ask)
+    assert isinstance(await judge(tree, "/o/a/f", allow=("Edit(/o/[ab]/**)",)), Allow)
+
+
+async def test_what_is_offered_for_a_name_allows_it(tree: Workspace) -> None:
+    for name in NAMES:
+        path = f"/elsewhere/{name}/f{name}"
+        verdict = await judge(tree, path, "Edit")
+        assert isinstance(verdict, Ask)
+        rule = f"Edit({escape(path)})"
+        assert isinstance(await judge(tree, path, "Edit", allow=(rule,)), Allow)
+        assert policy(tree, allow=(rule,)).profile(tree).can_write(os.path.normpath(path))
+
+
+async def test_workspace_with_brackets_in_its_path_is_protected(tmp_path: Path) -> None:
+    tree = Workspace((tmp_path / "a[b]*c").resolve())
+    tree.cwd.mkdir()
+    make(tree, "[id]")
+    for rule in ("Edit(app/[id]/**)", "Edit(app/**)", "Edit(app)", f"Edit({tree.cwd}/app)"):
+        assert isinstance(await judge(tree, "app/[id]/f", deny=(rule,)), Deny)
+        assert not policy(tree, deny=(rule,)).profile(tree).can_write(f"{tree.cwd}/app/[id]/f")
+
+
+def test_rule_of_a_project_protects_its_literal_name(tmp_path: Path) -> None:
+    for name in NAMES:
+        rule = Rule.parse(f"Edit(app/{name}/**)").anchored(tmp_path)
+        again = Rule.parse(str(rule))
+        paths = PathJudge("full", Rules((), (again,)), Places(tmp_path), Workspace(tmp_path / "other"))
+        assert paths.denying(f"{tmp_path.resolve()}/app/{name}/f", ("Edit",)), name
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("Bash(cat app/[id]/x:*)", "cat 'app/[id]/x'"),
+        ("Bash(cat app/[id]/x:*)", "cat app/[id]/x"),
+        ("Bash([ -f x ]:*)", "[ -f x ]"),
+        ("Bash(rm a*b:*)", "rm 'a*b'"),
+        ("Bash(cat caf\u00e9:*)", "cat cafe\u0301"),
+        ("Bash(rm:*)", "RM -rf x"),
+        ("Bash(./[x]/run:*)", "'./[x]/run' now"),
+    ],
+)
+def test_words_of_a_command_are_denied_by_the_letter(tree: Workspace, rule: str, line: str) -> None:
+    assert isinstance(command(tree, line, rule), Deny)
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool"),
+    [
+        ("mcp__files", "mcp__files__read"),
+        ("mcp__files__*", "mcp__files__read"),
+        ("mcp__files__read.all", "mcp__files__read_all"),
+        ("mcp__files__read.all", "mcp__files__read_all_2"),
+        ("MCP__Files__Read", "mcp__files__read"),
+        ("bash", "Bash"),
+        ("write", "Edit"),
+        ("webfetch", "WebFetch"),
+    ],
+)
+async def test_tools_are_denied_by_any_spelling_of_their_names(tree: Workspace, rule: str, tool: str) -> None:
+    effect = Effect("write", (tree.cwd / "x",)) if tool == "Edit" else Effect("execute", command="ls")
+    verdict = await policy(tree, deny=(rule,)).before_tool(ToolCall("1", tool), effect, tree)
+    assert isinstance(verdict, Deny)
+    allowed = policy(tree, allow=("mcp__files",))
+    asked = await allowed.before_tool(ToolCall("1", "mcp__files__read"), Effect("execute"), tree)
+    assert isinstance(asked, Ask)  # an allowance is about what it names and nothing else
+
+
+def test_rule_that_stands_for_very_much_is_read_quickly_and_denies(tree: Workspace) -> None:
+    for pattern in ("{a,b}" * 40, "[ab]" * 200, "{" * 500, "[" * 5000, "{a,[b]}" * 30):
+        found = readings(f"x/{pattern}")
+        assert len(found) < 20_000
+        paths = PathJudge("full", Rules.parse((), [f"Edit(x/{pattern})"]), Places(tree.cwd), tree)
+        assert paths.denying(f"{tree.cwd}/x/{pattern}/f", ("Edit",))
+
+
+def test_case_is_ignored_where_the_file_system_does(tmp_path: Path) -> None:
+    place = tmp_path.resolve() / "Mixed"
+    place.mkdir()
+    paths = PathJudge("full", Rules.parse((), ["Edit(mixed/**)"]), Places(tmp_path), Workspace(tmp_path))
+    is_same = (tmp_path / "mIXED").exists()
+    assert ignores_case(f"{place}/new") == is_same
+    assert (paths.denying(f"{place}/f", ("Edit",)) is not None) == is_same
+    (place / "a").write_text("")
+    if not (place / "A").exists():
+        (place / "A").hardlink_to(place / "a")
+    paths = PathJudge("full", Rules.parse((), ["Edit(Mixed/A)"]), Places(tmp_path), Workspace(tmp_path))
+    assert paths.denying(f"{place}/a", ("Edit",))  # one file by two names that differ in their case
+
+
+def test_composed_and_decomposed_forms_of_brackets(tree: Workspace) -> None:
+    name = unicodedata.normalize("NFD", "[é]")
+    paths = PathJudge("full", Rules.parse((), ["Edit(app/[é]/**)"]), Places(tree.cwd), tree)
+    assert paths.denying(f"{tree.cwd}/app/{name}/f", ("Edit",))
+
+
+def test_denied_address_is_denied_inside_ipv6() -> None:
+    for one, other in (("192.0.2.1", "[::ffff:192.0.2.1]"), ("[::ffff:c000:201]", "192.0.2.1")):
+        assert rules_out_host(Rule.parse(f"Network({one})"), other)
+    assert not rules_out_host(Rule.parse("Network(192.0.2.1)"), "[::ffff:192.0.2.2]")
