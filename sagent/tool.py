@@ -153,6 +153,10 @@ class Blobs(Protocol):
         """A fresh path for a file that is being written, on the same file system as the blobs."""
         ...
 
+    def show(self, path: Path) -> Path: ...  # lets commands in a sandbox read one of these files from now on
+    def drop(self, path: Path) -> None: ...  # removes a scratch file, which may have been shown
+    def shown(self) -> tuple[Path, Path]: ...  # the directory of all, and another that has only the files shown
+
 
 @dataclass(frozen=True, slots=True)
 class RunContext(Generic[Data_co]):

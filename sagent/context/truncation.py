@@ -22,7 +22,7 @@ def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
     whole = "".join(part.text for part in output.content if isinstance(part, Text))
     if len(whole) <= MOST_OUTPUT:
         return output
-    path = blobs.put(whole.encode("utf-8", "replace"))
+    path = blobs.show(blobs.put(whole.encode("utf-8", "replace")))
     media = tuple(part for part in output.content if not isinstance(part, Text))
     short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the full text is in {path}")), *media)
     return replace(output, content=short)

@@ -59,7 +59,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     places = (*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written)
     writable = [path for path in places if not is_below(path, unwritten)]  # what is denied wins, also over deeper ones
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
-    session = {path for path in judge.places.session if is_below(path, writable)}  # which would be theirs to change
+    session = judge.places.session  # where `.env` files lie that were read: of it long outputs alone are shown
     own = {path for path in (*starts, *judge.places.obeyed) if is_below(path, [*judge.roots, *written])}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),

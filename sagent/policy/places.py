@@ -42,19 +42,22 @@ class Places:
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        from sagent.sandbox.places import known_places, named, really_below
+        from sagent.sandbox.places import homes, known_places, named, other_names, really_below
 
         known = known_places()
+        below = (really_below(each, known.secrets) for each in homes(self.home, os.environ))
         elsewhere = (place for place in named(known.secret_variables, os.environ) if not is_inside(self.home, place))
         absolute = (*known.secret_files, *map(str, self._private), *elsewhere)
-        listed = {place.rstrip("/") or "/" for place in (*absolute, *map(os.path.realpath, absolute))}
-        return really_below(self.home, known.secrets) | listed
+        listed = frozenset(place.rstrip("/") or "/" for place in (*absolute, *map(os.path.realpath, absolute)))
+        found = listed.union(*below)
+        return found.union(filter(os.path.lexists, other_names(found)))
 
     @cached_property
     def _guarded(self) -> frozenset[str]:
-        from sagent.sandbox.places import known_places, really_below
+        from sagent.sandbox.places import homes, known_places, really_below
 
-        return really_below(self.home, known_places().run_by_themselves) | self.obeyed
+        below = (really_below(each, known_places().run_by_themselves) for each in homes(self.home, os.environ))
+        return self.obeyed.union(*below)
 
     @cached_property
     def _guarded_names(self) -> re.Pattern[str]:

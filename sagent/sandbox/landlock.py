@@ -58,7 +58,7 @@ def make_wall(
     sentence on standard error where the wall cannot be raised; nothing has run then. Inherited descriptors, the
     directory, the environment and signals stay as they are. Raises OSError or ValueError where there is no Landlock.
     """
-    gate, version = Gate(), abi()
+    gate, version, profile = Gate(), abi(), profile.files_shown()
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NPROC: processes, resource.RLIMIT_DATA: memory, LOCKS: mark}
     for limit, wanted in limits.items():
         if wanted is not None:

@@ -103,14 +103,15 @@ class Mounts:
         shown = [*writable, *filter(covered.can_write, bound)]
         there = (place for place in profile.hidden if _exists(place) and not is_below(place, ["/run"]))
         hidden = [place for place in there if not profile.can_read(place)]
-        emptied: list[str] = []
+        emptied, sources = list[str](), dict(profile.shown)
         for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):
             if not _exists(place):
                 continue
             if profile.can_read(place):
                 if os.path.realpath(place) != place:
                     continue  # what a command made a link to anywhere is not opened for it
-                yield from ("--bind" if profile.can_write(place) else "--ro-bind", place, place)
+                source = sources.get(place, place)
+                yield from ("--bind" if profile.can_write(place) else "--ro-bind", source, place)
             elif Path(place).is_dir():
                 emptied.append(place)
                 yield from ("--perms", "0555", "--tmpfs", place)

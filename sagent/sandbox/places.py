@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo has a space
 _NAMED = re.compile(r"/[^\s,;:=]+")  # in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
 
 
@@ -54,6 +55,45 @@ def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
         if os.path.lexists(os.path.join(real, name.partition("/")[0])):  # noqa: PTH118 -- many paths, kept cheap
             found.add(os.path.realpath(os.path.join(real, name)))  # noqa: PTH118 -- the same
     return frozenset(found)
+
+
+def homes(home: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return `home` and all other home directories in which keys of this person may lie: those of the accounts that
+    run this process, by the user database, and of whoever became this account (sudo, doas, pkexec)."""
+    import pwd
+
+    users = (environment.get(name, "") for name in ("SUDO_USER", "DOAS_USER"))
+    numbers = (environment.get(name, "") for name in ("SUDO_UID", "PKEXEC_UID"))
+    found = [home, *(environment.get(name, "") for name in ("HOME", "SUDO_HOME", "SNAP_REAL_HOME"))]
+    for user in (*users, *map(str, sorted({os.getuid(), os.geteuid()})), *numbers):
+        with contextlib.suppress(KeyError, ValueError, OverflowError):
+            found.append((pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)).pw_dir)
+    there = (path for path in found[1:] if path.startswith("/") and os.path.isdir(path))  # noqa: PTH112 -- text
+    return tuple(dict.fromkeys((home, *map(os.path.normpath, there))))
+
+
+def other_names(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the further paths at which these can be reached, or what lies in them, because a part of their file system
+    is mounted at several places. See proc_pid_mountinfo(5)."""
+    mounts: dict[str, list[tuple[str, str]]] = {}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+            _, _, device, *named = line.split(maxsplit=5)[:5]
+            root, point = (_OCTAL.sub(lambda found: chr(int(found[1], 8)), each).rstrip("/") for each in named)
+            mounts.setdefault(device, []).append((root, point))
+    if not any(len(each) > 1 for each in mounts.values()):
+        return
+    for path in filter(os.path.lexists, paths):
+        number = os.lstat(path).st_dev
+        here = mounts.get(f"{os.major(number)}:{os.minor(number)}", [])
+        for root, point in here if len(here) > 1 else ():
+            if path == point or path.startswith(f"{point}/"):
+                inner = root + path.removeprefix(point)
+                for shown, place in here:
+                    if inner == shown or inner.startswith(f"{shown}/"):
+                        yield place + inner.removeprefix(shown)
+                    elif shown.startswith(f"{inner}/"):
+                        yield place
 
 
 def named(variables: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:

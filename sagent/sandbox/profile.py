@@ -1,6 +1,7 @@
 """What a command may touch, and what else it may request, as values."""
 
 import functools
+import os
 import re
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
@@ -47,7 +48,8 @@ class Profile:
     `domains` are the hosts that may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without
     one 80 and 443.
     `partly_known` are directories in which not everything was found that is to be hidden or protected. `origin` is from
-    what it follows but for what lies there at the moment: mode and rules, say; () where that is not known.
+    what it follows but for what lies there at the moment: mode and rules, say; () where that is not known. `shown` are
+    pairs of an exposed directory and another one: of the first only the files are exposed that the second has too.
     """
 
     writable: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ class Profile:
     domains: tuple[str, ...] = ()
     partly_known: tuple[str, ...] = ()
     origin: tuple[str, ...] = ()
+    shown: tuple[tuple[str, str], ...] = ()
 
     @property
     def permissions(self) -> Hashable:
@@ -68,6 +71,14 @@ class Profile:
 
     def can_read(self, path: str) -> bool:
         return _depth(path, self.hidden) <= _depth(path, self.exposed)
+
+    def files_shown(self) -> "Profile":
+        """With the files of `shown` among those that are exposed, in place of their directories."""
+        if not self.shown:
+            return self
+        places = dict(self.shown)
+        files = (f"{place}/{name}" for place, source in self.shown for name in _names(source))
+        return replace(self, exposed=(*(path for path in self.exposed if path not in places), *files), shown=())
 
     def widened(self, needs: "Iterable[Need]") -> "Profile":
         """With what was granted in addition; "all" is not a matter of profiles. Who was granted a directory was not
@@ -104,11 +115,19 @@ class Profile:
             _common(self.domains, other.domains),
             _both(self.partly_known, other.partly_known),
             _both(self.origin, other.origin) if self.origin and other.origin else (),
+            tuple(dict.fromkeys((*self.shown, *other.shown))),
         )
 
 
 def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *other)))
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208 -- before every command
+    except OSError:
+        return []
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:

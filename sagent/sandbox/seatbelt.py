@@ -27,7 +27,7 @@ def wrap(argv: Sequence[str], profile: Profile, scratch: str, port: int = 0) -> 
 
 def profile_text(profile: Profile, scratch: str, port: int = 0) -> str:
     """The profile's text; of two rules for a path the later one holds."""
-    return _BASE + "".join(f"{line}\n" for line in _rules(profile, scratch, port))
+    return _BASE + "".join(f"{line}\n" for line in _rules(profile.files_shown(), scratch, port))
 
 
 def _rules(profile: Profile, scratch: str, port: int) -> Iterator[str]:

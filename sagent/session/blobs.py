@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sagent.sandbox.scratch import Scratch
 
 
+OUTPUTS = "outputs"  # a directory of a session
+
+
 class BlobDirectory:
     """Blobs in a directory, made when the first one comes. Without a directory, in a private temporary one.
 
@@ -50,6 +53,7 @@ class BlobDirectory:
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         kept = self._home() / sha256
+        (self._outputs() / path.name).unlink(missing_ok=True)
         if _is_whole(kept, path.stat().st_size):
             path.unlink()
             return kept
@@ -59,6 +63,21 @@ class BlobDirectory:
     def scratch(self) -> Path:
         """A path where no file is yet, on the same file system."""
         return self._home() / f"scratch-{os.getpid()}-{os.urandom(6).hex()}"
+
+    def show(self, path: Path) -> Path:
+        """Let commands in a sandbox read one of these files, which else see none of them; returns its path. A file that
+        is still written to is shown as it grows."""
+        link(str(path), str(self._outputs() / path.name))
+        return path
+
+    def drop(self, path: Path) -> None:
+        """Remove a scratch file, also from what commands see."""
+        for place in (path, self._outputs() / path.name):
+            place.unlink(missing_ok=True)
+
+    def shown(self) -> tuple[Path, Path]:
+        """Return the directory of all files, and the one in which those that commands may read lie once more."""
+        return self._home(), self._outputs()
 
     def get(self, sha256: str) -> bytes:
         """The bytes of that name. Raises SessionCorrupt when they are gone or are not what was kept."""
@@ -92,7 +111,7 @@ class BlobDirectory:
     def sweep(self) -> None:
         """Remove files that were being written when an earlier process died. Only for the one writer of a session."""
         if self._directory is not None and self._directory.is_dir():
-            for left in self._directory.glob("scratch-*"):
+            for left in (*self._directory.glob("scratch-*"), *self._directory.parent.glob(f"{OUTPUTS}/scratch-*")):
                 left.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -111,6 +130,13 @@ class BlobDirectory:
                 self._made = True
         assert self._directory is not None
         return self._directory
+
+    def _outputs(self) -> Path:
+        """The directory of what commands may read: next to the blobs, or in them where these are temporary."""
+        home = self._home()
+        place = (home if self._temporary else home.parent) / OUTPUTS
+        place.mkdir(mode=0o700, exist_ok=True)
+        return place
 
     def _make_temporary(self) -> Path:
         import weakref

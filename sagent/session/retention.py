@@ -172,12 +172,15 @@ def _labels(room: bytearray, start: int, end: int) -> Iterator[bytes]:
 
 
 def size_of(directory: Path) -> int:
-    """Bytes of every file below a directory. Links are not followed."""
-    size = 0
+    """Bytes of every file below a directory, of one with several names once. Symlinks are not followed."""
+    size, seen = 0, set[int]()
     for above, _, names in os.walk(directory):
         for name in names:
             try:
-                size += os.lstat(os.path.join(above, name)).st_size  # noqa: PTH118 -- of very many
+                found = os.lstat(os.path.join(above, name))  # noqa: PTH118 -- of very many
             except FileNotFoundError:
                 continue
+            if found.st_nlink == 1 or found.st_ino not in seen:
+                size += found.st_size
+                seen.update([found.st_ino] if found.st_nlink > 1 else ())
     return size

@@ -10,7 +10,7 @@ from typing import Self
 
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
-from sagent.session.blobs import BlobDirectory, link
+from sagent.session.blobs import OUTPUTS, BlobDirectory, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
@@ -310,7 +310,7 @@ def delete(path: Path) -> None:
     if not is_session(path):
         raise SessionNotFound(f"no session at {path}")
     with closing(Lock(path)):
-        for directory in (path / "root", path / "blobs", *path.glob(f"{REPAIRED}*")):
+        for directory in (path / "root", path / "blobs", path / OUTPUTS, *path.glob(f"{REPAIRED}*")):
             if directory.is_dir() and not directory.is_symlink():
                 shutil.rmtree(directory)
         for pattern in ("root.jsonl*", "signed.json", "signed.json.sig", "signed.json*.damaged-*"):

@@ -18,6 +18,7 @@ from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
+from sagent.session.blobs import OUTPUTS
 from sagent.session.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
 from sagent.session.contents import Repaired
 from sagent.session.lock import Lock
@@ -427,6 +428,10 @@ class _Record:
             of, _, mark = name.rpartition(_ASIDE)
             if of in known and mark in marks:
                 self.notes.append(f"{self.path(name)} was set aside when the log was repaired; it is not checked.")
+            elif name.startswith(f"{OUTPUTS}/"):
+                shown = name.removeprefix(f"{OUTPUTS}/")  # a blob under its second name, by which commands read it
+                if not shown.startswith("scratch-") and self.files[name].sha256() != shown:
+                    problems.append(f"{self.path(name)} was changed: its content does not match its name")
             elif not name.startswith("blobs/"):
                 problems.append(f"{self.path(name)}: not part of a session; not checked")
         if problems:

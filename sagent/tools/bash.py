@@ -215,9 +215,10 @@ class Bash:
             import shlex
 
             scratch = run.blobs.scratch()
-            held.callback(scratch.unlink, missing_ok=True)
+            held.callback(run.blobs.drop, scratch)
             try:
                 scratch.write_bytes(encoded)
+                run.blobs.show(scratch)
             except OSError as error:
                 raise ToolError(f"The command was not run: {error}") from error
             command = f". {shlex.quote(str(scratch))}"
@@ -278,7 +279,7 @@ class Bash:
         try:
             from sagent.tools.capture import Capture
 
-            capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
+            capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT, show=_shower(run))))
             try:
                 argv, environment = confined.launched(start)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
@@ -313,6 +314,7 @@ class Bash:
         try:
             path = run.blobs.scratch()
             path.touch(0o600)
+            _shower(run)(path)
             whereto = f"goes to {path}"
         except OSError as error:
             path = Path(os.devnull)
@@ -400,11 +402,19 @@ def _command(arguments: JsonObject) -> str:
     return command
 
 
+def _shower(run: RunContext) -> Callable[[Path], object]:
+    """Return what lets later commands read the long output of this one; nothing does where it was granted files that
+    they do not see."""
+    needs = run.effect.needs if run.effect is not None else ()
+    return str if any(need.kind != "network" for need in needs) else run.blobs.show
+
+
 def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
-    """What commands may touch, with what was too long for a reply, which can be looked at inside."""
+    """What commands may touch, with the long outputs of earlier ones, which can be looked at inside."""
     profile = profile_of(workspace)
     with contextlib.suppress(OSError):
-        return replace(profile, exposed=(*profile.exposed, os.path.realpath(blobs.scratch().parent)))
+        place, source = map(os.path.realpath, blobs.shown())
+        return replace(profile, exposed=(*profile.exposed, place), shown=((place, source),))
     return profile
 
 

@@ -40,12 +40,14 @@ class Capture:
     because the end of a pipe shows whether anything is left that may still write.
     """
 
-    def __init__(self, blobs: Blobs, *, limit: int) -> None:
+    def __init__(self, blobs: Blobs, *, limit: int, show: "Callable[[Path], object] | None" = None) -> None:
+        """`show` lets commands read a file; by default `blobs` does that."""
         self.size = 0
         self.flooded = False
         self.trouble = ""  # why the full text could not be kept
         self.finished = asyncio.Event()  # every writer is gone
         self._blobs = blobs
+        self._show = show or blobs.show
         self._limit = limit
         self._on_flood: Callable[[], None] | None = None
         self._start = bytearray()
@@ -80,7 +82,11 @@ class Capture:
 
     def whereabouts(self) -> str:
         """Where all that has come so far can be read, "" as long as it is in memory only."""
-        return str(self._path or "")
+        if self._path is None:
+            return ""
+        with contextlib.suppress(OSError):
+            self._show(self._path)
+        return str(self._path)
 
     def hand_over(self, take: Callable[[int, int], None]) -> None:
         """Give a descriptor of the pipe and one that holds what was read from it to another reader; that is the end of
@@ -142,6 +148,7 @@ class Capture:
             else:
                 path = self._blobs.adopt(self._path, sha256=self._hash.hexdigest())
                 self._path = None
+            self._show(path)
         except OSError as error:
             return f"the full text could not be kept: {error}"
         return f"the full text is in {path}: {advice}"
@@ -212,7 +219,7 @@ class Capture:
             os.close(self._file)
             self._file = -1
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            self._blobs.drop(self._path)
             self._path = None
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -53,13 +53,14 @@ def test_the_profile_of_macos() -> None:
     profile = Profile(("/w",), ("/w/.git/hooks",), ('/h/.s"sh',), ("/h/.ssh/known",), ("pypi.org",))
     text = profile_text(profile, "/private/tmp/own", 3128)
     assert text.startswith("(version 1)\n")
-    assert text.splitlines()[-6:] == [
+    assert text.splitlines()[-7:] == [
         '(allow network-outbound (remote ip "localhost:3128"))',
         '(allow file-write* (subpath "/private/tmp/own"))',
         '(allow file-write* (subpath "/w"))',
         '(deny file-write* (subpath "/w/.git/hooks"))',
         '(deny file-read* file-write* (subpath "/h/.s\\"sh"))',
         '(allow file-read* (subpath "/h/.ssh/known"))',
+        "(deny file-write-setugid)",
     ]
     assert text.count("(") == text.count(")")
     assert "(deny network*)" in text

@@ -27,6 +27,15 @@ class Folder:
     def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
         return path
 
+    def show(self, path: Path) -> Path:
+        return path
+
+    def drop(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def shown(self) -> tuple[Path, Path]:
+        return self._path, self._path
+
     def scratch(self) -> Path:
         return self._path / str(len(list(self._path.iterdir())))
 

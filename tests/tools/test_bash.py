@@ -50,6 +50,15 @@ class Shelf:
             assert sha256 in (None, hashlib.file_digest(file, "sha256").hexdigest())
         return path.rename(self.directory / f"adopted-{path.name}")
 
+    def show(self, path: Path) -> Path:
+        return path
+
+    def drop(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def shown(self) -> tuple[Path, Path]:
+        return self.directory, self.directory
+
     def scratch(self) -> Path:
         self.scratched += 1
         return self.directory / f"scratch-{self.scratched}"

@@ -216,7 +216,7 @@ def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -
         lines.append(f"part {number} of {len(starts)}: characters {offset}-{end} of {total}")
     notes = [f"(The text goes on: call again with offset {end}.)"] if end < total else []
     if not offset and end < total:
-        notes.append(f"(The full text is in {run.blobs.put(page.text.encode('utf-8', 'replace'))}.)")
+        notes.append(f"(The full text is in {run.blobs.show(run.blobs.put(page.text.encode('utf-8', 'replace')))}.)")
     if response.cut:
         notes.append(f"(The page is longer than {len(response.body) // 1_000_000} MB; the rest was not read.)")
     if page.plain:
