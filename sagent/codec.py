@@ -105,10 +105,10 @@ def _encode_part(part: Part, keep: Keep | None) -> dict[str, Any]:
     match part:
         case Text(text, private) | Thinking(text, private) | Opaque(text, private):
             out = {"type": _TYPES[type(part)], "text": text}
-        case ToolCall(call_id, name, arguments, malformed, private):
+        case ToolCall(call_id, name, arguments, malformed, private, whole):
             out = {"type": "tool_call", "id": call_id, "name": name, "arguments": json_dump(arguments)}
-            if malformed is not None:
-                out["malformed"] = malformed
+            out |= {} if malformed is None else {"malformed": malformed}
+            out |= {} if whole else {"whole": False}
         case ToolResult():
             return encode_result_part(part, keep)
         case Image(media_type, data) | Document(media_type, data):
@@ -134,6 +134,7 @@ def _decode_part(obj: object, fetch: Fetch | None) -> Part:
                 _arguments(source),
                 None if malformed is None else _text(source, "malformed"),
                 _private(source),
+                source.get("whole", True) is True,
             )
         case "tool_result":
             return decode_result_part(source, fetch)

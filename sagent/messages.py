@@ -1,5 +1,6 @@
 """Messages and their typed parts, frozen, without any vendor's types."""
 
+from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
 from sagent.lib.adapted import Base64, Tagged
@@ -20,6 +21,11 @@ StopReason: TypeAlias = Literal[
     "interrupted",  # we stopped it
     "error",  # the provider said the reply is broken (a malformed call, say)
 ]
+
+WITHDRAWN: tuple[StopReason, ...] = ("refusal", "content_filter", "interrupted", "error")
+"""Ends of a reply of which no call may be made."""
+CUT: tuple[StopReason, ...] = ("max_tokens", "context_overflow", "stop_sequence", "pause")
+"""Ends of a reply that may lie inside its last call."""
 
 DENIED = "Permission denied: "
 """How the model learns that the policy refused a call. Others look at `ToolResult.denied`."""
@@ -62,13 +68,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asks for. `malformed` holds the raw arguments when they were not a JSON object."""
+    """A call the model asks for. `malformed` holds the raw arguments when they were not a JSON object.
+
+    Without `whole` nothing proves that all of the call has arrived: it is answered with an error and never made.
+    """
 
     id: str
     name: str
     arguments: JsonObject = EMPTY
     malformed: str | None = None
     private: Private | None = None
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,13 @@ class Message:
     sender: str = ""
     model: str = ""
     stop: StopReason | None = None
+
+    def __post_init__(self) -> None:
+        """Mark the calls that its stop reason casts doubt on as not whole."""
+        doubted = self.parts if self.stop in WITHDRAWN else self.parts[-1:] if self.stop in CUT else ()
+        if any(isinstance(part, ToolCall) and part.whole for part in doubted):
+            marked = (replace(part, whole=False) if isinstance(part, ToolCall) else part for part in doubted)
+            object.__setattr__(self, "parts", (*self.parts[: -len(doubted)], *marked))
 
     @property
     def content(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from sagent.context.calls import with_distinct_ids
 from sagent.context.stubs import can_shrink
 from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
@@ -19,7 +20,7 @@ from sagent.events import ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.lib.pace import give_way
-from sagent.messages import Message, Part, ToolCall, assistant
+from sagent.messages import Message, assistant
 from sagent.model import Reply, TextPart, ThinkingPart, full_name, input_budget
 from sagent.peer import Switch
 from sagent.session.contents import RequestSent
@@ -154,7 +155,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
         reserved_output=None if state.ledger.cap is None else usual,
     )
     async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
-        overflowed = reply.message.stop == "context_overflow" and not reply.message.calls
+        overflowed = reply.message.stop == "context_overflow" and not any(call.whole for call in reply.message.calls)
         if overflowed and partial.recoveries < MOST_RECOVERIES and (can_shrink(context.history) or possible_cut(state)):
             settle(state, reservation, reply.charges)
             raise _error(state, "context_overflow", "the window was full before the answer was")
@@ -171,7 +172,7 @@ def _accept(
 ) -> Message:
     """Take a whole reply into history, log and ledger."""
     state.journal.record(RequestSent.of(reply.digest))
-    context, message = state.context, _distinct_calls(reply.message)
+    context, message = state.context, with_distinct_ids(reply.message)
     context.proven = None
     state.add(message)
     charges = (replace(charge, role=roles.get(charge.role, charge.role)) for charge in reply.charges)
@@ -285,17 +286,3 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
         change(state, model, str(error))
         return True
     return False
-
-
-def _distinct_calls(message: Message) -> Message:
-    """Give every call of a reply a unique id: servers send empty and repeated ones, and results are matched by them."""
-    seen: set[str] = set()
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            new = part.id if part.id and part.id not in seen else f"{part.id or 'call'}_{len(parts)}"
-            seen.add(new)
-            parts.append(part if new == part.id else replace(part, id=new))
-        else:
-            parts.append(part)
-    return replace(message, parts=tuple(parts))

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from sagent.context.calls import explain_cut, explain_unfit
 from sagent.context.truncation import bound_output
 from sagent.engine.jobs import Job, Ongoing, result_message
 from sagent.engine.state import AgentState
@@ -20,7 +21,7 @@ from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarte
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_object
 from sagent.lib.schema import coerce, violations
-from sagent.lib.text import cut, nearest
+from sagent.lib.text import cut
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold, Verdict
@@ -129,7 +130,7 @@ def close_calls(state: AgentState, reply: Message, reason: str, results: Results
     results = {} if results is None else results
     for call in reply.calls:
         if call.id not in results:
-            _answer(state, call, _error(reason), 0.0, results)
+            _answer(state, call, _error(reason if call.whole else explain_cut(call, reply.stop)), 0.0, results)
     message = Message("user", tuple(results[call.id] for call in reply.calls))
     state.context.history.append(message)
     return message
@@ -139,13 +140,10 @@ async def _prepare(
     state: AgentState, call: ToolCall, reply: Message, earlier: Sequence[Ready]
 ) -> Ready | Denial | ToolOutput:
     """Check and judge a call: ready to run, refused, or the error result it gets instead."""
-    tool = state.tools.get(call.name)
-    if tool is None:
-        return _error(_unknown_tool(call.name, state.tools))
+    if (unfit := explain_unfit(call, reply.stop, state.tools)) is not None:
+        return _error(unfit)
+    tool = state.tools[call.name]
     lenient = getattr(tool, "lenient", False)  # what it does not understand it ignores
-    if call.malformed is not None and not lenient:
-        cut = " The reply was cut at its length limit." if reply.stop == "max_tokens" else ""
-        return _error(f"{call.name}'s arguments are not a JSON object: {call.malformed[:500]!r}.{cut} Call it again.")
     try:
         given, background, delay = _split_arguments(tool, call.arguments)
     except ToolError as error:
@@ -325,7 +323,3 @@ def _answer(
 
 def _error(text: str) -> ToolOutput:
     return ToolOutput((Text(text),), is_error=True, summary=cut(text.split("\n", 1)[0], 200))
-
-
-def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> str:
-    return f"There is no tool named {name!r}{nearest(name, tools) or '.'} The tools are: {', '.join(tools) or 'none'}."

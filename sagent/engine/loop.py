@@ -3,6 +3,7 @@
 The program counter is the state. Nothing else lives here.
 """
 
+from sagent.context.calls import end_of_cut
 from sagent.engine.actions import apply, apply_pending
 from sagent.engine.call import call_model
 from sagent.engine.dispatch import close_calls, run_calls
@@ -32,10 +33,13 @@ async def take_turn(state: AgentState) -> str:
                 return "max_tool_call_rounds"
             results = await run_calls(state, reply)
             state.run.rounds += 1
+            state.run.cut_replies = 0 if any(call.whole for call in reply.calls) else state.run.cut_replies + 1
 
         for action in await state.policy.after_turn(Turn(state.path, reply, results)) or ():
             apply(state, action)
 
+        if results and (ended := end_of_cut(reply, state.run.cut_replies)):
+            return ended
         if results is None and reply.stop != "pause" and not await _goes_on(state):
             return state.run.stop or reply.stop or "end"
 

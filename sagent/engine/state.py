@@ -37,6 +37,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     turns: int = 0
     rounds: int = 0
+    cut_replies: int = 0  # in a row of which no call was whole
     stop: str = ""
     deps: object = None  # what it was given, for its tools
     interrupted: bool = False  # on purpose, which is when providers stop, and not with its task

@@ -53,6 +53,8 @@ def _taken(state: AgentState, message: Message) -> dict[str, ToolResult]:
 
 def _is_harmless(state: AgentState, call: ToolCall) -> bool:
     tool = state.tools.get(call.name)
+    if not call.whole:
+        return True  # it is answered and never made
     if tool is None or call.malformed is not None:
         return False
     try:

@@ -17,12 +17,14 @@ Headers: TypeAlias = Mapping[str, str] | Sequence[tuple[str, str]]
 class Call:
     """A tool call the model makes. `arguments` as a string are sent raw, well-formed or not.
 
-    `id=None` gives an id typical of the family, the same in every run; any other string is sent as it is.
+    `id=None` gives an id typical of the family, the same in every run; any other string is sent as it is. A `cut` call
+    is left open, in the way of the family; give the turn its stop reason too, "max_tokens" say.
     """
 
     name: str
     arguments: Mapping[str, object] | str = field(default_factory=dict[str, object])
     id: str | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

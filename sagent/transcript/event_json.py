@@ -141,7 +141,7 @@ def _show_call(call: ToolCall) -> dict[str, Any]:
     out: dict[str, Any] = {"call_id": call.id, "name": call.name, "arguments": json_thaw(call.arguments)}
     if call.malformed is not None:
         out["malformed"] = call.malformed
-    return out
+    return out if call.whole else {**out, "whole": False}
 
 
 def _show_outcome(result: ToolResult) -> dict[str, Any]:

@@ -28,7 +28,8 @@ def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bo
         yield _keyed(text, tools, whole=whole)
     elif mark == "<｜tool▁calls▁begin｜>":
         for each in text.split("<｜tool▁call▁begin｜>")[1:]:
-            yield _fenced(each.partition("<｜tool▁call▁end｜>")[0])
+            inside, ended, _ = each.partition("<｜tool▁call▁end｜>")
+            yield _fenced(inside, whole=bool(ended))
     elif mark == "[TOOL_CALLS]":
         yield from _named(text)
     elif mark != "<|python_tag|>" or text[:1] in ("{", "["):  # else it is code for an interpreter
@@ -65,12 +66,13 @@ def _named(text: str) -> Iterator[Call]:
         text = text[len(source) :]
 
 
-def _fenced(text: str) -> Call:
+def _fenced(text: str, *, whole: bool) -> Call:
     """DeepSeek's calls: `function`, a mark, the name and fenced JSON; or the name, a mark and JSON."""
     head, _, tail = text.partition("<｜tool▁sep｜>")
     name, fence, rest = tail.partition("```json")
     raw = rest.rpartition("```")[0] or rest if fence else tail
-    return ((name if fence else head).strip(), *_parse(raw.strip()))
+    name = (name if fence else head).strip()
+    return (name, *_parse(raw.strip())) if whole or raw.strip() else (name, EMPTY, "")
 
 
 def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
@@ -147,6 +149,8 @@ def broken_call(text: str) -> Call:
     if name is None or start is None:
         return name[1] if name else "", EMPTY, valid_text(text)
     raw = text[start.end() :].strip()
+    if not raw:
+        return name[1], EMPTY, valid_text(text)
     arguments, malformed = _parse(raw)
     if malformed is not None and raw.endswith("}"):
         arguments, malformed = _parse(raw[:-1].strip())

@@ -226,7 +226,7 @@ class Talk:
     def _is_ours(self, call: ToolCall) -> bool:
         """Whether the program hands a call on. It answers those it thinks invalid."""
         name = call.name.removeprefix(_PREFIX)
-        return call.malformed is None and any(tool.name == name for tool in self.setup.tools)
+        return call.whole and call.malformed is None and any(tool.name == name for tool in self.setup.tools)
 
     async def _settle(self, message: Message) -> bool:
         """Whether the program now waits for us."""

@@ -39,11 +39,14 @@ def _render(answer: Answer) -> list[bytes] | bytes:
     first = {**_usage(answer.usage), "output_tokens": min(1, answer.usage.output)}
     del first["output_tokens_details"]
     events = [named_event({"type": "message_start", "message": {**_message(answer, [], None), "usage": first}})]
-    for index, (block, deltas) in enumerate(_blocks(answer)):
+    blocks = list(_blocks(answer))
+    left_open = answer.open_blocks(len(blocks))
+    for index, (block, deltas) in enumerate(blocks):
         opening = {name: _EMPTY.get(name, value) for name, value in block.items()}
         events.append(named_event({"type": "content_block_start", "index": index, "content_block": opening}))
         events += (_delta(index, *delta) for delta in deltas)
-        events.append(named_event({"type": "content_block_stop", "index": index}))
+        if index not in left_open:
+            events.append(named_event({"type": "content_block_stop", "index": index}))
     events.insert(2, _PING)
     # The last usage is cumulative, and does not split the cache writes by their life: only message_start does.
     last = {key: value for key, value in _usage(answer.usage).items() if key not in _START_ONLY}

@@ -35,12 +35,15 @@ def _render(answer: Answer) -> list[bytes] | bytes:
             {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": stop, **metadata}
         )
     events = [_event("messageStart", {"role": "assistant"})]
-    for index, (_, start, deltas) in enumerate(_blocks(answer)):
+    blocks = list(_blocks(answer))
+    left_open = answer.open_blocks(len(blocks))
+    for index, (_, start, deltas) in enumerate(blocks):
         at = {"contentBlockIndex": index}
         if start:
             events.append(_event("contentBlockStart", {**at, "start": start}))
         events += [_event("contentBlockDelta", {**at, "delta": delta, "p": "abcdef"}) for delta in deltas]
-        events.append(_event("contentBlockStop", at))
+        if index not in left_open:
+            events.append(_event("contentBlockStop", at))
     return [*events, _event("messageStop", {"stopReason": stop}), _event("metadata", metadata)]
 
 

@@ -85,7 +85,8 @@ def _parts(answer: Answer) -> list[Mapping[str, object]]:
         given = {} if call.id is None and not _recent(answer.model) else {"id": call_id}
         signed = {} if number else {"thoughtSignature": _signature(name)}
         args = value if isinstance(value := parsed(arguments), JsonObject) else arguments
-        parts.append({"functionCall": {**given, "name": name, "args": args}, **signed})
+        more = {"willContinue": True} if call.cut else {"args": args}
+        parts.append({"functionCall": {**given, "name": name, **more}, **signed})
     if turn.text and not turn.calls:
         parts.append({"text": "", "thoughtSignature": _signature("")})
     return parts

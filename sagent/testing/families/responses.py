@@ -109,7 +109,7 @@ def _items(answer: Answer) -> Iterator[_Item]:
             "call_id": call_id,
             "name": name,
             "arguments": arguments,
-            "status": "completed",
+            "status": "incomplete" if turn.calls[number].cut else "completed",
         }
 
 
@@ -126,6 +126,8 @@ def _progress(item: _Item, size: int) -> Iterator[dict[str, object]]:
         arguments = as_str(item["arguments"])
         for piece in pieces(arguments, size):
             yield {"type": "response.function_call_arguments.delta", "delta": piece}
+        if item["status"] == "incomplete":
+            return
         yield {"type": "response.function_call_arguments.done", "arguments": arguments}
         return
     thinks = item["type"] == "reasoning"

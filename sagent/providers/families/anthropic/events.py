@@ -70,6 +70,10 @@ class _Block:
             return json_freeze(as_object(self.start.get("input"))), None
         return parse_arguments(raw)
 
+    def has_input(self) -> bool:
+        """Whether arguments were sent, be they an empty object."""
+        return bool("".join(self.json).strip() or self.start.get("input"))
+
     def data(self) -> Mapping[str, object] | None:
         """The block as it would have come in one piece, to be sent back as it is; None where it is not whole."""
         if not self.whole:
@@ -270,7 +274,9 @@ class MessagesReplyReader(ReplyReader):
         arguments, malformed = block.input()
         caller = as_object(block.start.get("caller"))
         private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
-        return ToolCall(as_str(block.start.get("id")), as_str(block.start.get("name")), arguments, malformed, private)
+        call_id, name = as_str(block.start.get("id")), as_str(block.start.get("name"))
+        whole = block.whole and (self._stop in _STOPS or block.has_input())
+        return ToolCall(call_id, name, arguments, malformed, private, whole=whole)
 
 
 def _is_own(entry: Mapping[str, object]) -> bool:

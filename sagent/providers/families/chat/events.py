@@ -25,6 +25,7 @@ _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn"
     "refusal": "refusal",
     "malformed_function_call": "error",
 }
+_ENDS = ("stop", "eos", "eos_token", "end", "end_turn", "complete", "completed", "done")  # of a reply that is whole
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
@@ -390,7 +391,14 @@ class ChatReplyReader(ReplyReader):
         raw = "".join(pending.arguments)
         arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
         private = self._private({"extra_content": pending.extra}) if pending.extra else None
-        return ToolCall(pending.id, pending.name, arguments, malformed, private)
+        whole = self._ended() or pending.is_whole()
+        return ToolCall(pending.id, pending.name, arguments, malformed, private, whole=whole)
+
+    def _ended(self) -> bool:
+        """Whether the reply is known to have ended by itself. Where nothing says so, only arguments that end by
+        themselves are whole; of none it cannot be told."""
+        reason = self._stop.lower()
+        return reason in _ENDS or _STOPS.get(reason) == "tool_use"
 
     def _finish(self, reason: str, choice: Mapping[str, object]) -> None:
         if reason.lower() == "error" or error_in(choice):  # Cohere's is in capitals

@@ -47,6 +47,7 @@ class _Block:
     images: list[bytes] = field(default_factory=list[bytes])
     signature: str = ""
     redacted: str = ""
+    closed: bool = False
 
 
 class ConverseReplyReader(ReplyReader):
@@ -66,6 +67,8 @@ class ConverseReplyReader(ReplyReader):
                     self.reasoning = False
                 case "contentBlockDelta":
                     self._delta(self._block(fields), as_object(fields.get("delta")), out)
+                case "contentBlockStop":
+                    self._block(fields).closed = True
                 case "messageStop":
                     self._ended(as_str(fields.get("stopReason")))
                 case "metadata":
@@ -95,6 +98,7 @@ class ConverseReplyReader(ReplyReader):
             deltas += [{"citation": source} for source in as_array(cited.get("citations"))]
             for each in deltas:
                 self.feed({"contentBlockDelta": {**at, "delta": each}}, out)
+            self.feed({"contentBlockStop": at}, out)
         self.feed({"messageStop": body, "metadata": body}, out)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
@@ -163,12 +167,13 @@ class ConverseReplyReader(ReplyReader):
             words = excerpt(" ".join(words_in(block.results, ("text",))))
             return Opaque(words, self._private({"toolResult": {**result, "content": block.results}}))
         if call:
-            arguments, malformed = parse_arguments("".join(block.arguments) or "{}")
-            name = as_str(call.get("name"))
+            raw, name = "".join(block.arguments), as_str(call.get("name"))
+            arguments, malformed = parse_arguments(raw or "{}")
+            whole = block.closed and (self._stop in _STOPS or bool(raw.strip()))
             if call.get("type"):
                 use = self._private({"toolUse": {**call, "input": arguments}})
-                return Opaque(asked_for(name, arguments), use)
-            return ToolCall(as_str(call.get("toolUseId")), name, arguments, malformed)
+                return Opaque(asked_for(name, arguments), use) if malformed is None else None
+            return ToolCall(as_str(call.get("toolUseId")), name, arguments, malformed, whole=whole)
         thought = valid_text("".join(block.thoughts))
         if block.redacted:
             return Thinking(thought, self._private({"redactedContent": block.redacted}))

@@ -45,6 +45,7 @@ class _Piece:
     id: str = ""
     name: str = ""
     arguments: object = None
+    goes_on: bool = False  # more of the call is to come
 
 
 class GenerateReplyReader(ReplyReader):
@@ -172,10 +173,12 @@ class GenerateReplyReader(ReplyReader):
         if (arguments := call.get("args")) is not None:
             piece.arguments = arguments
             self._count(str(arguments))
-        for item in as_array(call.get("partialArgs")):
-            piece.arguments = _placed(piece.arguments, as_object(item))
-            self._count(as_str(as_object(item).get("stringValue")))
-        self._unfinished = piece if call.get("willContinue") is True else None
+        last = call
+        for last in map(as_object, as_array(call.get("partialArgs"))):
+            piece.arguments = _placed(piece.arguments, last)
+            self._count(as_str(last.get("stringValue")))
+        piece.goes_on = True in (call.get("willContinue"), last.get("willContinue"))
+        self._unfinished = piece if piece.goes_on else None
 
     def _part(self, piece: _Piece, number: int) -> Part | None:
         signed = {"thoughtSignature": piece.signature} if piece.signature else None
@@ -188,7 +191,8 @@ class GenerateReplyReader(ReplyReader):
             case "call":
                 arguments, malformed = _arguments(piece.arguments)
                 call_id = piece.id or f"{NAMELESS}{self.response_id[:40]}_{number}"
-                return ToolCall(call_id, piece.name, arguments, malformed, private)
+                whole = not piece.goes_on and (bool(self._stop) or piece.arguments is not None)
+                return ToolCall(call_id, piece.name, arguments, malformed, private, whole=whole)
             case _:
                 return Opaque(_excerpt(piece.part), self._private(piece.part))
 

@@ -50,6 +50,7 @@ class _Item:
 
     whole: Mapping[str, object]  # that form
     said: bool = False  # it is the last
+    told: bool = False  # its arguments are said to be complete
     parts: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
     """Streamed text by kind of part and its number."""
     arguments: list[str] = field(default_factory=list[str])
@@ -58,6 +59,12 @@ class _Item:
     @property
     def type(self) -> str:
         return as_str(self.whole.get("type"))
+
+    @property
+    def closed(self) -> bool:
+        """Whether the provider says that all of it has come; some of them leave its status out, or as it began."""
+        status = as_str(self.whole.get("status"))
+        return status == "completed" or (status != "incomplete" and (self.told or (self.said and not status)))
 
     def raw_arguments(self) -> str:
         member = "input" if self.type == "custom_tool_call" else "arguments"
@@ -91,6 +98,7 @@ class ResponsesReplyReader(ReplyReader):
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
                 self._arguments(event, as_str(event.get("delta")))
             case "function_call_arguments.done" | "custom_tool_call_input.done":
+                self._item(event).told = True
                 if not self._item(event).arguments:
                     self._arguments(event, as_str(event.get("arguments")) or as_str(event.get("input")))
             case "output_item.added":
@@ -318,15 +326,16 @@ class ResponsesReplyReader(ReplyReader):
         """A call. The input of a custom tool, which is any text, is its only argument."""
         raw, name = item.raw_arguments(), as_str(item.whole.get("name"))
         call_id = as_str(item.whole.get("call_id")) or as_str(item.whole.get("id"))
+        whole = item.closed and (self._status != "incomplete" or self._reason in _STOPS)
         if item.type == "custom_tool_call":
-            return ToolCall(call_id, name, json_freeze({"input": valid_text(raw)}))
+            return ToolCall(call_id, name, json_freeze({"input": valid_text(raw)}), whole=whole)
         arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
         private = {name: value for name in ("namespace", "caller") if (value := item.whole.get(name))}
         if kept_id := item_id(item.whole):
             private["id"] = kept_id
         if malformed is None and raw.strip() and raw != json_dump(arguments):
             private["arguments"] = valid_text(raw)  # as the model wrote them: its cache knows them so
-        return ToolCall(call_id, name, arguments, malformed, self._private(private) if private else None)
+        return ToolCall(call_id, name, arguments, malformed, self._private(private) if private else None, whole=whole)
 
 
 def item_id(item: Mapping[str, object]) -> str:

@@ -1,0 +1,68 @@
+"""The calls of a reply before they are made: their ids, and those that are answered without being made."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sagent.lib.text import nearest
+from sagent.messages import WITHDRAWN, Message, Part, StopReason, ToolCall
+from sagent.tool import Tool
+
+MAX_CUT_REPLIES = 3  # in a row of which no call was whole
+_MAX_SHOWN = 500  # characters of arguments that cannot be used
+_WHY: Mapping[StopReason | None, str] = {
+    "max_tokens": "the reply was cut at its output limit",
+    "context_overflow": "the context window was full",
+    "stop_sequence": "a stop sequence ended the reply",
+    "pause": "the provider paused the reply",
+    "refusal": "the provider refused to continue",
+    "content_filter": "the provider's content filter stopped the reply",
+    "interrupted": "the reply was interrupted",
+    "error": "the provider declared the reply broken",
+}
+_LIMITS = ("max_tokens", "context_overflow")
+
+
+def with_distinct_ids(message: Message) -> Message:
+    """Give every call of a reply a unique id: servers send empty and repeated ones, and results are matched by them."""
+    seen: set[str] = set()
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            new = part.id if part.id and part.id not in seen else f"{part.id or 'call'}_{len(parts)}"
+            seen.add(new)
+            parts.append(part if new == part.id else replace(part, id=new))
+        else:
+            parts.append(part)
+    return replace(message, parts=tuple(parts))
+
+
+def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, Tool]) -> str | None:
+    """Return why a call of a reply that ended for `stop` cannot be made, and what to do; None if it can."""
+    if not call.whole:
+        return explain_cut(call, stop)
+    if (tool := tools.get(call.name)) is None:
+        named = f"There is no tool named {call.name!r}{nearest(call.name, tools) or '.'}"
+        return f"{named} The tools are: {', '.join(tools) or 'none'}."
+    if call.malformed is None or getattr(tool, "lenient", False):
+        return None
+    return f"{call.name}'s arguments are not a JSON object: {call.malformed[:_MAX_SHOWN]!r}. Call it again."
+
+
+def explain_cut(call: ToolCall, stop: StopReason | None) -> str:
+    """Return why a call that is not whole is not made, and what to do."""
+    name, why = call.name or "This call", _WHY.get(stop, "the reply ended")
+    if stop in WITHDRAWN:
+        return f"{name} was not run: {why}, so no call of that reply is made. Call it again if it is still needed."
+    came = f" Of its arguments only this arrived: {call.malformed[:_MAX_SHOWN]!r}." if call.malformed else ""
+    shorter = ", with shorter arguments: divide long ones among several calls" if stop in _LIMITS else ""
+    return f"{name} was not run: {why} before the call was known to be complete.{came} Call it again{shorter}."
+
+
+def end_of_cut(reply: Message, cut_replies: int) -> str | None:
+    """Return the reason to end a turn after a reply with calls; None to go on. `cut_replies` came in a row, this one
+    included, of which no call was whole: asking for shorter calls did not help."""
+    if reply.stop in WITHDRAWN:
+        return reply.stop
+    if cut_replies < MAX_CUT_REPLIES:
+        return None
+    return reply.stop if reply.stop in _LIMITS else "error"

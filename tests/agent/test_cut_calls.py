@@ -1,0 +1,379 @@
+"""Calls that did not arrive whole: they are answered and never made, whoever the provider is."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent import Agent, tool
+from sagent.codec import decode_message, encode_message
+from sagent.engine.dispatch import close_calls
+from sagent.events import ToolStarted
+from sagent.lib.json import json_freeze_object
+from sagent.messages import CUT, WITHDRAWN, Message, Text, ToolCall, assistant, user
+from sagent.model import Provider
+from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible
+from sagent.session.folds import history
+from sagent.testing import ScriptedModel, check_pairing
+from sagent.testing.server import Call, FakeProviderServer, Raw, Step, Turn
+from sagent.transcript.event_json import encode_event
+
+ANTHROPIC, RESPONSES, CHAT, GOOGLE, CONVERSE = "anthropic", "responses", "chat", "google", "converse"
+FAMILIES = (ANTHROPIC, RESPONSES, CHAT, GOOGLE, CONVERSE)
+SSE = (("content-type", "text/event-stream"),)
+
+
+@pytest.fixture(autouse=True)
+def region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def provider_of(family: str, url: str) -> tuple[Provider, str]:
+    match family:
+        case "anthropic":
+            return Anthropic.from_key("k", base_url=url), "claude-sonnet-4-6"
+        case "responses":
+            return OpenAI.from_key("k", base_url=f"{url}/v1"), "gpt-5.5"
+        case "chat":
+            return OpenAICompatible.from_key("k", base_url=f"{url}/v1"), "m"
+        case "google":
+            return Google.from_key("k", base_url=url), "gemini-3-pro"
+        case _:
+            return Bedrock.from_key("k", base_url=url), "amazon.nova-pro-v1:0"
+
+
+class Wipe:
+    """A tool whose default is dangerous; remembers the paths that it was called with."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    @property
+    def tool(self):
+        @tool
+        def wipe(path: str = "/everything") -> str:
+            """Wipe a directory."""
+            self.paths.append(path)
+            return "wiped"
+
+        return wipe
+
+
+async def played(family: str, steps: Sequence[Step]) -> tuple[Wipe, list[str], str, int]:
+    """Run an agent; returns what was wiped, the results of its calls, why it ended, and the number of requests."""
+    wipe = Wipe()
+    async with FakeProviderServer(steps) as server:
+        provider, model = provider_of(family, server.url)
+        async with Agent(provider.model(model), tools=[wipe.tool]) as agent:
+            result = await agent.run("go")
+            check_pairing(agent.messages)
+            results = [each.text for message in agent.messages for each in message.results]
+        await provider.aclose()
+    return wipe, results, result.stop_reason, len(server.requests)
+
+
+# -- every family, over HTTP -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", '{"path": "/home/al'])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_cut_call_is_answered_and_not_run(family: str, arguments: str) -> None:
+    cut = Turn(calls=[Call("wipe", arguments, cut=True)], stop="max_tokens")
+    wipe, results, reason, _ = await played(family, [cut, Turn("ok")])
+    assert (wipe.paths, reason, len(results)) == ([], "end", 1)
+    assert "wipe was not run: the reply was cut at its output limit" in results[0]
+    assert "shorter arguments" in results[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_last_call_of_cut_reply_is_not_run_though_closed(family: str) -> None:
+    """Providers close the block that they cut, so that its end proves nothing."""
+    cut = Turn(calls=[Call("wipe", '{"path": "/home"}')], stop="max_tokens")
+    wipe, results, _, _ = await played(family, [cut, Turn("ok")])
+    assert (wipe.paths, len(results)) == ([], 1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_whole_call_before_cut_one_is_run(family: str) -> None:
+    calls = [Call("wipe", {"path": "/tmp/a"}), Call("wipe", "", cut=True)]
+    wipe, results, _, _ = await played(family, [Turn(calls=calls, stop="max_tokens"), Turn("ok")])
+    assert (wipe.paths, results[0]) == (["/tmp/a"], "wiped")
+    assert "not run" in results[1]
+
+
+@pytest.mark.parametrize("family", [ANTHROPIC, GOOGLE, CONVERSE, RESPONSES])
+async def test_open_call_of_reply_that_ended_well_is_not_run(family: str) -> None:
+    """The reply says that it waits for results, and the call was never closed."""
+    calls = [Call("wipe", "", cut=True)]
+    wipe, results, _, _ = await played(family, [Turn(calls=calls), Turn("ok")])
+    assert (wipe.paths, len(results)) == ([], 1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_call_without_arguments_is_run(family: str) -> None:
+    wipe, results, _, _ = await played(family, [Turn(calls=[Call("wipe", "")]), Turn("ok")])
+    assert (wipe.paths, results) == (["/everything"], ["wiped"])
+
+
+@pytest.mark.parametrize("stop", ["content_filter", "refusal"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_withdrawn_reply_ends_run_without_its_calls(family: str, stop: str) -> None:
+    """Not even those that came whole: the provider takes back what it has said."""
+    if stop == "refusal" and family in (RESPONSES, CONVERSE, CHAT):
+        stop = "content_filter"  # they say a refusal in their text
+    calls = [Call("wipe", {"path": "/tmp/a"}), Call("wipe", "", cut=True)]
+    wipe, results, reason, requests = await played(family, [Turn(calls=calls, stop=stop), Turn("ok")])
+    assert (wipe.paths, len(results), requests) == ([], 2, 1)
+    assert reason in ("content_filter", "refusal")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_calls_that_are_cut_again_and_again_end_run(family: str) -> None:
+    cut = Turn(calls=[Call("wipe", "", cut=True)], stop="max_tokens")
+    wipe, results, reason, requests = await played(family, [cut] * 9)
+    assert (wipe.paths, len(results), reason, requests) == ([], 3, "max_tokens", 3)
+
+
+# -- what only one family has ------------------------------------------------------------------------------------------
+
+
+def stream(*events: "dict[str, object] | str", named: bool = False) -> Raw:
+    lines = list[str]()
+    for event in events:
+        name = f"event: {event['type']}\n" if named and isinstance(event, dict) else ""
+        lines.append(f"{name}data: {event if isinstance(event, str) else json.dumps(event)}\n\n")
+    return Raw(200, SSE, "".join(lines).encode())
+
+
+def chunk(finish: str | None = None, **delta: object) -> dict[str, object]:
+    return {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def asked(arguments: str, index: int = 0) -> dict[str, object]:
+    call = {"index": index, "id": f"c{index}", "type": "function"}
+    return chunk(tool_calls=[{**call, "function": {"name": "wipe", "arguments": arguments}}])
+
+
+@pytest.mark.parametrize(
+    ("events", "paths"),
+    [
+        ((asked(""), "[DONE]"), []),  # nothing says why it ended
+        ((asked('{"path": "/a"}'), "[DONE]"), ["/a"]),  # an object ends by itself
+        ((asked("{}"), "[DONE]"), ["/everything"]),  # recorded of a service that never says why it ends
+        ((asked(""), chunk("token_budget"), "[DONE]"), []),  # a reason that nobody knows
+        ((asked('{"path": "/a"}'), chunk("token_budget"), "[DONE]"), ["/a"]),
+        ((asked(""), chunk("stop"), "[DONE]"), ["/everything"]),
+        ((asked('{"path": "/a"}'), chunk("length"), "[DONE]"), []),
+        ((asked(""), asked("", 1), chunk("length"), "[DONE]"), []),  # announced together, filled later
+        ((asked('{"path": "/a"}'), asked('{"path": "/b', 1), chunk("model_length"), "[DONE]"), ["/a"]),
+    ],
+)
+async def test_chat_call_needs_known_end_or_complete_object(events: Sequence[object], paths: list[str]) -> None:
+    wipe, results, _, _ = await played(CHAT, [stream(*events), Turn("ok")])
+    assert wipe.paths == paths
+    assert results
+
+
+@pytest.mark.parametrize("finish", [None, "length", "content_filter"])
+async def test_chat_call_of_whole_body_is_not_run_when_cut(finish: str | None) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "wipe", "arguments": ""}}
+    body = {"id": "c", "choices": [{"index": 0, "message": {"tool_calls": [call]}, "finish_reason": finish}]}
+    answer = Raw(200, (("content-type", "application/json"),), json.dumps(body).encode())
+    wipe, results, _, _ = await played(CHAT, [answer, Turn("ok")])
+    assert (wipe.paths, len(results)) == ([], 1)
+
+
+def item(kind: str = "function_call", **more: object) -> dict[str, object]:
+    return {"id": "fc_1", "type": kind, "call_id": "c1", "name": "wipe", **more}
+
+
+def responded(*events: dict[str, object], status: str = "completed", **more: object) -> Raw:
+    end = {"type": f"response.{status}", "response": {"id": "r", "status": status, "output": [], **more}}
+    return stream(*events, end, named=True)
+
+
+ADDED = {"type": "response.output_item.added", "output_index": 0, "item": item(arguments="", status="in_progress")}
+
+
+def closed(**more: object) -> dict[str, object]:
+    return {"type": "response.output_item.done", "output_index": 0, "item": item(**more)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "paths"),
+    [
+        (responded(ADDED), []),
+        (responded(ADDED, closed(arguments="", status="incomplete")), []),
+        (responded(ADDED, closed(arguments="{}", status="incomplete")), []),
+        (responded(ADDED, closed(arguments="", status="completed")), ["/everything"]),
+        (responded(ADDED, closed(arguments="")), ["/everything"]),  # some leave the status out
+        (
+            responded(ADDED, {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{}"}),
+            ["/everything"],
+        ),
+        (
+            responded(
+                closed(arguments="{}", status="completed"), status="incomplete", incomplete_details={"reason": "new"}
+            ),
+            [],
+        ),
+    ],
+)
+async def test_responses_call_needs_closed_item(answer: Raw, paths: list[str]) -> None:
+    wipe, results, _, _ = await played(RESPONSES, [answer, Turn("ok")])
+    assert (wipe.paths, len(results)) == (paths, 1)
+
+
+def test_half_of_freeform_input_is_not_whole() -> None:
+    from sagent.providers.families.responses.events import ResponsesReplyReader
+    from sagent.providers.wire.faults import Origin
+
+    for status, whole in (("incomplete", False), ("completed", True)):
+        reader = ResponsesReplyReader(Origin("openai", "m"), "responses:openai")
+        cut = {**item("custom_tool_call", input="*** Begin Patch\n*** Delete", status=status), "id": "ctc_1"}
+        reader.feed({"type": "response.output_item.done", "output_index": 0, "item": cut}, [])
+        reader.feed({"type": "response.completed", "response": {"status": "completed", "output": []}}, [])
+        assert [call.whole for call in reader.message().calls] == [whole]
+
+
+def parts(*calls: dict[str, object], finish: str = "STOP") -> Raw:
+    events = [{"candidates": [{"content": {"parts": [{"functionCall": each}]}, "index": 0}]} for each in calls]
+    return stream(*events, {"candidates": [{"content": {"parts": []}, "finishReason": finish, "index": 0}]})
+
+
+HALF = {"partialArgs": [{"jsonPath": "$.path", "stringValue": "/home/al", "willContinue": True}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "paths"),
+    [
+        (parts({"name": "wipe", "willContinue": True}, {**HALF, "willContinue": True}), []),
+        (parts({"name": "wipe", "willContinue": True}, HALF), []),  # the string goes on, says only the string
+        (parts({"name": "wipe", "willContinue": True}, {"name": "wipe", "args": {"path": "/b"}}), ["/b"]),
+        (parts({"name": "wipe", "willContinue": True}, {**HALF, "willContinue": True}, {}), ["/home/al"]),
+        (parts({"name": "wipe", "args": {"path": "/a"}}, finish="MAX_TOKENS"), []),
+        (parts({"name": "wipe", "args": {"path": "/a"}}, finish="TOO_MANY_TOOL_CALLS"), []),
+    ],
+)
+async def test_google_call_that_would_go_on_is_not_run(answer: Raw, paths: list[str]) -> None:
+    wipe, results, _, _ = await played(GOOGLE, [answer, Turn("ok")])
+    assert wipe.paths == paths
+    assert results
+
+
+async def test_messages_reply_without_reason_is_not_enough_for_empty_call() -> None:
+    events = [
+        {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "wipe"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_stop"},
+    ]
+    wipe, results, _, _ = await played(ANTHROPIC, [stream(*events, named=True), Turn("ok")])
+    assert (wipe.paths, len(results)) == ([], 1)
+
+
+# -- any model ---------------------------------------------------------------------------------------------------------
+
+WHOLE = ToolCall("a", "wipe", json_freeze_object({"path": "/a"}))
+CUT_CALL = ToolCall("b", "wipe", whole=False)
+STOPS = st.sampled_from([None, "end", "tool_use", *CUT, *WITHDRAWN])
+
+
+@pytest.mark.parametrize("stop", [*CUT, *WITHDRAWN])
+async def test_model_of_another_library_need_not_know(stop: str) -> None:
+    """Its reply says why it ended, and that marks the calls."""
+    wipe = Wipe()
+    line = assistant("", ToolCall("c", "wipe"), stop=stop)  # pyright: ignore[reportArgumentType] -- one of StopReason
+    agent = Agent(ScriptedModel(line, "ok"), tools=[wipe.tool])
+    await agent.run("go")
+    check_pairing([*agent.messages, user("and?")])
+    assert wipe.paths == []
+    await agent.aclose()
+
+
+async def test_script_can_say_that_call_is_cut() -> None:
+    wipe = Wipe()
+    agent = Agent(ScriptedModel((WHOLE, CUT_CALL), "ok"), tools=[wipe.tool])
+    assert (await agent.run("go")).content == "ok"
+    assert wipe.paths == ["/a"]
+    await agent.aclose()
+
+
+async def test_calls_that_stay_open_without_reason_end_run_as_error() -> None:
+    agent = Agent(ScriptedModel(*[CUT_CALL] * 9), tools=[Wipe().tool])
+    result = await agent.run("go")
+    assert (result.stop_reason, result.turns) == ("error", 3)
+    assert result.error is not None and "cut" in result.error.message
+    await agent.aclose()
+
+
+async def test_whole_call_between_cut_ones_begins_count_anew() -> None:
+    agent = Agent(ScriptedModel(CUT_CALL, CUT_CALL, WHOLE, CUT_CALL, CUT_CALL, "ok"), tools=[Wipe().tool])
+    assert (await agent.run("go")).content == "ok"
+    await agent.aclose()
+
+
+async def test_tool_that_takes_anything_is_not_called_either() -> None:
+    class Lenient:
+        name, description, lenient = "wipe", "A tool.", True
+        parameters = json_freeze_object({"type": "object"})
+
+        async def __call__(self, arguments: object, run: object) -> str:
+            raise AssertionError(f"called with {arguments}")
+
+    agent = Agent(ScriptedModel(CUT_CALL, "ok"), tools=[Lenient()])  # pyright: ignore[reportArgumentType] -- a double
+    await agent.run("go")
+    assert "not run" in agent.messages[2].results[0].text
+    await agent.aclose()
+
+
+@given(STOPS, st.lists(st.sampled_from([Text("t"), WHOLE, CUT_CALL]), max_size=4))
+def test_stop_reason_never_makes_cut_call_whole(stop, parts) -> None:
+    message = Message("assistant", tuple(parts), stop=stop)
+    assert len(message.parts) == len(parts)
+    for place, (before, after) in enumerate(zip(parts, message.parts, strict=True)):
+        if not isinstance(after, ToolCall):
+            assert after == before
+        elif stop in WITHDRAWN or (stop in CUT and place == len(parts) - 1):
+            assert not after.whole
+        else:
+            assert after.whole == before.whole
+
+
+@given(STOPS, st.lists(st.sampled_from([Text("t"), WHOLE, CUT_CALL]), max_size=4))
+def test_log_keeps_what_is_whole(stop, parts) -> None:
+    message = Message("assistant", tuple(parts), stop=stop)
+    assert decode_message(json.loads(json.dumps(encode_message(message, None))), None) == message
+
+
+def test_call_of_older_log_is_whole_unless_its_reply_was_cut() -> None:
+    part = {"type": "tool_call", "id": "c", "name": "wipe", "arguments": "{}"}
+    for stop, whole in (("tool_use", True), ("max_tokens", False), ("refusal", False)):
+        (call,) = decode_message({"role": "assistant", "parts": [part], "stop": stop}, None).calls
+        assert call.whole == whole
+
+
+async def test_log_says_which_call_was_cut() -> None:
+    agent = Agent(ScriptedModel((WHOLE, CUT_CALL), "ok"), tools=[Wipe().tool])
+    await agent.run("go")
+    logged = history(agent.log.contents(), agent.log.blobs.get)
+    (reply,) = [message for message in logged if message.calls]
+    assert [call.whole for call in reply.calls] == [True, False]
+    await agent.aclose()
+
+
+async def test_session_that_ended_inside_cut_call_says_it_was_never_made() -> None:
+    agent = Agent(ScriptedModel("ok"), tools=[Wipe().tool])
+    reply = assistant("", WHOLE, CUT_CALL, stop="max_tokens")
+    results = close_calls(agent.state, reply, "the process ended").results
+    assert results[0].text == "the process ended"
+    assert "not run: the reply was cut" in results[1].text
+    await agent.aclose()
+
+
+def test_event_says_that_call_is_cut() -> None:
+    assert encode_event(ToolStarted("root", CUT_CALL))["whole"] is False
+    assert "whole" not in encode_event(ToolStarted("root", WHOLE))
