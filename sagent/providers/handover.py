@@ -16,6 +16,7 @@ from sagent.messages import Document, Image, Message, Opaque, Part, Private, Tex
 
 if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
+    from sagent.providers.toolforms import Naming
 
 Shown: TypeAlias = Text | Image | Document
 Said: TypeAlias = Text | Thinking | ToolCall | Opaque
@@ -106,9 +107,9 @@ class Rules:
 class Handover:
     """One history being handed over, message by message."""
 
-    def __init__(self, rules: Rules, deferral: "Deferral | None" = None) -> None:
+    def __init__(self, rules: Rules, deferral: "Deferral | None" = None, naming: "Naming | None" = None) -> None:
         self._rules = rules
-        self._deferral = deferral
+        self._deferral, self._naming = deferral, naming
         self._started = False
         self._users: list[Message] = []  # since the last turn of the model
         self._calls: tuple[tuple[str, ToolCall], ...] = ()  # of that turn: the id in the history, and what goes out
@@ -191,10 +192,11 @@ class Handover:
                     if self._own(private):
                         parts.append(part)
                 case ToolCall():
+                    named = self._naming.sent(part) if self._naming else part
                     call = replace(
-                        part,
+                        named,
                         id=self._fresh_id(part.id, keep=own),
-                        name=safe_name(part.name, 64) or "unknown",
+                        name=safe_name(named.name, 64) or "unknown",
                         malformed=None,
                         private=self._own(part.private),
                     )

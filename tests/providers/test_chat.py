@@ -25,6 +25,7 @@ from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
 
 TOOLS = (ToolSpec("A", "a", json_freeze_object({"type": "object"})),)
+NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 OPENAI = "https://api.openai.com/v1"  # as a server of Chat Completions
@@ -103,7 +104,11 @@ def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
     body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
     assert list(body)[:3] == ["tools", "messages", "model"]
     assert body["messages"][0] == {"role": "system", "content": "Be terse."}
-    assert body["tools"][0]["function"] == {"name": "A", "description": "a", "parameters": {"type": "object"}}
+    assert body["tools"][0]["function"] == {
+        "name": "A",
+        "description": "a",
+        "parameters": NO_ARGUMENTS,
+    }
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
 
 

@@ -30,6 +30,7 @@ from tests.providers.sdk_types import sdk_adapters
 
 TOOLS = (ToolSpec("Read", "Read.", json_freeze_object({"type": "object"})),)
 MODEL = "gpt-5.6-terra"
+NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 def prepared(*messages: Message, model: str = MODEL, **more: object) -> Call:
@@ -113,7 +114,13 @@ def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
     assert list(body)[:4] == ["tools", "instructions", "input", "model"]
     assert body["instructions"] == "Be terse."
     assert body["tools"] == [
-        {"type": "function", "name": "Read", "description": "Read.", "parameters": {"type": "object"}, "strict": False}
+        {
+            "type": "function",
+            "name": "Read",
+            "description": "Read.",
+            "parameters": NO_ARGUMENTS,
+            "strict": False,
+        }
     ]
     assert body["input"] == [{"role": "user", "content": "hi"}]
     assert (body["stream"], body["store"], body["include"]) == (True, False, ["reasoning.encrypted_content"])

@@ -263,7 +263,7 @@ class WireModel(ABC, Generic[E_co]):
         body = conversation.write(outgoing.members, self._overhead(request))
         reader = self.reader(origin, self._dialect(request).rules.family)
         reader.hourly = keeps_an_hour(request.options)
-        reader.deferral = conversation.deferral
+        reader.deferral, reader.naming = conversation.deferral, conversation.naming
         said = {name: value for name, value in outgoing.members.items() if name not in self.unrecorded}
         if own := [tool for tool in as_array(request.options.get("tools")) if not is_advisor(tool)]:
             said["tools"] = wire_bytes(own).decode()  # as they are written: a log has no order of members

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, wire_bytes
 from sagent.messages import Message
-from sagent.model import Request
+from sagent.model import Request, ToolSpec
 from sagent.providers.handover import Handover, ModelTurn, Rules, Shown, Turn, UserTurn
+from sagent.providers.toolforms import Fitted, Naming, ToolForm, fit_tools
 
 if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
@@ -55,6 +56,11 @@ class Dialect(ABC):
     @abstractmethod
     def rules(self) -> Rules:
         """What it accepts."""
+
+    @property
+    def tool_form(self) -> ToolForm | None:
+        """The form in which it takes tools; None for any."""
+        return None
 
     @abstractmethod
     def head(self, request: Request) -> bytes:
@@ -111,6 +117,7 @@ class EncodingCache:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._kept: OrderedDict[str, EncodedConversation] = OrderedDict()
+        self._fitted: tuple[tuple[ToolSpec, ...], Fitted] = ((), Fitted(()))  # the last tools, and how they go out
 
     def conversation(self, request: Request) -> "EncodedConversation":
         """The request's conversation, with exactly its messages; only what is new is encoded."""
@@ -120,8 +127,14 @@ class EncodingCache:
 
             deferral = deferral_of(request.tools)
             request = replace(request, tools=shown(request.tools))
-        if conversation is None or conversation.deferral != deferral or not conversation.follow(request.messages):
-            conversation = EncodedConversation(self._dialect, deferral)
+        if self._fitted[0] != request.tools:
+            form = self._dialect.tool_form
+            self._fitted = request.tools, fit_tools(request.tools, form) if form else Fitted(request.tools)
+        fitted = self._fitted[1]
+        request = replace(request, tools=fitted.tools)
+        known = conversation is not None and (conversation.deferral, conversation.naming) == (deferral, fitted.naming)
+        if conversation is None or not known or not conversation.follow(request.messages):
+            conversation = EncodedConversation(self._dialect, deferral, fitted.naming)
             self._kept[request.conversation] = conversation
             conversation.follow(request.messages)
         conversation.begin(request)
@@ -133,12 +146,12 @@ class EncodingCache:
 
 class EncodedConversation:
     """One conversation's bytes: its closed turns, which never change, and the turn still open. `deferral` says how
-    calls of deferred tools go out."""
+    calls of deferred tools go out, `naming` which names in calls are others there."""
 
-    def __init__(self, dialect: Dialect, deferral: "Deferral | None" = None) -> None:
-        self.deferral = deferral
+    def __init__(self, dialect: Dialect, deferral: "Deferral | None" = None, naming: Naming | None = None) -> None:
+        self.deferral, self.naming = deferral, naming
         self._dialect = dialect
-        self._handover = Handover(dialect.rules, deferral)
+        self._handover = Handover(dialect.rules, deferral, naming)
         self._messages: list[Message] = []
         self._closed: list[bytes] = []
         self._users: list[int] = []  # where the last two closed turns of the user are

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from sagent.providers.deferral import Deferral
+    from sagent.providers.toolforms import Naming
 
 _LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
 _MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
@@ -33,6 +34,7 @@ class ReplyReader(ABC):
         self.closed = False  # the reply has ended: nothing more will come that matters
         self.hourly = False  # caches of an hour were asked for: writes of which no more is known are such
         self.deferral: Deferral | None = None  # how the model calls tools that it was not shown
+        self.naming: Naming | None = None  # names that the model knows under others
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
         self.unshown = 0  # bytes of what is no delta: arguments
@@ -149,6 +151,7 @@ class ReplyReader(ABC):
             stop = "tool_use"
         model = f"{self._origin.provider}/{self._origin.model}"
         message = Message("assistant", tuple(parts), model=model, stop=stop)
+        message = message if self.naming is None else self.naming.meant(message)
         return message if self.deferral is None else self.deferral.meant(message)
 
     def _private(self, data: Mapping[str, object]) -> Private:

@@ -19,6 +19,7 @@ from sagent.providers.families.media import IMAGES, base64_text, media_tokens, s
 from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
+from sagent.providers.toolforms import ANTHROPIC, ToolForm
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, opened, sendable
 
 VERSION = "2023-06-01"
@@ -42,6 +43,10 @@ class MessagesDialect(Dialect):
     def rules(self) -> Rules:
         """Ids match ^[a-zA-Z0-9_-]+$, 64 characters at most."""
         return Rules(self.family)
+
+    @property
+    def tool_form(self) -> ToolForm:
+        return ANTHROPIC
 
     def head(self, request: Request) -> bytes:
         """Tools and system prompt, each with a cache breakpoint at its end."""

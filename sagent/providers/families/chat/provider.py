@@ -24,6 +24,7 @@ from sagent.providers.families.schemas import response_format
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.rows import Quirks
+from sagent.providers.toolforms import ANTHROPIC, CHAT, GOOGLE, ToolForm
 from sagent.providers.wire.encoding import Dialect, opened, sendable
 
 _OVERHEAD = 500  # what frames messages and tools
@@ -53,11 +54,16 @@ class ChatDialect(Dialect):
     quirks: Quirks
     life: CacheLife = ""
     hears: bool = False
+    form: ToolForm = CHAT
 
     @property
     def rules(self) -> Rules:
         """A provider gets its own ids back as it gave them."""
         return Rules(self.family, self.quirks.longest_id, self.own, _OWN_ID, self.quirks.id_length)
+
+    @property
+    def tool_form(self) -> ToolForm:
+        return self.form
 
     def head(self, request: Request) -> bytes:
         """Tools, and the system prompt as the first message."""
@@ -232,7 +238,8 @@ class ChatModel(WireModel["ChatProvider"]):
         name, quirks = self.provider, self._provider.row.quirks
         if self.id in self._provider.blind:
             quirks = replace(quirks, images=False, documents="")
-        return ChatDialect(f"chat:{name}", f"{name}/", quirks, self._life(request), bool(self._able.audio))
+        form = ANTHROPIC if "claude" in self._known.lower() else GOOGLE if "gemini" in self._known.lower() else CHAT
+        return ChatDialect(f"chat:{name}", f"{name}/", quirks, self._life(request), bool(self._able.audio), form)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
         """Media, which may be in the history since another model had the conversation, or marks of caches are left out

@@ -20,6 +20,7 @@ from sagent.providers.families.media import IMAGES, base64_text, error_text, in_
 from sagent.providers.families.model import Outgoing, WireModel, nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
+from sagent.providers.toolforms import CONVERSE, ToolForm
 from sagent.providers.wire.encoding import Dialect, opened, sendable
 
 _IMAGE_TOKENS = 8_000  # Nova counts 2,600 at most, others up to what OpenAI's do
@@ -61,6 +62,10 @@ class ConverseDialect(Dialect):
     @property
     def rules(self) -> Rules:
         return Rules(self.family)
+
+    @property
+    def tool_form(self) -> ToolForm:
+        return CONVERSE
 
     def head(self, request: Request) -> bytes:
         """Tools and system prompt. Tools are not marked: Nova refuses that (docs.aws.amazon.com, prompt caching)."""

@@ -14,6 +14,7 @@ from sagent.providers.families.media import AUDIO, base64_text, in_words, media_
 from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
+from sagent.providers.toolforms import GOOGLE, ToolForm
 from sagent.providers.wire.encoding import Dialect, opened, sendable
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
@@ -51,6 +52,10 @@ class GenerateDialect(Dialect):
     def rules(self) -> Rules:
         """Google gets its own ids back as it gave them."""
         return Rules(self.family, own_ids=self.own)
+
+    @property
+    def tool_form(self) -> ToolForm:
+        return GOOGLE
 
     def head(self, request: Request) -> bytes:
         """Tools and system prompt.

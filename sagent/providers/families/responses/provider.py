@@ -26,6 +26,8 @@ from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID,
 from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import output_limit
+from sagent.providers.toolforms import OPENAI as OPENAI_TOOLS
+from sagent.providers.toolforms import ToolForm
 from sagent.providers.wire.encoding import Dialect, opened
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
@@ -49,6 +51,10 @@ class ResponsesDialect(Dialect):
     def rules(self) -> Rules:
         """A provider gets its own ids back as it gave them."""
         return Rules(self.family, LONGEST_ID, self.own)
+
+    @property
+    def tool_form(self) -> ToolForm:
+        return OPENAI_TOOLS
 
     def head(self, request: Request) -> bytes:
         """Tools and instructions, in the order in which a cached prefix grows."""

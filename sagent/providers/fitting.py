@@ -1,0 +1,346 @@
+"""Rewrites tools whose names or schemas a provider would refuse. Nothing is refused here: what cannot be said is words.
+
+A tool checks its arguments by its own schema, so that the one which the model reads may be wider.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_dump
+from sagent.model import ToolSpec
+from sagent.providers.toolforms import MAX_NUMBER, NAME, ToolForm
+
+MAX_DEPTH = 30  # schemas within each other
+MAX_INLINED = 6  # references within each other that are written out
+MAX_NODES = 5_000  # of one tool; what comes after them takes anything
+_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_UNIONS = ("anyOf", "oneOf")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SINGLE = ("additionalProperties", "contains", "propertyNames", "not", "if", "then", "else", "unevaluatedItems")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", *_COUNTS)
+_OWN_TOP = ("type", "properties", "required", "description", "title", "additionalProperties", "$defs", "definitions")
+
+
+def wire_names(names: Sequence[str]) -> list[str]:
+    """Return a name for each tool that providers take and no other has. A name that is taken as it is stays."""
+    taken: dict[str, int] = {name: place for place, name in reversed([*enumerate(names)]) if NAME.fullmatch(name)}
+    found: list[str] = []
+    for place, name in enumerate(names):
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
+        plain = plain if NAME.fullmatch(plain) else f"_{plain}"[:64]
+        found.append(_free(plain, taken, place, 64))
+    return found
+
+
+def _free(name: str, taken: dict[str, int], place: int, longest: int) -> str:
+    new, number = name, 1
+    while taken.setdefault(new, place) != place:
+        number += 1
+        ending = f"_{number}"
+        new = name[: longest - len(ending)] + ending
+    return new
+
+
+def fit_tool(tool: ToolSpec, name: str, form: ToolForm) -> tuple[ToolSpec, Mapping[str, str]]:
+    """Return a tool in a provider's form, and the names of properties that are others in it."""
+    writer = _Writer(tool.parameters, form)
+    root, words = writer.top()
+    described = (tool.description.strip() and tool.description) or tool.name
+    description = " ".join((described, *words))
+    return replace(tool, name=name, description=description, parameters=root), writer.renamed
+
+
+class _Writer:
+    """Writes the schema of one tool. `renamed` are names of properties by what they are in it."""
+
+    def __init__(self, schema: JsonObject, form: ToolForm) -> None:
+        self._root, self._form, self._key = schema, form, re.compile(form.keys)
+        self._left = MAX_NODES
+        self.renamed = self._names(schema)
+
+    def _names(self, schema: JsonObject) -> Mapping[str, str]:
+        """New names for the properties whose names are refused, which no other property of the tool has."""
+        known = dict.fromkeys(_property_names(schema))
+        taken = {name: -1 for name in known if self._key.fullmatch(name)}
+        new: dict[str, str] = {}
+        for place, name in enumerate(known):
+            if name in taken and taken[name] == -1:
+                continue
+            plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:60].lstrip(".-")
+            plain = plain if self._key.fullmatch(plain) else f"_{plain}"
+            new[name] = _free(plain, taken, place, 64)
+        return new
+
+    def top(self) -> tuple[JsonObject, list[str]]:
+        """Return the whole schema, as that of an object without alternatives, and what it no longer says, in words."""
+        flat, words = self._flat(self._root, 0)
+        for name in ("enum", "const", "not"):
+            if name in flat:
+                words.append(f"({name} of the arguments: {_short(flat[name])})")
+        keep = {name: value for name, value in flat.items() if name not in ("enum", "const", "not", "$schema", "$id")}
+        if not self._form.refs:
+            keep = {name: value for name, value in keep.items() if name in ("properties", "required")}
+        node = self._object({**keep, "type": "object"}, 0)
+        if not node.get("properties") and not self._form.listed:
+            del node["properties"]
+        order = {"type": "object", **{name: value for name, value in node.items() if name != "type"}}
+        return JsonObject(order), words
+
+    def _flat(self, schema: JsonObject, depth: int) -> tuple[dict[str, Json], list[str]]:
+        """A schema of arguments with its branches merged: each property of any of them, and what all of them need."""
+        self._left -= 1
+        if "$ref" in schema and depth < MAX_INLINED:
+            rest = {name: value for name, value in schema.items() if name != "$ref"}
+            target = self._resolved(schema["$ref"])
+            schema = JsonObject({**(target if isinstance(target, JsonObject) else EMPTY), **rest})
+        merged = {name: value for name, value in schema.items() if name not in _LISTS and name != "$ref"}
+        properties = _properties(schema)
+        required = _required(schema)
+        words: list[str] = []
+        for name in ("allOf", *_UNIONS):
+            branches = [
+                self._flat(each, depth + 1) for each in as_array(schema.get(name)) if isinstance(each, JsonObject)
+            ]
+            if not branches or depth >= MAX_INLINED:
+                continue
+            for branch, said in branches:
+                words += said
+                for key, value in _properties(JsonObject(branch)).items():
+                    properties[key] = _either(properties[key], value) if key in properties else value
+            needs = [_required(JsonObject(branch)) for branch, _ in branches]
+            if name == "allOf":
+                required += [key for need in needs for key in need]
+            else:
+                required += [key for key in needs[0] if all(key in need for need in needs)]
+                ways = [", ".join(need) or "nothing" for need in needs]
+                if len({*ways}) > 1:
+                    words.append(f"Of the arguments give one of these sets: ({'), or ('.join(ways)}).")
+            merged.pop("additionalProperties", None)  # each branch has names that the others do not know
+        merged["properties"] = JsonObject(properties)
+        merged["required"] = tuple(dict.fromkeys(required))
+        return merged, words
+
+    def _node(self, schema: Json, depth: int, inlined: int = 0) -> JsonObject:
+        """One schema inside the schema."""
+        self._left -= 1
+        if isinstance(schema, bool) or not isinstance(schema, JsonObject):
+            return EMPTY
+        if depth > MAX_DEPTH or self._left < 0:
+            return JsonObject({"description": f"(more of it: {_short(schema)})"})
+        if "$ref" in schema:
+            return self._reference(schema, depth, inlined)
+        return JsonObject(self._object(schema, depth, inlined))
+
+    def _reference(self, schema: JsonObject, depth: int, inlined: int) -> JsonObject:
+        """A reference to a definition stays where the provider follows it; another one is written out."""
+        target, name = schema["$ref"], as_str(schema["$ref"]).rpartition("/")[2]
+        found = self._resolved(target)
+        if self._form.refs and target in (f"#/$defs/{name}", f"#/definitions/{name}") and found is not None:
+            return schema if "description" in schema or len(schema) == 1 else JsonObject({"$ref": target})
+        rest = {name: value for name, value in schema.items() if name != "$ref"}
+        if not isinstance(found, JsonObject) or inlined >= MAX_INLINED:
+            words = f"(as {name or 'the whole'} above)" if found is not None else f"(of {_short(target)})"
+            return JsonObject({"description": " ".join(filter(None, (as_str(rest.get("description")), words)))})
+        return self._node(JsonObject({**found, **rest}), depth + 1, inlined + 1)
+
+    def _resolved(self, target: Json) -> Json:
+        """What a pointer into this schema leads to; None for any other."""
+        path = as_str(target)
+        if path != "#" and not path.startswith("#/"):
+            return None
+        at: Json = self._root
+        for part in path.split("/")[1:]:
+            step = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(at, JsonObject) and step in at:
+                at = at[step]
+            elif isinstance(at, tuple) and step.isdecimal() and int(step) < len(at):
+                at = at[int(step)]
+            else:
+                return None
+        return at
+
+    def _object(self, schema: Mapping[str, Json], depth: int, inlined: int = 0) -> dict[str, Json]:
+        """A schema with each of its members in a form that is taken."""
+        held = dict(schema)
+        words: list[str] = []
+        self._limit(held, words)
+        self._choose(held, words)
+        for name in _NAMED:
+            if name in held:
+                self._name(held, name, depth, inlined)
+        for name in _SINGLE:
+            if name in held and not isinstance(held[name], bool):
+                held[name] = self._node(held[name], depth + 1, inlined)
+        for name in _LISTS:
+            if name in held:
+                listed = as_array(held.pop(name))
+                nodes = tuple(self._node(_json(each), depth + 1, inlined) for each in listed if each is not False)
+                held |= {name: nodes} if nodes else {}
+        self._items(held, depth, inlined)
+        own = schema.get("properties")
+        flagged = own.items() if isinstance(own, JsonObject) else ()  # as in draft 3
+        self._need(held, [name for name, each in flagged if as_object(each).get("required") is True])
+        if any(name in held for name in _UNIONS) and not self._form.unions and "type" in held:
+            held.pop("type")  # the alternatives have theirs
+        if words:
+            held["description"] = " ".join(filter(None, (as_str(held.get("description")), f"({', '.join(words)})")))
+        return held
+
+    def _limit(self, held: dict[str, Json], words: list[str]) -> None:
+        """Keep the limits that are known: those of drafts before 6 in their later form, no number beyond 64 bits."""
+        for end, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if isinstance(held.get(end), bool) and held.pop(end) is True and bound in held:
+                held[end] = held.pop(bound)
+        for name in _NUMBERS:
+            value = held.get(name)
+            if name in held and (
+                isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MAX_NUMBER
+            ):
+                del held[name]
+                words.append(f"{name}: {_short(value)}")
+        pattern = held.get("pattern")
+        if "pattern" in held and not self._takes_pattern(pattern):
+            words.append(f"pattern: {_short(held.pop('pattern'))}")
+        kind = held.get("format")
+        if "format" in held and self._form.formats is not None and kind not in self._form.formats:
+            words.append(f"format: {_short(held.pop('format'))}")
+        for name in ("description", "title"):
+            if name in held and not isinstance(held[name], str):
+                held[name] = _short(held[name])
+
+    def _takes_pattern(self, pattern: Json) -> bool:
+        if not isinstance(pattern, str):
+            return False
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError):
+            return False
+        return self._form.patterns or (pattern.startswith("^") and pattern.endswith("$") and "(?" not in pattern)
+
+    def _choose(self, held: dict[str, Json], words: list[str]) -> None:
+        """Give each schema one type that exists, where alternatives of types are unknown, and values that are taken."""
+        kinds = held.get("type")
+        known = [kind for kind in (kinds if isinstance(kinds, tuple) else (kinds,)) if kind in _TYPES]
+        if "type" in held and not known:
+            words.append(f"type: {_short(held.pop('type'))}")
+        elif isinstance(kinds, tuple):
+            held["type"] = tuple(dict.fromkeys(known)) if len({*known}) > 1 else known[0]
+        if "enum" in held and not (isinstance(held["enum"], tuple) and held["enum"]):
+            words.append(f"enum: {_short(held.pop('enum'))}")
+        if "type" not in held and not any(name in held for name in (*_LISTS, "$ref")):
+            if "properties" in held:
+                held["type"] = "object"
+            elif "items" in held:
+                held["type"] = "array"
+        if not self._form.unions:
+            self._unite(held, words)
+
+    def _unite(self, held: dict[str, Json], words: list[str]) -> None:
+        """Write what lists of types, constants and mixed values say in ways that every provider knows."""
+        if "const" in held:
+            held["enum"] = (held.pop("const"),)
+        values = held.get("enum")
+        if isinstance(values, tuple) and not all(isinstance(each, str) for each in values):
+            words.append(f"one of {_short(held.pop('enum'))}")
+            kinds = {_TYPE_OF.get(type(each), "") for each in values}
+            if "type" not in held and len(kinds) == 1 and "" not in kinds:
+                held["type"] = kinds.pop()
+        elif values:
+            held["type"] = "string"
+        if "oneOf" in held and "anyOf" not in held:
+            held["anyOf"] = held.pop("oneOf")
+        kinds = held.get("type")
+        if isinstance(kinds, tuple) and "anyOf" not in held:
+            own = {name: held.pop(name) for name in [*held] if name not in ("description", "title", "default", "type")}
+            held["anyOf"] = tuple(JsonObject({"type": kind, **(own if kind != "null" else {})}) for kind in kinds)
+            del held["type"]
+
+    def _name(self, held: dict[str, Json], member: str, depth: int, inlined: int) -> None:
+        """Write the schemas that have names; those of properties under a name that is taken."""
+        named = held[member]
+        if not isinstance(named, JsonObject):
+            del held[member]
+            return
+        written: dict[str, Json] = {}
+        for name, each in named.items():
+            if each is False and member == "properties":
+                continue  # nobody may give it
+            node = self._node(each, depth + 1, inlined)
+            new = self.renamed.get(name, name) if member == "properties" else name
+            if new != name:
+                node = JsonObject({**node, "description": f"({name}) {as_str(node.get('description'))}".strip()})
+            written[new] = node
+        held[member] = JsonObject(written)
+
+    def _items(self, held: dict[str, Json], depth: int, inlined: int) -> None:
+        items = held.get("items")
+        if isinstance(items, tuple):  # of drafts before 2020-12
+            rest = held.pop("additionalItems", True)
+            held["prefixItems"] = tuple(self._node(each, depth + 1, inlined) for each in items)
+            held["items"] = self._node(rest, depth + 1, inlined)
+        elif "items" in held:
+            held["items"] = self._node(items, depth + 1, inlined)
+        elif held.get("type") == "array":
+            held["items"] = EMPTY
+
+    def _need(self, held: dict[str, Json], flagged: Sequence[str]) -> None:
+        """List the properties that are needed, each of which must be a known one."""
+        names = [name for name in as_array(held.pop("required", ())) if isinstance(name, str)]
+        needed = [self.renamed.get(name, name) for name in dict.fromkeys((*names, *flagged))]
+        if held.get("type") == "object":
+            properties = held.get("properties")
+            known = properties if isinstance(properties, JsonObject) else EMPTY
+            if lacking := [name for name in needed if name not in known]:
+                held["properties"] = JsonObject({**known, **dict.fromkeys(lacking, EMPTY)})
+        if needed:
+            held["required"] = tuple(needed)
+
+
+_TYPE_OF: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+def _properties(schema: JsonObject) -> dict[str, Json]:
+    held = schema.get("properties")
+    return {**held} if isinstance(held, JsonObject) else {}
+
+
+def _required(schema: JsonObject) -> list[str]:
+    return [name for name in as_array(schema.get("required")) if isinstance(name, str)]
+
+
+def _either(one: Json, other: Json) -> Json:
+    """A schema for what either of two takes."""
+    if one == other or other in (True, EMPTY):
+        return one
+    before = one.get("anyOf") if isinstance(one, JsonObject) and {*one} == {"anyOf"} else None
+    known = before if isinstance(before, tuple) else (one,)
+    return one if other in known else JsonObject({"anyOf": (*known, other)})
+
+
+def _property_names(schema: Json, depth: int = 0) -> Iterable[str]:
+    """The names of all properties in a schema, in their order."""
+    if isinstance(schema, tuple):
+        for each in schema:
+            yield from _property_names(each, depth)
+    elif isinstance(schema, JsonObject) and depth <= 2 * MAX_DEPTH:
+        for name, each in schema.items():
+            if name == "properties" and isinstance(each, JsonObject):
+                yield from each
+                for inner in each.values():
+                    yield from _property_names(inner, depth + 1)
+            elif name == "required" and isinstance(each, tuple):
+                yield from (one for one in each if isinstance(one, str))
+            elif name not in ("default", "enum", "const", "examples"):
+                yield from _property_names(each, depth + 1)
+
+
+def _json(value: object) -> Json:
+    return value  # pyright: ignore[reportReturnType] -- it comes out of a JsonObject
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json_dump(value)
+    return text if len(text) <= 300 else f"{text[:300]}…"
