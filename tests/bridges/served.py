@@ -138,6 +138,6 @@ async def served(
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]
     client = Client(f"http://127.0.0.1:{port}", f"{users[0]}{TOKEN}")
-    app = make_app(known, "127.0.0.1", f"sagent-{port}")
+    app = make_app(known, "127.0.0.1")
     async with app_at(bound, app, list(known.values())), client.http:
         yield client

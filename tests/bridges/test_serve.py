@@ -326,16 +326,43 @@ async def test_nobody_comes_in_without_a_token_or_from_elsewhere(place: Path) ->
         for origin, status in (("http://evil.example", 403), ("null", 403), (client.url, 200)):
             assert (await http.get("/v1/sessions", headers={**login, "origin": origin})).status_code == status
         assert (await http.post("/login", json={"token": "guess"})).status_code == 401
-        came = await http.post("/login", json={"token": client.token})
-        cookie = came.headers["set-cookie"].lower()
-        assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie
-        assert (await http.get("/v1/sessions")).status_code == 200  # by the cookie
         assert (await http.post("/v1/sessions", json={}, headers={"origin": "http://localhost:1"})).status_code == 403
         page = await http.get("/")
         assert "script-src 'self'" in page.headers["content-security-policy"]
         assert "access-control-allow-origin" not in page.headers
         for name in ("../app.py", "..%2fapp.py", "index.html"):
             assert (await http.get(f"/assets/{name}")).status_code in (401, 404)
+
+
+async def test_page_has_a_key_and_no_cookie(place: Path) -> None:
+    async with served(place) as client, httpx2.AsyncClient(base_url=client.url) as http:
+        logins = [await http.post("/login", json={"token": client.token}) for _ in range(2)]
+        keys = {login.json()["key"] for login in logins}
+        assert len(keys) == 1 and client.token not in keys  # any number of pages costs one key
+        (key,) = keys
+        assert not http.cookies
+        for login in logins:
+            assert "set-cookie" not in login.headers
+        paths = ("/v1/sessions", "/v1/sessions/x/events", "/v1/sessions/x/transcript", "/v1/sessions/x/diff?path=a")
+        for secret in (key, client.token):
+            for path in paths:
+                cookies = {"cookie": f"sagent={secret}; sagent-{http.base_url.port}={secret}; key={secret}"}
+                assert (await http.get(path, headers=cookies)).status_code == 401
+                assert (await http.get(f"{path}{'&' if '?' in path else '?'}key={secret}")).status_code == 401
+                by_header = await http.get(path, headers={"authorization": f"bearer {secret}"})
+                assert by_header.status_code == (200 if path == "/v1/sessions" else 404)
+            cookies = {"cookie": f"sagent={secret}"}
+            for path in ("", "/x/messages", "/x/interrupt", "/x/actions", "/x/rewind"):
+                assert (await http.post(f"/v1/sessions{path}", json={}, headers=cookies)).status_code == 401
+        again = await http.post("/login", json={"token": key})
+        assert again.json() == {"key": key}
+
+
+async def test_key_of_a_page_ends_with_the_server(place: Path) -> None:
+    async with served(place) as client, httpx2.AsyncClient(base_url=client.url) as http:
+        key = (await http.post("/login", json={"token": client.token})).json()["key"]
+    async with served(place) as client, httpx2.AsyncClient(base_url=client.url) as http:
+        assert (await http.get("/v1/sessions", headers={"authorization": f"Bearer {key}"})).status_code == 401
 
 
 async def test_two_users_see_each_their_own(place: Path, provider: list) -> None:

@@ -1,5 +1,7 @@
 """The page of `sagent serve` in a real browser: what it shows, what keys do, and that nothing of theirs runs."""
 
+import http.server
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -73,7 +75,7 @@ def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(page: O
     browser.run("at('files').querySelector('button').click(); 0")
     until(browser, "at('files').querySelectorAll('ins').length === 1")
     before = lines_of(browser)
-    browser.open(f"{story.url}/#{browser.run('current')}")  # by the cookie, from the log
+    browser.open(f"{story.url}/#{browser.run('current')}")  # by the key that it kept, from the log
     until(browser, f"{SHOWN}.includes('two of three')")
     limit = time.monotonic() + 30
     while (again := lines_of(browser)) != before:
@@ -273,10 +275,65 @@ def test_everybody_can_use_it(page: Open, scheme: str) -> None:
 
 def test_without_a_token_it_asks_for_one_and_takes_no_wrong_one(chrome: Browser, story: Story) -> None:
     story.http.post("/v1/sessions", json={})  # there is one to be shown
-    chrome.call("Network.clearBrowserCookies")
+    chrome.open(story.url)
+    chrome.run("localStorage.clear(); 0")
     chrome.open(f"{story.url}/#token=wrong")
     until(chrome, "at('login').open && at('refused').innerText.includes('not a token')")
     field = "at('login').querySelector('input')"
     chrome.run(f"{field}.value = {story.token!r}; at('login').querySelector('button').click(); 0")
     until(chrome, "!at('login').open && sessions.length > 0")
-    assert chrome.run("document.cookie") == ""  # no script reads it
+    kept = chrome.call("Network.getCookies", urls=[story.url, "http://127.0.0.1:1"])
+    assert kept["cookies"] == []
+    assert chrome.run("localStorage.getItem('key')") not in ("", story.token)
+
+
+def test_other_ports_get_nothing_of_the_page(chrome: Browser, story: Story, page: Open) -> None:
+    page("Fix the division by zero")
+    seen: list[str] = []
+
+    class Neighbour(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(f"{self.path} {self.headers}")
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<title>other</title><body>other")
+
+        def log_message(self, format: str, *_: object) -> None:  # noqa: A002 -- as there
+            del format
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Neighbour) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        chrome.open(f"http://127.0.0.1:{server.server_address[1]}/")
+        until(chrome, "document.title === 'other'")
+        stored = chrome.run("JSON.stringify(localStorage) + document.cookie")
+        sent = chrome.run(
+            f"fetch('{story.url}/v1/sessions', {{credentials: 'include'}}).then(() => 'read', () => 'no')"
+        )
+        server.shutdown()
+    assert stored == "{}"
+    assert sent != "read"
+    assert seen
+    assert "cookie" not in "".join(seen).lower()
+
+
+def test_page_is_saved_with_the_key(page: Open) -> None:
+    browser = page("Fix the division by zero")
+    until(browser, "status.state === 'idle'")
+    browser.run(
+        "window.saved = []; "
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => saved.push(text)); return '#'; }; 0"
+    )
+    browser.run("at('as-page').click(); 0")
+    until(browser, "saved.length === 1")
+    assert browser.run("saved[0].startsWith('<!doctype html>')")
+
+
+def test_stream_goes_on_after_it_was_cut(page: Open, story: Story) -> None:
+    browser = page("Fix the division by zero")
+    until(browser, f"{SHOWN}.includes('two of three')")
+    shown = lines_of(browser)
+    browser.run("source.close(); connect(); 0")
+    story.http.post(f"/v1/sessions/{browser.run('current')}/actions", json={"type": "mode", "permission_mode": "plan"})
+    until(browser, "status.permission_mode === 'plan'")
+    assert lines_of(browser) == shown

@@ -41,7 +41,7 @@ def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGI
         Mount(REST_PATH, routes=create_rest_routes(handler, builder, enable_v0_3_compat=True)),
     ]
     bounded = _Bounded(Starlette(routes=routes))
-    return Door(bounded, callers, host, "", opens=lambda path: path == AGENT_CARD_WELL_KNOWN_PATH)
+    return Door(bounded, callers, host, opens=lambda path: path == AGENT_CARD_WELL_KNOWN_PATH)
 
 
 def make_caller(

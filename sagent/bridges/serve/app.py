@@ -40,21 +40,19 @@ _POLICY = (
 )
 
 
-def make_app(users: Mapping[str, Sessions], host: str, cookie: str, more: Sequence[Route] = ()) -> "ASGIApp":
-    """The application; `users` has the sessions that each token opens, `cookie` is the name of the page's cookie.
-    `more` are routes of others, for those who have a token."""
+def make_app(users: Mapping[str, Sessions], host: str, more: Sequence[Route] = ()) -> "ASGIApp":
+    """The application; `users` has the sessions that each token opens. `more` are routes of others, for
+    those who have a token."""
     repeats = Repeats()
 
     async def log_in(request: Request) -> Response:
         given = await read_object(request)
         token = as_str(given.get("token"))
-        if door.find(token) is None:
+        if (key := door.key_of(token)) is None:
             return problem(
                 401, "This is not a token of this server: use the address that it printed, which includes the token."
             )
-        response = Response(status_code=204)
-        response.set_cookie(cookie, token, httponly=True, samesite="strict", path="/")
-        return response
+        return _json({"key": key})
 
     once = repeats.once
     session = "/v1/sessions/{session}"
@@ -82,7 +80,7 @@ def make_app(users: Mapping[str, Sessions], host: str, cookie: str, more: Sequen
         Route(f"{session}/diff", _diff),
     ]
     wrong = {404: _missing, 405: _missing, SagentError: _refused, OSError: _refused, 500: _broken}
-    door = Door(Starlette(routes=[*routes, *more], exception_handlers=wrong), users, host, cookie)
+    door = Door(Starlette(routes=[*routes, *more], exception_handlers=wrong), users, host)
     return door
 
 

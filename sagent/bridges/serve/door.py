@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -32,14 +31,18 @@ def is_open(path: str) -> bool:
 
 
 class Door(Generic[U]):
-    """An ASGI application for those who have a token, as a bearer's or in the page's cookie. A request that names
+    """An ASGI application for those who send a token, or the key that the page got for one. A request that names
     another host is refused, for a name of somebody else's may lead here (DNS rebinding), and so is one that another
-    origin's page makes. `users` has what belongs to the user of each token; `opens` says which paths need none."""
+    origin's page makes. `users` has what belongs to the user of each token; `opens` says which paths need none.
+
+    No cookie opens anything: browsers send the cookies of a host to all of its ports, and to whoever listens there.
+    """
 
     def __init__(
-        self, app: "ASGIApp", users: Mapping[str, U], host: str, cookie: str, opens: Callable[[str], bool] = is_open
+        self, app: "ASGIApp", users: Mapping[str, U], host: str, opens: Callable[[str], bool] = is_open
     ) -> None:
-        self._app, self._users, self._host, self._cookie, self._opens = app, users, host, cookie, opens
+        self._app, self._users, self._host, self._opens = app, users, host, opens
+        self._pages: dict[str, U] = {}  # by the key of their pages
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] != "http":
@@ -66,20 +69,26 @@ class Door(Generic[U]):
         elif self._opens(scope["path"]):
             await self._app(scope, receive, answer)
         else:
-            page = ", or log in at / with it" if self._cookie else ""
-            text = f"Send the server's token: Authorization: Bearer ...{page}."
+            text = "Send the server's token: Authorization: Bearer ..."
             await problem(401, text, {"WWW-Authenticate": "Bearer"})(scope, receive, answer)
 
     def user_of(self, headers: Mapping[bytes, str]) -> U | None:
         """What the token of a request opens."""
         scheme, _, token = headers.get(b"authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            token = _cookie(headers.get(b"cookie", ""), self._cookie)
-        return self.find(token.strip())
+        return self.find(token.strip()) if scheme.lower() == "bearer" else None
+
+    def key_of(self, token: str) -> str | None:
+        """Return the key by which pages of a token's user come in while this server runs; None for no token."""
+        if (user := self.find(token)) is None:
+            return None
+        if (key := next((key for key, known in self._pages.items() if known is user), None)) is None:
+            key = secrets.token_urlsafe(32)
+            self._pages[key] = user
+        return key
 
     def find(self, token: str) -> U | None:
         found = None
-        for known, user in self._users.items():  # all of them: how long it takes says nothing
+        for known, user in (*self._users.items(), *self._pages.items()):  # all of them: how long it takes says nothing
             if secrets.compare_digest(known.encode(), token.encode("utf-8", "surrogatepass")):
                 found = user
         return found
@@ -95,11 +104,3 @@ class Door(Generic[U]):
         except ValueError:
             return False
         return True
-
-
-def _cookie(header: str, name: str) -> str:
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""

@@ -65,10 +65,9 @@ async def _serve(
         )
         for name, token in listener.tokens.items()
     }
-    port = bound.getsockname()[1]
     async with _bus_of(bus) as more:
         with announced(settings.state_dir / "serve", listener, bound, _words):
-            return await serve(make_app(users, listener.host, f"sagent-{port}", more), bound, list(users.values()))
+            return await serve(make_app(users, listener.host, more), bound, list(users.values()))
 
 
 def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:

@@ -20,19 +20,62 @@ let lastId = ""; // of the last event
 
 // -- talking to the server
 
+// The key of this page goes with each request. It is no cookie: browsers send those to every port of a host.
+let key = "";
+try {
+  key = localStorage.getItem("key") || "";
+} catch { /* storage is switched off: the key is lost with the page */ }
+
+async function request(path, options = {}) {
+  const headers = { ...options.headers, ...(key && { authorization: `Bearer ${key}` }) };
+  const answer = await fetch(path, { ...options, headers });
+  if (answer.status === 401 && path !== "/login") logIn();
+  if (!answer.ok) {
+    const problem = await answer.json().catch(() => ({}));
+    throw Object.assign(new Error(problem.detail || `${answer.status} ${answer.statusText}`), { refused: true });
+  }
+  return answer;
+}
+
 async function ask(method, path, body, headers = {}) {
   const options = { method, headers: { ...headers } };
   if (body !== undefined) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
   }
-  const answer = await fetch(path, options);
-  if (answer.status === 401 && path !== "/login") logIn();
-  if (!answer.ok) {
-    const problem = await answer.json().catch(() => ({}));
-    throw new Error(problem.detail || `${answer.status} ${answer.statusText}`);
-  }
+  const answer = await request(path, options);
   return answer.status === 204 ? null : answer.json();
+}
+
+// Events, read by fetch because EventSource sends no headers: each is passed to the function that `heard` has for its
+// name. `ended` is called when they stop by themselves, with the error of a refusal.
+function listen(path, heard, ended) {
+  const stopper = new AbortController();
+  const stream = { open: true, close() { stream.open = false; stopper.abort(); } };
+  function take(text) {
+    const event = { id: "", event: "message", data: "" };
+    for (const line of text.split("\n")) {
+      const [, name, value] = /^(\w+): ?(.*)$/.exec(line) || [];
+      if (name in event) event[name] = value;
+    }
+    if (event.data && stream.open) (heard[event.event] || (() => {}))(event);
+  }
+  async function read() {
+    const answer = await request(path, { signal: stopper.signal });
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const whole = (text + part.value).split("\n\n");
+      text = whole.pop();
+      whole.forEach(take);
+    }
+  }
+  read().catch((error) => error).then((error) => {
+    if (!stream.open) return;
+    stream.open = false;
+    ended(error);
+  });
+  return stream;
 }
 
 const here = (rest = "") => `/v1/sessions/${current}${rest}`;
@@ -134,31 +177,43 @@ function show(id) {
   list();
   lastId = "";
   connect();
-  at("as-page").href = here("/transcript?format=html");
 }
+
+async function savePage() {
+  const name = `${current}.html`;
+  const answer = await request(here("/transcript?format=html"));
+  const href = URL.createObjectURL(await answer.blob());
+  make("a", { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60000);
+}
+at("as-page").addEventListener("click", () => attempt(savePage));
 
 function connect() {
   let before = 0;
-  source = new EventSource(here(`/events?html=1&last=${MOST}${lastId ? `&after=${encodeURIComponent(lastId)}` : ""}`));
-  source.onmessage = (message) => {
-    before += live ? 0 : 1;
-    lastId = message.lastEventId || lastId;
-    follow(JSON.parse(message.data));
+  const heard = {
+    message(event) {
+      before += live ? 0 : 1;
+      lastId = event.id || lastId;
+      follow(JSON.parse(event.data));
+    },
+    status: (event) => stand(JSON.parse(event.data)),
+    reset() { if (!live) clear(); dropDrafts(); },
+    live() {
+      if (live) return;
+      live = true;
+      const text = "What came before is not shown: “Save as a page” has all of it.";
+      if (before >= MOST) at("transcript").prepend(make("p", { className: "note" }, text));
+      hint();
+      toEnd();
+    },
+    rewound: () => show(current),
   };
-  source.addEventListener("status", (message) => stand(JSON.parse(message.data)));
-  source.addEventListener("reset", () => { if (!live) clear(); dropDrafts(); });
-  source.addEventListener("live", () => {
-    if (live) return;
-    live = true;
-    const text = "What came before is not shown: “Save as a page” has all of it.";
-    if (before >= MOST) at("transcript").prepend(make("p", { className: "note" }, text));
-    hint();
-    toEnd();
+  const path = here(`/events?html=1&last=${MOST}${lastId ? `&after=${encodeURIComponent(lastId)}` : ""}`);
+  const mine = listen(path, heard, (error) => {
+    if (error?.refused) setTimeout(() => attempt(() => ask("GET", here())), 1000);
+    else setTimeout(() => { if (source === mine && !document.hidden) connect(); }, 1000);
   });
-  source.addEventListener("rewound", () => show(current));
-  source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => attempt(() => ask("GET", here())), 1000);
-  };
+  source = mine;
 }
 
 // A browser has six connections to a server: a page that nobody looks at gives its own back, and goes on later.
@@ -169,7 +224,7 @@ function pause() {
 document.addEventListener("visibilitychange", () => {
   clearTimeout(leaving);
   if (document.hidden) leaving = setTimeout(pause, 20000);
-  else if (current && source.readyState === EventSource.CLOSED) connect();
+  else if (current && !source.open) connect();
 });
 
 function clear() {
@@ -604,7 +659,10 @@ function logIn() {
 
 async function enter(token) {
   try {
-    await ask("POST", "/login", { token });
+    key = (await ask("POST", "/login", { token })).key;
+    try {
+      localStorage.setItem("key", key);
+    } catch { /* as above */ }
     if (at("login").open) at("login").close();
     start();
   } catch (error) {
@@ -647,7 +705,7 @@ async function start() {
   const wanted = location.hash.slice(1);
   await refresh();
   if (current) { // chosen meanwhile, or from before the log-in
-    if (source.readyState === EventSource.CLOSED) connect();
+    if (!source.open) connect();
     return;
   }
   if (wanted && /^[\w-]+$/.test(wanted)) show(wanted);
