@@ -4,6 +4,7 @@ The configuration of a repository can name programs, which commands that only lo
 core.fsmonitor, filter.<driver>.clean, diff.external, ...). An archive that was unpacked brings its own along.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -39,6 +40,7 @@ _NAMED = (
 )
 _SUBMODULE = r'(?i)\[\s*submodule\s+"([^"\\\n=]+)"'
 _FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
+MAX_GIT_DIRECTORIES = 2_000  # of one repository that are looked at
 _WITH_CHILDREN = ("bundle", "clone")  # that cannot do without
 _NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
 
@@ -129,10 +131,76 @@ def git_places(root: Path) -> tuple[Path, Path]:
     """Where git keeps what belongs to a work tree, and what it shares with others (gitrepository-layout(5)): of a
     linked one both are elsewhere."""
     own = root / ".git"
-    if own.is_file() and (pointer := _read(own)):
+    if os.path.isfile(own) and (pointer := _read(own)):  # noqa: PTH113 -- no error for one that may not be entered
         own = root / os.fsdecode(pointer.removeprefix(b"gitdir:").strip())
     shared = _read(own / "commondir")
     return own, own / os.fsdecode(shared.strip()) if shared else own
+
+
+def is_git_directory(place: str | os.PathLike[str]) -> bool:
+    """Return whether git takes a directory for a repository, or a part of one, whatever it is called."""
+    names = ({"objects", "refs"}, {"commondir"})
+    return _has(place, "HEAD") and any(all(_has(place, name) for name in each) for each in names)
+
+
+def _has(place: str | os.PathLike[str], name: str) -> bool:
+    return os.path.lexists(f"{os.fspath(place)}/{name}")
+
+
+def git_directories(directory: Path) -> Iterator[Path]:
+    """Yield a repository's directory, and those of its submodules and linked work trees, at any depth."""
+    waiting, left = [directory], MAX_GIT_DIRECTORIES
+    while waiting and left:
+        place, left = waiting.pop(), left - 1
+        is_own = place == directory or is_git_directory(place)
+        if is_own:
+            yield place
+        for below in (place / "modules", place / "worktrees") if is_own else (place,):  # a submodule may be called a/b
+            with contextlib.suppress(OSError), os.scandir(below) as entries:
+                waiting += (Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def shared_directory(root: Path) -> Path | None:
+    """Return the directory that commits in a work tree write, where that is linked from one or is a submodule, and the
+    repository says so too; None where it is in the work tree, or somewhere that does not name this work tree."""
+    real = os.path.realpath(root)
+    if not os.path.isfile(f"{real}/.git"):  # noqa: PTH113 -- no error for one that may not be entered
+        return None
+    own, shared = (os.path.realpath(place) for place in git_places(Path(real)))
+    if own != shared:
+        back = os.fsdecode(_read(Path(own, "gitdir")) or b"").strip()
+        answers = own.rpartition("/")[0] == f"{shared}/worktrees" and _leads(own, back) == f"{real}/.git"
+    else:
+        line = _work_tree(_read(Path(own, "config")) or b"")
+        answers = line is not None and _leads(own, line[1]) == real
+    return Path(shared) if answers and is_git_directory(shared) else None
+
+
+def _leads(directory: str, path: str) -> str:
+    return os.path.realpath(f"{directory}/{path}" if not path.startswith("/") else path)
+
+
+def without_work_tree(config: str) -> bytes | None:
+    """Return the configuration of a submodule without the place of its work tree, which git finds without it; None
+    where it does not name one that leads back.
+
+    `git submodule update` writes what it finds there again, and fails where the file is read-only.
+    """
+    text = _read(Path(config)) or b""
+    found = _work_tree(text)
+    if found is None:
+        return None
+    own = config.rpartition("/")[0]
+    root = Path(_leads(own, found[1]))
+    is_its = os.path.isfile(root / ".git") and os.path.realpath(git_places(root)[0]) == os.path.realpath(own)  # noqa: PTH113 -- the same
+    return text.replace(found[0], b"", 1) if is_its else None
+
+
+def _work_tree(config: bytes) -> tuple[bytes, str] | None:
+    """The line by which a configuration that git has written names a work tree, and that place."""
+    section = re.search(rb"(?m)^\[core\]\n((?:[ \t]+[^\n]*\n)*)", config)
+    line = re.search(rb"(?m)^[ \t]+worktree = ([^\\\"#;\n]+)\n", section[1]) if section else None
+    return (line[0], os.fsdecode(line[1]).strip()) if line else None
 
 
 def _configurations(directory: Path) -> Iterator[Path]:

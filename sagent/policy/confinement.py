@@ -7,8 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 
-from sagent.lib.git import files_named, git_places
-from sagent.lib.regular import read_regular
+from sagent.lib.git import files_named, git_directories, git_places, shared_directory
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
@@ -16,7 +15,6 @@ from sagent.sandbox.places import known_places, listening
 from sagent.sandbox.profile import Profile, is_below
 
 _OWN_PLACES = ("/run", "/dev", "/proc", "/tmp", "/var/tmp")  # noqa: S108 -- each box has its own
-_POINTER = 4096  # bytes of a file that names a directory
 
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
@@ -25,7 +23,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     known = known_places()
     hidden = {*judge.places.secrets, *_sockets(judge)}
     protected = _own_program(judge.roots)
-    repositories = list(_git_directories(judge.roots))
+    repositories = [str(place) for root in judge.roots if (place := shared_directory(Path(root)))]
     tops = set(judge.roots)
     denied = [(rule, judge.denied_by(rule)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
     counts = partial(_counts, [pattern for _, pattern in denied], frozenset({*known.repositories, *known.protected}))
@@ -113,29 +111,16 @@ def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:
 
 
 def _obeyed_by_git(top: str) -> Iterator[str]:
-    """What says which programs git runs in a work tree, wherever that lies, and in those that share its repository."""
+    """What says which programs git runs in a work tree, wherever that lies, in those that share its repository, and in
+    its submodules."""
     names = [name.removeprefix(".git/") for name in known_places().protected if name.startswith(".git/")]
-    own, shared = map(os.path.realpath, git_places(Path(top)))
-    if own != f"{top}/.git":
+    starts = [os.path.realpath(place) for place in git_places(Path(top))]
+    if starts[0] != f"{top}/.git":
         yield f"{top}/.git"
-    trees = (str(file.parent) for file in Path(shared, "worktrees").glob("*/gitdir"))
-    for place in {own, shared}:
-        yield from (f"{place}/{name}" for name in (*names, *(["gitdir"] if place != shared else ())))
-    yield from (f"{tree}/{name}" for tree in trees for name in (*names, "gitdir"))
+    places = (str(place) for start in starts for place in git_directories(Path(start)))
+    for place in dict.fromkeys((*starts, *places)):
+        is_linked = os.path.lexists(f"{place}/commondir")
+        yield from (f"{place}/{name}" for name in (*names, *(["gitdir"] if is_linked else ())))
     for named in files_named(top):
         if not is_below(top, [named]):
             yield named
-
-
-def _git_directories(roots: Sequence[str]) -> Iterator[str]:
-    """Where the repositories of work trees lie that are not in them (`git worktree`), where both say so."""
-    for root in roots:
-        try:
-            named = os.fsdecode(read_regular(f"{root}/.git", most=_POINTER, cut=True)).removeprefix("gitdir:").strip()
-            directory = os.path.realpath(os.path.join(root, named))  # noqa: PTH118 -- a text path
-            back = os.fsdecode(read_regular(f"{directory}/gitdir", most=_POINTER, cut=True)).strip()
-            answers = os.path.realpath(back) == f"{root}/.git"
-        except (OSError, ValueError):
-            continue
-        if answers and "/.git/worktrees/" in directory:
-            yield directory.partition("/worktrees/")[0]

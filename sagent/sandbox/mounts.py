@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import glob
+import hashlib
 import os
 import stat
 import sys
@@ -11,6 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+from sagent.lib.git import without_work_tree
 from sagent.lib.regular import identity
 from sagent.sandbox.places import listening
 from sagent.sandbox.profile import Profile, is_below
@@ -110,7 +112,7 @@ class Mounts:
             if profile.can_read(place):
                 if os.path.realpath(place) != place:
                     continue  # what a command made a link to anywhere is not opened for it
-                source = sources.get(place, place)
+                source = sources.get(place) or self._source(place)
                 yield from ("--bind" if profile.can_write(place) else "--ro-bind", source, place)
             elif Path(place).is_dir():
                 emptied.append(place)
@@ -124,6 +126,16 @@ class Mounts:
             others = not is_below(place, (*profile.writable, *profile.exposed)) and profile.can_read(place)
             if others and is_below(place, needed):
                 yield from ("--ro-bind", str(self._empty), place)
+
+    def _source(self, place: str) -> str:
+        """What is shown at a place: itself, or of a submodule's configuration what git does not write with each
+        update."""
+        if "/modules/" not in place or not place.endswith("/config") or (shown := without_work_tree(place)) is None:
+            return place
+        copy = self._scratch / f"config-{hashlib.sha256(shown).hexdigest()}"
+        if not copy.exists():
+            copy.write_bytes(shown)
+        return str(copy)
 
 
 @functools.cache
