@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_dump
 from sagent.model import ToolSpec
-from sagent.providers.toolforms import MAX_NUMBER, NAME, ToolForm
+from sagent.providers.toolforms import MAX_NUMBER, NAME, Fitted, Naming, ToolForm, are_plain, is_plain
 
 MAX_DEPTH = 30  # schemas within each other
 MAX_INLINED = 6  # references within each other that are written out
@@ -22,6 +22,24 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", *_COUNTS)
 _OWN_TOP = ("type", "properties", "required", "description", "title", "additionalProperties", "$defs", "definitions")
+
+
+def fit_tools(tools: tuple[ToolSpec, ...], form: ToolForm) -> Fitted:
+    """Return the tools in a form that the provider takes. Equal tools are fitted equally."""
+    if are_plain(tools, form):
+        return Fitted(tools)
+    key, wire = re.compile(form.keys), wire_names([tool.name for tool in tools])
+    fitted, keys = list[ToolSpec](), dict[str, Mapping[str, str]]()
+    for tool, name in zip(tools, wire, strict=True):
+        if name == tool.name and is_plain(tool, form, key.fullmatch):
+            fitted.append(tool)
+            continue
+        spec, renamed = fit_tool(tool, name, form)
+        fitted.append(spec)
+        if renamed:
+            keys[tool.name] = renamed
+    changed = {tool.name: name for tool, name in zip(tools, wire, strict=True) if tool.name != name}
+    return Fitted(tuple(fitted), Naming(changed, keys) if changed or keys else None)
 
 
 def wire_names(names: Sequence[str]) -> list[str]:

@@ -95,28 +95,16 @@ class Fitted:
     naming: Naming | None = None
 
 
-def fit_tools(tools: tuple[ToolSpec, ...], form: ToolForm) -> Fitted:
-    """Return the tools in a form that the provider takes. Equal tools are fitted equally."""
-    key, names = re.compile(form.keys), {tool.name for tool in tools}
-    if len(names) == len(tools) and all(_is_plain_tool(tool, form, key.fullmatch) for tool in tools):
-        return Fitted(tools)
-    from sagent.providers.fitting import fit_tool, wire_names
-
-    wire = wire_names([tool.name for tool in tools])
-    fitted, keys = list[ToolSpec](), dict[str, Mapping[str, str]]()
-    for tool, name in zip(tools, wire, strict=True):
-        if name == tool.name and _is_plain_tool(tool, form, key.fullmatch):
-            fitted.append(tool)
-            continue
-        spec, renamed = fit_tool(tool, name, form)
-        fitted.append(spec)
-        if renamed:
-            keys[tool.name] = renamed
-    changed = {tool.name: name for tool, name in zip(tools, wire, strict=True) if tool.name != name}
-    return Fitted(tuple(fitted), Naming(changed, keys) if changed or keys else None)
+def are_plain(tools: tuple[ToolSpec, ...], form: ToolForm) -> bool:
+    """Whether a provider takes the tools as they are, as far as a quick look says."""
+    key = re.compile(form.keys)
+    return len({tool.name for tool in tools}) == len(tools) and all(
+        is_plain(tool, form, key.fullmatch) for tool in tools
+    )
 
 
-def _is_plain_tool(tool: ToolSpec, form: ToolForm, is_key: Callable[[str], object]) -> bool:
+def is_plain(tool: ToolSpec, form: ToolForm, is_key: Callable[[str], object]) -> bool:
+    """Whether a tool may go out as it is; `is_key` takes the names that properties may have."""
     schema = tool.parameters
     return (
         NAME.fullmatch(tool.name) is not None

@@ -13,7 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, wire_bytes
 from sagent.messages import Message
 from sagent.model import Request, ToolSpec
 from sagent.providers.handover import Handover, ModelTurn, Rules, Shown, Turn, UserTurn
-from sagent.providers.toolforms import Fitted, Naming, ToolForm, fit_tools
+from sagent.providers.toolforms import Fitted, Naming, ToolForm, are_plain
 
 if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
@@ -128,8 +128,7 @@ class EncodingCache:
             deferral = deferral_of(request.tools)
             request = replace(request, tools=shown(request.tools))
         if self._fitted[0] != request.tools:
-            form = self._dialect.tool_form
-            self._fitted = request.tools, fit_tools(request.tools, form) if form else Fitted(request.tools)
+            self._fitted = request.tools, self._fit(request.tools)
         fitted = self._fitted[1]
         request = replace(request, tools=fitted.tools)
         known = conversation is not None and (conversation.deferral, conversation.naming) == (deferral, fitted.naming)
@@ -142,6 +141,14 @@ class EncodingCache:
         if len(self._kept) > _CONVERSATIONS:
             self._kept.popitem(last=False)
         return conversation
+
+    def _fit(self, tools: tuple[ToolSpec, ...]) -> Fitted:
+        form = self._dialect.tool_form
+        if form is None or are_plain(tools, form):
+            return Fitted(tools)
+        from sagent.providers.fitting import fit_tools
+
+        return fit_tools(tools, form)
 
 
 class EncodedConversation:
