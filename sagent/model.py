@@ -80,7 +80,8 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """What the call has cost so far, as stated by the provider: it counts if the call ends before its reply."""
+    """What the call has cost so far: it counts if the call ends before its reply. A charge is `estimated` if its input
+    may still grow."""
 
     charges: tuple[Charge, ...]
     unshown: int = 0  # bytes of a cancelled reply that had come in no delta: arguments of calls

@@ -57,7 +57,7 @@ class Charge:
     usage: Usage
     tier: str = ""
     usd: Decimal | None = None
-    estimated: bool = False  # the provider reported nothing (a cut or cancelled call): counted from bytes
+    estimated: bool = False  # by us, from bytes: the provider reported nothing, or not all (a cut or cancelled call)
     role: str = ""  # "executor", "advisor:NAME", "compactor", ...; "advisor" of a model that a provider ran by itself
     provider: str = ""
     agent: str = ""

@@ -12,9 +12,9 @@ from sagent.agent.asking import check_message
 from sagent.agent.handoffs import Handoff
 from sagent.context.breakdown import break_down
 from sagent.cost.ledger import Ledger
+from sagent.cost.meter import Meter
 from sagent.engine.actions import apply, check
 from sagent.engine.compaction import make_room
-from sagent.engine.context import Meter
 from sagent.engine.extension import Extension, Report
 from sagent.engine.jobs import Job
 from sagent.engine.limits import limits_of
@@ -274,4 +274,4 @@ def _meter_of(state: AgentState) -> Meter:
     """What is known about the size of an earlier conversation. It is no upper bound, because prompt and tools may
     differ."""
     model, size, tokens = counted(state.log.contents(), state.role)
-    return Meter(size, tokens, shrunk=True) if tokens and model == state.model.id else Meter()
+    return Meter(size, tokens) if tokens and model == state.model.id else Meter()

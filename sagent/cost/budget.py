@@ -3,13 +3,15 @@
 import asyncio
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import field
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from sagent.errors import BudgetExceeded
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import EXACT, ZERO, show
+from sagent.usage import BUCKETS, Charge, Usage
 
 if TYPE_CHECKING:
     from sagent.cost.tariff import Ceiling
@@ -17,6 +19,49 @@ if TYPE_CHECKING:
 _CENT = Decimal("0.01")
 T = TypeVar("T")
 R = TypeVar("R")
+
+MAX_TOKEN_CHARACTERS = 64
+"""Characters that a token stands for at most, on average. With fewer tokens than that makes, a text was not counted."""
+MAX_TOKEN_BYTES = 1_024
+"""Bytes of a request that a token stands for at most: there are images in it, and what frames it is bounded high."""
+
+Source: TypeAlias = Literal["provider", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputBound:
+    """The most tokens that a request's input has, and who says so: the provider counted the request, or the beginning
+    of it and the rest is bounded by its bytes; or all of it is."""
+
+    tokens: int
+    source: Source = "bytes"
+
+
+def is_number(usage: Usage) -> bool:
+    """Return True if every bucket is a whole number of tokens, at least 0: a model's code may give anything."""
+    counts: list[object] = [getattr(usage, bucket) for bucket in BUCKETS]
+    return all(isinstance(count, int) and count >= 0 for count in counts)
+
+
+def is_count(usage: Usage, received: int, max_input: int = 0) -> bool:
+    """Return True if a usage can be what a provider counted for a call: of a request of at most `max_input` tokens, and
+    of a reply of which `received` characters came. Zero is no count, nor is so little that no tokenizer makes it of so
+    much text."""
+    return usage.total_input > max_input // MAX_TOKEN_BYTES and usage.output * MAX_TOKEN_CHARACTERS >= received
+
+
+def is_stated(charges: Iterable[Charge], received: int) -> bool:
+    """Return True if a provider has named the price of a reply, or counted what it read and wrote itself."""
+    own = [charge for charge in charges if not charge.role]
+    if any(charge.usd is not None for charge in own):
+        return True
+    counted = all(is_number(charge.usage) for charge in own)
+    return counted and is_count(sum((charge.usage for charge in own), Usage()), received)
+
+
+def counted_input(usage: Usage, charges: Iterable[Charge]) -> int:
+    """Return the input tokens that the provider counted for a reply; 0 if any of it was estimated."""
+    return 0 if any(charge.estimated for charge in charges) else usage.total_input
 
 
 @dataclass(slots=True, eq=False)
@@ -114,19 +159,20 @@ class Budget(Generic[T, R]):
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """A call that needs money: with at most `input_bound` tokens of input, likely `likely`, and with `wanted` tokens of
-    output, but no less than `least`. `extra_usd` is for models and tools that the provider runs by itself."""
+    """A call that needs money: with at most `input_bound` tokens of input, and with `wanted` tokens of output, but no
+    less than `least`. `likely` is our own estimate of the input: it decides what is worth asking for, and bounds
+    nothing. `extra_usd` is for models and tools that the provider runs by itself."""
 
     agent: str
     role: str
     provider: str
     model: str
-    input_bound: int
+    input_bound: InputBound
     wanted: int
     least: int
     extra_usd: Decimal
     likely: int = 0
-    counted: bool = False  # `input_bound` is what the provider has counted
+    counted: bool = False  # the provider was asked to count the input
     ceiling: "Ceiling | None" = None
 
 
@@ -140,9 +186,10 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
             f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
             "or run without a budget"
         )
-    if ask.ceiling.affordable(ask.input_bound, EXACT.subtract(budget.free, ask.extra_usd), ask.least) >= ask.least:
+    bound = ask.input_bound
+    if ask.ceiling.affordable(bound.tokens, EXACT.subtract(budget.free, ask.extra_usd), ask.least) >= ask.least:
         return None
-    worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.extra_usd)
+    worst = EXACT.add(ask.ceiling.cost(bound.tokens, ask.least), ask.extra_usd)
     left = max(EXACT.subtract(budget.free, budget.held), ZERO)
     whom = "for models and tools that the provider runs by itself"
     extra = f" ({show(ask.extra_usd)} of it {whom})" if ask.extra_usd else ""
@@ -156,15 +203,16 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
     how = "" if budget.path else " (--max-budget-usd, /cost)"
     ways = [f"raise it to {more}{how}", *([f"shorten the input to {fits} tokens (/compact)"] if fits else [])]
+    who = "as the provider counts" if bound.source == "provider" else "by its bytes"
     cheaper = f"use a model at {share} % of the price" if share else "use a cheaper model"
     return BudgetExceeded(
-        f"a call to {name} was not made, as {ask.role} of {ask.agent}: with up to {ask.input_bound} tokens of input "
-        f"and {ask.least} of output it could cost {show(worst)}{extra}; {whose} is {show(cap)}, and {show(left)} of it "
-        f"is left ({', '.join(parts)}). To go on, {', '.join(ways)} or {cheaper}"
+        f"a call to {name} was not made, as {ask.role} of {ask.agent}: with up to {bound.tokens} tokens of input "
+        f"({who}) and {ask.least} of output it could cost {show(worst)}{extra}; {whose} is {show(cap)}, and "
+        f"{show(left)} of it is left ({', '.join(parts)}). To go on, {', '.join(ways)} or {cheaper}"
     )
 
 
 def _largest_input(ask: Ask, ceiling: "Ceiling", usd: Decimal) -> int:
     """The most tokens of input that a call with the least output can have."""
-    sizes = range(1, ask.input_bound + 1)
+    sizes = range(1, ask.input_bound.tokens + 1)
     return bisect_right(sizes, usd, key=lambda tokens: ceiling.cost(tokens, ask.least))

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import NamedTuple, Self, TypeAlias
 
 from sagent.cost.books import Books
-from sagent.cost.budget import Ask, Budget, refusal_of
+from sagent.cost.budget import Ask, Budget, InputBound, refusal_of
 from sagent.cost.prices import PriceBook, keeps_an_hour
 from sagent.errors import BudgetExceeded, UsageError
 from sagent.lib.dataclass import dataclass
@@ -75,13 +75,12 @@ class Reservation:
     def take_note(self, stated: Iterable[Charge], most_output: int | None = None) -> None:
         """Free what the call can no longer cost, given the charges that the provider has stated and the output limit.
 
-        Gemini leaves signatures and images out of its first counts, which are half of the last one or less: then the
-        likely input counts, and the largest possible one if they are far less. The same applies if models inside the
-        call are billed too.
+        An estimated charge frees nothing, nor does one that may grow: Gemini leaves signatures and images out of its
+        first counts, which are half of the last one or less. The same applies if models inside the call are billed too.
         """
-        ask, reported = self.ask, sum(charge.usage.total_input for charge in stated)
+        ask, reported = self.ask, sum(charge.usage.total_input for charge in stated if not charge.estimated)
         known = reported and reported >= ask.likely // 4 and not ask.extra_usd
-        self._ledger.narrow(self, max(reported, ask.likely) if known else ask.input_bound, most_output)
+        self._ledger.narrow(self, max(reported, ask.likely) if known else ask.input_bound.tokens, most_output)
 
     def release(self) -> None:
         """Free what is held, because nothing was billed. Does nothing after `settle`."""
@@ -214,7 +213,7 @@ class Ledger:
         role: str,
         provider: str,
         model: str,
-        input_bound: int,
+        input_bound: InputBound | int,
         max_output: int | None,
         least_output: int = 256,
         *,
@@ -224,7 +223,8 @@ class Ledger:
         count: Callable[[], Awaitable[int | None]] | None = None,
         options: Mapping[str, object] = EMPTY,
     ) -> Reservation:
-        """Reserve the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
+        """Reserve the worst case of a call with at most `input_bound` tokens of input (a number is by bytes), or
+        raise BudgetExceeded.
 
         If the budget does not allow `max_output` tokens, the reservation says how many it allows, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a budget
@@ -234,7 +234,8 @@ class Ledger:
         of `likely` tokens would, but not for a model that was once billed for more than it had counted.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
-        ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
+        bound = InputBound(input_bound) if isinstance(input_bound, int) else input_bound
+        ask = Ask(agent, role, provider, model, bound, wanted, min(least_output, wanted), extra_usd, likely)
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add((id(self), agent))
@@ -242,11 +243,11 @@ class Ledger:
         if ask.ceiling is not None and "tools" in options:
             ask.extra_usd = EXACT.add(extra_usd, self._worst_tools(ask, options))
         if count and ask.ceiling is not None and (provider, model) not in self._miscounted:
-            output = self._output(ask, budget, input_bound)
+            output = self._output(ask, budget, bound.tokens)
             if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:
                 counted = await count()
-                if counted and counted >= likely // 16:  # else it was not counted
-                    ask.input_bound, ask.counted = min(input_bound, counted), counted < input_bound
+                if counted and likely // 16 <= counted < bound.tokens:  # with less than that it was not counted
+                    ask.input_bound, ask.counted = InputBound(counted, "provider"), True
                 budget = budget.living()
         if error := refusal_of(ask, budget):
             raise error
@@ -258,7 +259,7 @@ class Ledger:
         """Record the charges of a reservation; see Reservation.settle."""
         bill, ask = tuple(charges), reservation.ask
         alone = len(bill) == 1
-        if ask.counted and sum(charge.usage.total_input for charge in bill if not charge.role) > ask.input_bound:
+        if ask.counted and sum(charge.usage.total_input for charge in bill if not charge.role) > ask.input_bound.tokens:
             self._miscounted.add((ask.provider, ask.model))
         settled = tuple(priced for charge in bill for priced in self._price(reservation, charge, alone=alone))
         counted = total(charge.usd or ZERO for charge in settled)
@@ -280,7 +281,7 @@ class Ledger:
         if ask.ceiling is None or not reservation.held:
             return
         output = most if output_tokens is None else min(output_tokens, most)
-        worst = EXACT.add(ask.ceiling.cost(min(input_tokens, ask.input_bound), output), ask.extra_usd)
+        worst = EXACT.add(ask.ceiling.cost(min(input_tokens, ask.input_bound.tokens), output), ask.extra_usd)
         budget.hold(EXACT.subtract(worst, reservation.held))
         reservation.held = worst
         self._admit(budget)
@@ -363,11 +364,11 @@ class Ledger:
             return Reservation(self, ask, budget, ask.wanted, ZERO)
         if ask.ceiling is None:
             return None
-        output = self._output(ask, budget, ask.input_bound)
+        output = self._output(ask, budget, ask.input_bound.tokens)
         enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if budget.held else ask.least
         if output < enough:
             return None
-        held = EXACT.add(ask.ceiling.cost(ask.input_bound, output), ask.extra_usd)
+        held = EXACT.add(ask.ceiling.cost(ask.input_bound.tokens, output), ask.extra_usd)
         budget.hold(held)
         return Reservation(self, ask, budget, output, held)
 

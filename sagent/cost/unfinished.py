@@ -1,7 +1,8 @@
-"""The cost of a call that does not end normally: what is billed, and the most it can be."""
+"""The cost of a call of which the provider has not said all: what is billed, and the most it can be."""
 
 from dataclasses import replace
 
+from sagent.cost.budget import is_number
 from sagent.cost.ledger import Reservation
 from sagent.usage import Charge, Usage
 
@@ -17,6 +18,7 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
     What the provider did not state is estimated and marked as such: the ledger then counts everything that is still
     reserved, because the true bill may be anything below it.
     """
+    stated = tuple(one if is_number(one.usage) else replace(one, usage=Usage()) for one in stated)
     reported = sum((charge.usage for charge in stated), Usage())
     likely = 0 if reported.total_input else reservation.ask.likely
     guess = Usage(input=likely, output=max(0, received // 4 - reported.output))

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sagent.context.calls import with_distinct_ids
 from sagent.context.stubs import can_shrink
+from sagent.cost.budget import counted_input
 from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
 from sagent.engine.compaction import cut_short, keep_room, possible_cut, stub
@@ -143,13 +144,14 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     max_input = state.model.max_input_tokens(request)
     _check_size(state, max_input)
     request = replace(request, max_output=_output_limit(state, max_input, partial))
-    extra = None if context.extension is None else context.extension.extra_cost(context.meter.bound(max_input))
+    bound = context.meter.bound(request, max_input)
+    extra = None if context.extension is None else context.extension.extra_cost(bound.tokens)
     usual = min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
     outgoing = Outgoing(
         state.model,
         request,
         state.role,
-        bound=context.meter.bound(max_input),
+        bound=bound,
         likely=context.meter.estimate(max_input),
         extra_usd=ZERO if extra is None else extra.usd,
         reserved_output=None if state.ledger.cap is None else usual,
@@ -159,7 +161,9 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
         if overflowed and partial.recoveries < MOST_RECOVERIES and (can_shrink(context.history) or possible_cut(state)):
             settle(state, reservation, reply.charges)
             raise _error(state, "context_overflow", "the window was full before the answer was")
-        return _accept(state, reply, reservation, max_input, {} if extra is None else extra.roles)
+        max_input = state.model.max_input_tokens(request)  # what the provider cannot take may have been left out
+        context.meter.learn(request, max_input, counted_input(reply.usage, reply.charges))
+        return _accept(state, reply, reservation, {} if extra is None else extra.roles)
 
 
 def _show(state: AgentState, delta: TextPart | ThinkingPart) -> None:
@@ -167,9 +171,7 @@ def _show(state: AgentState, delta: TextPart | ThinkingPart) -> None:
     state.journal.emit(kind(state.path, delta.text))
 
 
-def _accept(
-    state: AgentState, reply: Reply, reservation: Reservation, max_input: int, roles: Mapping[str, str]
-) -> Message:
+def _accept(state: AgentState, reply: Reply, reservation: Reservation, roles: Mapping[str, str]) -> Message:
     """Take a whole reply into history, log and ledger."""
     state.journal.record(RequestSent.of(reply.digest))
     context, message = state.context, with_distinct_ids(reply.message)
@@ -177,7 +179,6 @@ def _accept(
     state.add(message)
     charges = (replace(charge, role=roles.get(charge.role, charge.role)) for charge in reply.charges)
     usd = settle(state, reservation, tuple(charges))
-    context.meter.learn(max_input, reply.usage.total_input)
     if context.extension is not None:
         context.extension.after_reply(reply)
     for note in reply.notes:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 
+from sagent.cost.meter import Meter
 from sagent.engine.extension import Extension
 from sagent.engine.limits import RunLimits
 from sagent.lib.dataclass import dataclass
@@ -11,39 +12,6 @@ from sagent.messages import Message
 from sagent.model import Effort, Model, Request, ToolSpec
 from sagent.session.contents import Compacted
 from sagent.session.folds import compact
-
-
-@dataclass(slots=True)
-class Meter:
-    """How many tokens a conversation has: the provider's last count, and an estimate from bytes for what came since.
-
-    `max_input` is what `Model.max_input_tokens` returns for a request.
-    """
-
-    max_input: int = 0  # of the last request that was counted
-    counted: int = 0  # what the provider said it was
-    window: int | None = None  # as an overflow error stated it
-    most_output: int | None = None  # tokens that may be asked for, as a refusal stated it
-    shrunk: bool = False  # the conversation no longer begins with what was counted
-
-    def bound(self, max_input: int) -> int:
-        """The most input tokens such a request can have."""
-        if not self.counted or self.shrunk or max_input < self.max_input:
-            return max_input
-        return min(max_input, self.counted + max_input - self.max_input)
-
-    def estimate(self, max_input: int) -> int:
-        """How many tokens it likely has; text has three to four bytes to a token."""
-        if not self.counted:
-            return max_input // 3
-        if self.shrunk or max_input < self.max_input:
-            return self.counted * max_input // self.max_input
-        return self.counted + (max_input - self.max_input) // 3
-
-    def learn(self, max_input: int, counted: int) -> None:
-        """Take over what the provider counted."""
-        if counted > 0:
-            self.max_input, self.counted, self.shrunk = max_input, counted, False
 
 
 @dataclass(slots=True)
@@ -89,4 +57,4 @@ class Context:
     def replace(self, entry: Compacted) -> None:
         """Apply a compaction to the history; nothing else makes it smaller."""
         compact(self.history, entry)
-        self.meter.shrunk = True
+        self.meter.parts = ()

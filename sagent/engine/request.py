@@ -9,8 +9,9 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias, assert_never
 
+from sagent.cost.budget import InputBound, is_stated
 from sagent.cost.ledger import Reservation
-from sagent.engine.context import Meter
+from sagent.cost.meter import Meter
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import ModelError
@@ -32,13 +33,13 @@ Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A call to make. Its input has at most `bound` tokens, likely `likely`; other models that the provider asks inside
+    """A call to make. Its input has at most `bound` tokens, about `likely`; other models that the provider asks inside
     it may cost `extra_usd`. `reserved_output` is what is reserved where the request itself sets no limit."""
 
     model: Model
     request: Request
     role: str  # who it is billed as
-    bound: int
+    bound: InputBound
     likely: int
     extra_usd: Decimal = ZERO
     reserved_output: int | None = None
@@ -92,8 +93,13 @@ class Attempt:
                     case Billed(charges, unshown):
                         self.charges, self.thought = charges, self.thought + unshown
                         reservation.take_note(charges)
-                    case Reply():
-                        return delta
+                    case Reply(message, _, charges):
+                        received = self.received or len(message.parts)
+                        if is_stated(charges, received):
+                            return delta
+                        from sagent.cost.unfinished import lost  # for few calls
+
+                        return replace(delta, charges=lost(reservation, charges, received))
                     case _:
                         assert_never(delta)
         finally:
@@ -189,9 +195,8 @@ async def make_side_call(
     )
     tries = 0
     while True:
-        attempt, max_input = Attempt(), model.max_input_tokens(request)
-        known = meter or Meter()
-        outgoing = Outgoing(model, request, role, known.bound(max_input), known.estimate(max_input))
+        attempt, known, max_input = Attempt(), meter or Meter(), model.max_input_tokens(request)
+        outgoing = Outgoing(model, request, role, known.bound(request, max_input), known.estimate(max_input))
         try:
             async with sending(state, outgoing, attempt, hear) as (reply, reservation):
                 state.journal.record(RequestSent.of(reply.digest, role))

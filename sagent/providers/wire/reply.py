@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sagent.cost.budget import MAX_TOKEN_CHARACTERS, is_count
 from sagent.events import Advice
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, json_freeze, json_load, valid_text
 from sagent.messages import Message, Part, Private, StopReason, ToolCall
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
     from sagent.providers.toolforms import Naming
 
-_LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
 _MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
 MOST_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
@@ -32,6 +32,7 @@ class ReplyReader(ABC):
         self.reasoning = True  # the model reasons, or has not begun
         self.complete = False  # the reply may end here
         self.closed = False  # the reply has ended: nothing more will come that matters
+        self.counts_first = False  # the input is counted whole before the first word: that count does not grow
         self.hourly = False  # caches of an hour were asked for: writes of which no more is known are such
         self.deferral: Deferral | None = None  # how the model calls tools that it was not shown
         self.naming: Naming | None = None  # names that the model knows under others
@@ -62,7 +63,7 @@ class ReplyReader(ABC):
         """The fewest tokens that what has come so far can be: none holds two words, and few many characters."""
         words, characters = (shown - shown // self._summary for shown in (self._thought_words, self._thought))
         full = self.received - self._blanks // 2 - characters  # a token of nothing but spaces is twice as long
-        return max(self._words - words, full // _LONGEST_TOKEN)
+        return max(self._words - words, full // MAX_TOKEN_CHARACTERS)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         """Take what an error says of usage: what was made before it is billed."""
@@ -92,8 +93,10 @@ class ReplyReader(ABC):
         provider did not report them, or only a part, or what cannot be, unless it named its price."""
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         stated = sum((charge.usage for charge in charges), Usage())
-        whole = stated.total_input and self.received <= _LONGEST_TOKEN * stated.output and _can_be(self._usage)
-        if whole or any(charge.usd is not None for charge in charges):
+        received = max(self.received, bool(self.message().parts))
+        if (is_count(stated, received, max_input) and _can_be(self._usage)) or any(
+            charge.usd is not None for charge in charges
+        ):
             return usage, charges
         output = max(0, self.received // 4 - stated.output)
         guess = Usage(input=0 if stated.total_input else max_input // 4, output=output)
@@ -143,7 +146,7 @@ class ReplyReader(ABC):
         reported = {name: value for name, value in as_object(usage).items() if value is not None}
         self._usage.update((name, value) for name, value in reported.items() if value or name not in self._usage)
         if reported and (charges := self.charges()):
-            out.append(Billed(charges))
+            out.append(Billed(tuple(replace(charge, estimated=not self.counts_first) for charge in charges)))
 
     def _assembled(self, parts: Sequence[Part], stop: StopReason) -> Message:
         """The message; a reply that ended with calls has ended for them."""

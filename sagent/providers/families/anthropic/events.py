@@ -94,6 +94,7 @@ class MessagesReplyReader(ReplyReader):
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._details: Mapping[str, object] = EMPTY
+        self.counts_first = family == "anthropic"
         self._container = ""  # where the provider's tools run code
         self._first: Mapping[str, object] = EMPTY  # what was reported before the first word
 
