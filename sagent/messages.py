@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from sagent.lib.adapted import Base64, Tagged
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, Json, JsonObject
+from sagent.lib.json import GIVEN_EMPTY, GivenJson, GivenObject
 
 Role: TypeAlias = Literal["user", "assistant"]
 
@@ -36,7 +36,7 @@ class Private:
     """Provider-private data (signatures, encrypted reasoning, item ids). Only the family that wrote it reads it."""
 
     family: str
-    data: Json
+    data: GivenJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ToolCall:
 
     id: str
     name: str
-    arguments: JsonObject = EMPTY
+    arguments: GivenObject = GIVEN_EMPTY
     malformed: str | None = None
     private: Private | None = None
     whole: bool = True

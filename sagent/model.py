@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject
+from sagent.lib.json import GIVEN_EMPTY, GIVEN_NONE, GivenObject, GivenObjectOrNone
 from sagent.messages import Message
 from sagent.usage import Charge, Usage
 
@@ -44,7 +44,7 @@ class ToolSpec:
 
     name: str
     description: str
-    parameters: JsonObject
+    parameters: GivenObject
     deferred: bool = False
 
 
@@ -59,9 +59,9 @@ class Request:
     tools: tuple[ToolSpec, ...] = ()
     max_output: int | None = None
     effort: Effort | None = None
-    options: JsonObject = field(default=EMPTY)  # family-specific body members, sent as they are
+    options: GivenObject = field(default=GIVEN_EMPTY)  # family-specific body members, sent as they are
     capped: bool = False  # it is to be billed by list price, where the provider might choose another
-    output_schema: JsonObject | None = None  # of the answer, an object's; who cannot hold to one leaves it out
+    output_schema: GivenObjectOrNone = GIVEN_NONE  # of the answer, an object's; who cannot hold to one leaves it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class RequestDigest:
     sha256: str
     size: int
     model: str
-    parameters: JsonObject = EMPTY
+    parameters: GivenObject = GIVEN_EMPTY
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, cast, r
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import Data_co, Deps_contra, dataclass
-from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.json import JsonObject, json_dump, json_freeze, json_freeze_object
 from sagent.lib.regular import open_regular
 from sagent.messages import Document, Image, Text
 from sagent.peer import Caller
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
 
 Media: TypeAlias = Text | Image | Document
+JsonLike: TypeAlias = "Mapping[str, object] | Sequence[object] | float | None"
+Answer: TypeAlias = "ToolOutput | str | JsonLike"
 PathFilter: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
 """For a tool's name and a directory that it searches: which of the files there, by relative path, it must not show."""
 
@@ -33,8 +35,11 @@ class ToolOutput:
     diff: str = ""
 
     @classmethod
-    def of(cls, text: str, *, summary: str = "", diff: str = "") -> "ToolOutput":
-        """A text result."""
+    def of(cls, result: "Answer", *, summary: str = "", diff: str = "") -> "ToolOutput":
+        """A result of text, or of a JSON value as text. Raises TypeError for what is not JSON, with its path."""
+        if isinstance(result, ToolOutput):
+            return result
+        text = result if isinstance(result, str) else json_dump(json_freeze(result, "result"))
         return cls((Text(text),), summary=summary, diff=diff)
 
 
@@ -194,11 +199,11 @@ class Tool(Protocol[Deps_contra]):
     def description(self) -> str: ...
 
     @property
-    def parameters(self) -> JsonObject:
+    def parameters(self) -> Mapping[str, object]:
         """JSON Schema of the arguments; they are validated against it before the call."""
         ...
 
-    def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra], /) -> Awaitable[ToolOutput | str]: ...
+    def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra], /) -> Awaitable[Answer]: ...
 
 
 @runtime_checkable

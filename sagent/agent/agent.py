@@ -544,6 +544,6 @@ def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
     for name in by_name:
         if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
             raise UsageError(f"{name!r} is not a valid tool name: use 1 to 64 letters, digits, _ and -")
-    if len(by_name) != len(tools):
-        raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
+    if twice := sorted({name for name in by_name if sum(tool.name == name for tool in tools) > 1}):
+        raise UsageError(f"two tools are called {twice[0]!r}: give one another name, tool(function, name=...)")
     return by_name

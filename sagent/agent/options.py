@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 from sagent.cost.prices import CACHES, MAX_CALLS
 from sagent.errors import UsageError
-from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
+from sagent.lib.json import (
+    JsonObject,
+    NotJsonError,
+    as_array,
+    as_int,
+    as_object,
+    as_str,
+    json_freeze_object,
+    wire_bytes,
+)
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
 INNER = ("generationConfig", "inferenceConfig")  # members that hold others: of Google, and of Bedrock's Converse
@@ -50,10 +59,12 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
             'give {"type": "ephemeral", "ttl": "1h"}'
         )
     try:
-        frozen = json_freeze_object({**given})
+        frozen = json_freeze_object(given, "options")
         wire_bytes(frozen)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"options: {error}") from error
+    except NotJsonError as error:
+        raise UsageError(str(error)) from error
+    except RecursionError:
+        raise UsageError("options: nested too deeply") from None
     return frozen
 
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from inspect import isroutine
 from os import PathLike, fspath
 from pathlib import Path
-from types import CodeType
+from types import CodeType, MethodType
 from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias, TypeVar, cast, get_origin
 
 from sagent.agent.tree import Node, Tree, TreeLimits
@@ -21,6 +20,7 @@ from sagent.engine.state import EXECUTOR, AgentState
 from sagent.errors import UsageError
 from sagent.events import Failure
 from sagent.lib.dataclass import Deps_contra, dataclass
+from sagent.lib.json import json_freeze_object
 from sagent.lib.money import TOO_MUCH
 from sagent.messages import Message
 from sagent.model import Model, ModelLimits
@@ -29,6 +29,7 @@ from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
     from sagent.model import Provider
+    from sagent.tools import FunctionTool
 
 
 class Function(Protocol):
@@ -38,7 +39,7 @@ class Function(Protocol):
     def __code__(self) -> CodeType: ...
 
 
-GivenTool: TypeAlias = Tool[Deps_contra] | type[Tool[Deps_contra]] | Function
+GivenTool: TypeAlias = Tool[Deps_contra] | type[Tool[Deps_contra]] | Function | partial[object]
 Amount: TypeAlias = Decimal | int | float | str
 Admit: TypeAlias = Callable[[AgentState, Message | None], Awaitable[Sequence[Message] | Failure]]
 """Before an agent's run, with its prompt, if it has one: what it is to read in addition, or why there is no run."""
@@ -193,29 +194,48 @@ def tools_of(given: Sequence[object]) -> list[Tool]:
 
 
 def _tool_of(given: object) -> Tool:
-    if isinstance(given, type):
-        try:
-            return _tool_of(given())
-        except Exception as error:
-            raise UsageError(f"{given.__name__} is a class: give an instance, {given.__name__}(...)") from error
-    if hasattr(given, "parameters") and (name := getattr(given, "name", None)) is not None:
+    if isinstance(given, MethodType) and hasattr(given.__func__, "is_method"):  # from Python 3.13 on, of a classmethod
+        return _tool_of(cast("FunctionTool[[object], object, object]", given.__func__).__get__(given.__self__))
+    if isinstance(given, type) and not _is_record(given):
+        return _tool_of_class(given)
+    if not isinstance(given, type) and hasattr(given, "parameters") and (name := getattr(given, "name", None)):
         if getattr(given, "is_method", False):
             raise UsageError(f"{name} is an unbound method: take it from an object, as in kit.{name}")
-        return given  # pyright: ignore[reportReturnType] -- it has what a tool has
+        return _checked(cast("Tool", given))
     if isinstance(given, Node):
         raise UsageError('an agent is not a tool: give agent.as_tool("name", "what it is for")')
     if not callable(given):
         name = f"{given!r:.60}" if isinstance(given, str) else type(given).__name__
         raise UsageError(f"{name} is not a tool: give one of sagent.tools, or a function")
-    if not isroutine(given) or isinstance(cast("object", given), partial):  # from Python 3.14 on it is
-        name = type(given).__name__
-        raise UsageError(f"a {name} cannot be made into a tool: write a function with a docstring that calls it")
     from sagent.tools.decorator import tool
 
     try:
         return _tool_of(tool(cast("Callable[[], object]", given)))
     except TypeError as error:
         raise UsageError(f"it cannot be made into a tool: {error}") from error
+
+
+def _is_record(given: type) -> bool:
+    """Return True for a class whose objects are data that JSON can hold: to make one is a call like another."""
+    named = issubclass(given, tuple) and hasattr(given, "_fields")
+    return (is_dataclass(given) or hasattr(given, "model_fields") or named) and "__call__" not in vars(given)
+
+
+def _tool_of_class(given: type) -> Tool:
+    """Make a tool of a class whose objects can be called: they are the tools."""
+    try:
+        return _tool_of(given())
+    except Exception as error:
+        raise UsageError(f"{given.__name__} is a class: give an instance, {given.__name__}(...)") from error
+
+
+def _checked(given: Tool) -> Tool:
+    """Return the tool if its schema is JSON. Raises UsageError with the path of what is not."""
+    try:
+        json_freeze_object(given.parameters, f"{given.name}.parameters")
+    except TypeError as error:
+        raise UsageError(str(error)) from error
+    return given
 
 
 def ledger_of(ledger: Ledger | None, path: str, cap: Amount | None) -> Ledger:

@@ -25,7 +25,7 @@ from sagent.lib.text import cut
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold, Verdict
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, conflict, foresee
+from sagent.tool import Answer, Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
 MOST_SHOWN = 4_000  # characters of what an interrupted call had shown that its result keeps
@@ -291,8 +291,7 @@ async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: 
                 output = await item.tool(item.arguments, context)
             else:
                 output = await state.neighbours.watch(item.call, item.effect, partial(_begin, state, item, context))
-        output = ToolOutput.of(output) if isinstance(output, str) else output
-        return bound_output(output, state.log.blobs)
+        return bound_output(ToolOutput.of(output), state.log.blobs)
     except ToolError as error:
         return _error(str(error))
     except asyncio.CancelledError:
@@ -303,7 +302,7 @@ async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: 
         return _error(f"{item.call.name} failed: {type(error).__name__}: {error}")
 
 
-async def _begin(state: AgentState, item: Ready, context: RunContext) -> ToolOutput | str:
+async def _begin(state: AgentState, item: Ready, context: RunContext) -> Answer:
     """Make a call in the directory where it was judged, so that relative paths mean what the policy has seen."""
     if item.cwd != state.workspace.cwd:
         raise ToolError("Another call has just changed the working directory. Call it again.")

@@ -23,8 +23,7 @@ class HookedTool(WrappedTool):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         began = time.monotonic()
-        output = await self.tool(arguments, run)
-        output = ToolOutput.of(output) if isinstance(output, str) else output
+        output = ToolOutput.of(await self.tool(arguments, run))
         text = "".join(part.text for part in output.content if isinstance(part, Text))
         response = {"content": text[:MOST_SHOWN], "is_error": output.is_error}
         took = round((time.monotonic() - began) * 1000)

@@ -14,6 +14,8 @@ from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, Never, cast
 
+from sagent.lib.json import Json, JsonObject, json_freeze
+
 __all__ = ["Data_co", "Deps", "Deps_contra", "Hinting", "dataclass", "hinting", "refuse_keywords"]
 
 
@@ -36,6 +38,7 @@ class _Later:
             known[f"_set_{each.name}"] = getattr(owner, each.name).__set__
             known[f"_default_{each.name}"] = each.default
             known[f"_make_{each.name}"] = each.default_factory
+        known["_freeze"] = json_freeze
         exec(self._write(owner), known)  # noqa: S102 -- of the names of our own fields, as the standard library does
         method = known[name]
         assert isinstance(method, FunctionType)
@@ -46,6 +49,10 @@ class _Later:
 
 def _fields(of: object) -> "tuple[Field[object], ...]":
     return dataclasses.fields(cast("type", of))
+
+
+_JSON = (JsonObject, JsonObject | None, Json)
+"""Types of fields that take JSON as a program has it, and freeze it."""
 
 
 def _write_init(cls: type) -> str:
@@ -59,6 +66,8 @@ def _write_init(cls: type) -> str:
         elif each.default is not MISSING:
             default = f"_default_{name}"
             value = given or default
+        if each.type in _JSON:
+            value = f"_freeze({value}, {name!r})" if value else value
         if given:
             (named if each.kw_only else parameters).append(f"{name}={default}" if default else name)
         if value:

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def _read(value: object) -> "Json":
-    try:
-        return json_freeze(value)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    return json_freeze(value)
 
 
 def _write(value: object) -> object:
@@ -32,12 +29,15 @@ Thawed: TypeAlias = "str | int | float | bool | list[Thawed] | dict[str, Thawed]
 
 
 class JsonObject(Mapping[str, Json]):
-    """An immutable JSON object that keeps the order of its keys; hashable; equal to any mapping with the same items."""
+    """An immutable JSON object that keeps the order of its keys; hashable; equal to any mapping with the same items.
+
+    It is made of any mapping, whose values it freezes. Raises NotJsonError, as `json_freeze`.
+    """
 
     __slots__ = ("_hash", "_items")
 
-    def __init__(self, items: Mapping[str, Json] | None = None) -> None:
-        self._items: dict[str, Json] = dict(items or {})
+    def __init__(self, items: Mapping[str, object] | None = None) -> None:
+        self._items: dict[str, Json] = dict(json_freeze_object(items) if items else {})
         self._hash: int | None = None
 
     def __getitem__(self, key: str) -> Json:
@@ -68,33 +68,113 @@ class JsonObject(Mapping[str, Json]):
 
 EMPTY = JsonObject()
 
+if TYPE_CHECKING:
+
+    class GivenObject:
+        """A field of a dataclass that is given as any mapping and read as a JsonObject."""
+
+        def __get__(self, instance: object, owner: object = None) -> JsonObject: ...
+        def __set__(self, instance: object, value: Mapping[str, object]) -> None: ...
+
+    class GivenObjectOrNone:
+        """A field of a dataclass that is given as any mapping or None, and read as a JsonObject or None."""
+
+        def __get__(self, instance: object, owner: object = None) -> JsonObject | None: ...
+        def __set__(self, instance: object, value: Mapping[str, object] | None) -> None: ...
+
+    class GivenJson:
+        """A field of a dataclass that is given as any JSON value, and read frozen."""
+
+        def __get__(self, instance: object, owner: object = None) -> Json: ...
+        def __set__(self, instance: object, value: object) -> None: ...
+else:  # `sagent.lib.dataclass` freezes what such a field is given
+    GivenObject, GivenObjectOrNone, GivenJson = JsonObject, JsonObject | None, Json
+GIVEN_EMPTY = cast("GivenObject", EMPTY)
+GIVEN_NONE = cast("GivenObjectOrNone", None)
+"""Defaults of such fields."""
+
 
 @overload
-def json_freeze(value: Mapping[str, object]) -> JsonObject: ...
+def json_freeze(value: Mapping[str, object], at: str = "") -> JsonObject: ...
 @overload
-def json_freeze(value: object) -> Json: ...
-def json_freeze(value: object) -> Json:
+def json_freeze(value: object, at: str = "") -> Json: ...
+def json_freeze(value: object, at: str = "") -> Json:
     """Copy a JSON-like value into its frozen form: lists and tuples to tuples, mappings to JsonObject.
 
-    Raises TypeError for anything JSON has no word for (sets, bytes, keys that are not strings).
+    Raises NotJsonError for anything JSON has no word for (sets, bytes, NaN, keys that are not strings), with its path
+    within the value, which is called `at`.
     """
-    if value is None or isinstance(value, str | bool | int | float | JsonObject):
+    if type(value) is JsonObject or type(value) is str or value is None:
         return value
-    if isinstance(value, Mapping):
-        return json_freeze_object(value)  # pyright: ignore[reportUnknownArgumentType] -- checked key by key
+    try:
+        return _freeze(value)
+    except _PartError as error:
+        path = f"{at}{''.join(reversed(error.path))}" if at else "".join(reversed(error.path)).removeprefix(".")
+        raise NotJsonError(f"{path}: {error}" if path else str(error)) from None
+    except RecursionError:
+        raise NotJsonError(f"{at}: nested too deeply, or it contains itself".removeprefix(": ")) from None
+
+
+def json_freeze_object(value: Mapping[str, object], at: str = "") -> JsonObject:
+    """Freeze a mapping whose keys must be strings. Raises NotJsonError, as `json_freeze`."""
+    frozen: object = json_freeze(value, at)
+    if not isinstance(frozen, JsonObject):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
+        raise NotJsonError(f"{at}: a JSON object is needed, not {type(value).__name__}".removeprefix(": "))
+    return frozen
+
+
+class NotJsonError(TypeError, ValueError):
+    """A value that JSON has no word for; its message begins with its path."""
+
+
+class _PartError(Exception):
+    """A part that JSON has no word for, with the steps of its path, the last first."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.path = list[str]()
+
+
+def _freeze(value: object) -> Json:
+    if value is None or isinstance(value, str | bool | int | JsonObject):
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise _PartError(f"not a JSON value: {value}")
+        return value
     if isinstance(value, list | tuple):
-        return tuple(json_freeze(item) for item in value)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
-    raise TypeError(f"not a JSON value: {type(value).__name__}")
+        return _freeze_items(cast("Sequence[object]", value))
+    if isinstance(value, Mapping):
+        return _freeze_members(cast("Mapping[object, object]", value))
+    hint = _HINTS.get(type(value), "")
+    raise _PartError(f"not a JSON value: {type(value).__name__}{hint}")
 
 
-def json_freeze_object(value: Mapping[str, object]) -> JsonObject:
-    """Freeze a mapping whose keys must be strings."""
-    items: dict[str, Json] = {}
-    for key, item in value.items():
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
-            raise TypeError(f"a JSON object's key must be a string, not {type(key).__name__}")
-        items[key] = json_freeze(item)
-    return JsonObject(items)
+def _freeze_items(items: Sequence[object]) -> Json:
+    frozen: list[Json] = []
+    try:
+        for item in items:
+            frozen.append(_freeze(item))  # noqa: PERF401 -- its length is the place of the one that fails
+    except _PartError as error:
+        error.path.append(f"[{len(frozen)}]")
+        raise
+    return tuple(frozen)
+
+
+def _freeze_members(members: Mapping[object, object]) -> JsonObject:
+    frozen: dict[str, Json] = {}
+    key: object = None
+    try:
+        for key, item in members.items():
+            if not isinstance(key, str):
+                raise _PartError(f"a JSON object's key must be a string, not {type(key).__name__}")
+            frozen[key] = _freeze(item)
+    except _PartError as error:
+        error.path.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r:.80}]")
+        raise
+    made = JsonObject.__new__(JsonObject)
+    made._items, made._hash = frozen, None  # noqa: SLF001 -- made frozen
+    return made
 
 
 def json_thaw(value: Json) -> Thawed:
@@ -110,7 +190,7 @@ def json_load(data: str | bytes) -> Json:
     """Parse JSON text into frozen values. Raises ValueError; NaN, infinities and bottomless nesting are refused."""
     try:
         text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
-        return json_freeze(json_parse(text))
+        return _freeze(json_parse(text))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -190,6 +270,9 @@ def _read_object(value: object) -> JsonObject:
 
 
 _OBJECT = Adapted(_read_object, _write, {"type": "object"})
+
+
+_HINTS: Mapping[type, str] = {set: "; give a list", frozenset: "; give a list", bytes: "; give text, such as base64"}
 
 
 def _thaw_mapping(value: object) -> object:

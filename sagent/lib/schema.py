@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_load, json_thaw
+from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_freeze_object, json_load, json_thaw
 
 _BOUNDS = (
     ("minimum", operator.ge, "at least"),
@@ -22,19 +22,21 @@ _NESTING = 60  # schemas refer to themselves; no sane argument is deeper
 _STEPS = 100_000  # times that a schema is held against a value: alternatives that refer to themselves double at each
 
 
-def violations(schema: JsonObject, value: Json) -> list[str]:
+def violations(schema: Mapping[str, object], value: Json) -> list[str]:
     """What is wrong with a value: one sentence each, naming the place, quoting the value, saying what is accepted."""
-    return _Check(schema).value(schema, value, "", 0)
+    frozen = json_freeze_object(schema)
+    return _Check(frozen).value(frozen, value, "", 0)
 
 
-def coerce(schema: JsonObject, value: Json) -> Json:
+def coerce(schema: Mapping[str, object], value: Json) -> Json:
     """The value with what models get wrong unambiguously put right; everything else is left as it is.
 
     "5" and 5.0 become 5 and "true" true where a string is not accepted, a number or an object becomes the string asked
     for, JSON text becomes the array or object it says, what an array is to hold an array of it alone, a word of
     a list is written as there, and null or an empty value for an optional property that does not accept it is dropped.
     """
-    return _Mend(schema).value(schema, value, 0)
+    frozen = json_freeze_object(schema)
+    return _Mend(frozen).value(frozen, value, 0)
 
 
 class _Schema:

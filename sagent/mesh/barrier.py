@@ -10,7 +10,7 @@ from sagent.mesh.lease import Lease
 from sagent.mesh.mirror import Mirror
 from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
 from sagent.session.store import Session
-from sagent.tool import RunContext, Tool, ToolOutput
+from sagent.tool import Answer, RunContext, Tool
 from sagent.tools.wrapped import WrappedTool
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class KeptTool(WrappedTool):
         super().__init__(tool)
         self._barrier = barrier
 
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
         if run.effect is not None and run.effect.kind in ("none", "read"):
             return await self.tool(arguments, run)
         await self._barrier.passed(run)

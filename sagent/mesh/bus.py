@@ -21,7 +21,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Json, JsonObject, as_int, as_object, as_str, json_freeze, json_load, wire_bytes
+from sagent.lib.json import GivenJson, Json, JsonObject, as_int, as_object, as_str, json_freeze, json_load, wire_bytes
 from sagent.mesh import names
 from sagent.mesh.cards import Card, Change, Query, check_name
 from sagent.mesh.errors import Cancelled, DeadlineExceeded, Failed, NobodyThere, TooLarge, WrongVersion
@@ -61,7 +61,7 @@ class Envelope:
     it (UTC, seconds since the epoch); `answers_to` is where whoever asked listens, set by the bus."""
 
     to: Address
-    body: Json
+    body: GivenJson
     kind: str = "message"
     id: str = field(default_factory=new_id)
     sender: str = ""
@@ -92,7 +92,7 @@ class Frame:
     """
 
     kind: FrameKind
-    body: Json
+    body: GivenJson
     number: int = 1
     attempt: int = 1
 

@@ -7,7 +7,17 @@ from typing import Literal, TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_number, as_object, as_str, json_freeze_object
+from sagent.lib.json import (
+    GIVEN_EMPTY,
+    GivenObject,
+    JsonObject,
+    as_array,
+    as_int,
+    as_number,
+    as_object,
+    as_str,
+    json_freeze_object,
+)
 from sagent.mesh import names
 from sagent.mesh.errors import WrongVersion
 
@@ -24,13 +34,13 @@ class Card:
     address: str
     description: str = ""
     kind: Kind = "agent"
-    takes: JsonObject = EMPTY
-    gives: JsonObject = EMPTY
+    takes: GivenObject = GIVEN_EMPTY
+    gives: GivenObject = GIVEN_EMPTY
     labels: tuple[str, ...] = ()
     load: float = 0.0
     models: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    details: JsonObject = EMPTY
+    details: GivenObject = GIVEN_EMPTY
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject
+from sagent.lib.json import GIVEN_NONE, GivenObjectOrNone
 from sagent.messages import Message, ToolCall
 from sagent.peer import Action
 from sagent.tool import Effect, Workspace
@@ -14,7 +14,7 @@ from sagent.tool import Effect, Workspace
 class Allow:
     """Make the call. With other `arguments` it becomes another call, which is judged again."""
 
-    arguments: JsonObject | None = None
+    arguments: GivenObjectOrNone = GIVEN_NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class ToolSuite:
     @pytest.fixture
     def bad_arguments(self, tool: Tool, good_arguments: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
         """Arguments that the schema must refuse: by default one required member missing, or one of a wrong type."""
-        return list(_spoiled(tool.parameters, good_arguments))
+        return list(_spoiled(_frozen(tool.parameters), good_arguments))
 
     @pytest.fixture
     def workspace(self, tmp_path: Path) -> Workspace:
@@ -77,7 +77,7 @@ class ToolSuite:
 
     async def test_parameters_are_an_object_schema_that_stays_the_same(self, tool: Tool) -> None:
         """JSON, of type object, with every required member described; the same bytes each time: prompts are cached."""
-        schema = tool.parameters
+        schema = _frozen(tool.parameters)
         assert json_load(json_dump(schema)) == schema
         assert json_dump(tool.parameters) == json_dump(schema)
         assert schema.get("type") == "object", 'parameters need "type": "object"'
@@ -196,9 +196,9 @@ async def _call(tool: Tool, arguments: Mapping[str, object], context: RunContext
 
 
 async def _answered(tool: Tool, arguments: JsonObject, context: RunContext) -> ToolOutput:
-    output: object = await tool(arguments, context)
-    assert isinstance(output, ToolOutput | str), f"not an output: {output!r}"
-    return ToolOutput.of(output) if isinstance(output, str) else output
+    output = await tool(arguments, context)
+    assert output is not None, "the call returned None: return text, JSON or a ToolOutput"
+    return ToolOutput.of(output)
 
 
 def _spoiled(schema: JsonObject, arguments: Mapping[str, object]) -> Iterator[Mapping[str, object]]:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 
 from sagent.lib.json import JsonObject
 from sagent.model import ToolSpec
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tool import Answer, Effect, RunContext, Tool, Workspace, foresee
 
 
 class WrappedTool:
@@ -18,7 +18,7 @@ class WrappedTool:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         return foresee(self.tool, arguments, workspace)
 
-    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Awaitable[ToolOutput | str]:
+    def __call__(self, arguments: JsonObject, run: RunContext, /) -> Awaitable[Answer]:
         return self.tool(arguments, run)
 
     def __getattr__(self, name: str) -> object:

@@ -72,7 +72,7 @@ async def test_a_replay_makes_the_same_bytes_and_a_rerun_asks_with_them(family: 
         ({"temperature": 0.2, "service_tier": "priority"}, True, "'service_tier' might change what a call costs"),
         ({"generationConfig": {"thinkingConfig": {}}}, True, "'thinkingConfig' might change"),
         ({"temperature": {1, 2}}, False, "not a JSON value"),
-        ({"temperature": float("nan")}, False, "options: "),
+        ({"temperature": float("nan")}, False, "options.temperature: not a JSON value: nan"),
     ],
 )
 def test_what_would_not_hold_is_refused(options: dict, capped: bool, said: str) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from threading import Barrier, Semaphore, Thread
 from threading import Event as ThreadEvent
@@ -165,12 +165,7 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"tools": [lambda x: x]}, "it cannot be made into a tool: .*docstring"),
         ({"tools": [Kit.above]}, "above is an unbound method: take it from an object, as in kit.above"),
         ({"tools": [Kit.plain]}, "plain is an unbound method: take it from an object, as in kit.plain"),
-        (
-            {"tools": [partial(add, b=2)]},
-            "a partial cannot be made into a tool: write a function with a docstring that calls it",
-        ),
         ({"tools": [Kit]}, "Kit is a class: give an instance"),
-        ({"tools": [Dish]}, "Dish is a class: give an instance"),
         ({"tools": [Agent(ScriptedModel())]}, "an agent is not a tool: give agent.as_tool"),
         ({"tools": "Read"}, "tools is str: give a list of tools"),
         ({"session": 3}, "session=3: give the path of its directory"),

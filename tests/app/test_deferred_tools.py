@@ -22,7 +22,7 @@ from sagent.model import Reply, Request, ToolSpec
 from sagent.providers import deferral, provider_named
 from sagent.testing.script import Fail, Received
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tool import Answer, Effect, RunContext, Workspace, arguments_schema
 from sagent.tools.find import FREE, CallTool, FindTools, Index, with_search
 
 FAMILIES = {
@@ -49,7 +49,7 @@ class Deploy:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         return Effect("execute")
 
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
         self.calls.append(dict(arguments))
         return f"deployed to {arguments['stage']}"
 

@@ -135,7 +135,7 @@ def test_a_reference_to_nothing_or_to_itself_accepts_anything() -> None:
 
 
 TEXT = st.text('ab15.{}[]" ', max_size=5)
-SCALAR = st.none() | st.booleans() | st.integers(-20, 20) | st.floats(allow_nan=False) | TEXT
+SCALAR = st.none() | st.booleans() | st.integers(-20, 20) | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 JSON = st.recursive(
     SCALAR,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),

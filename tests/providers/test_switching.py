@@ -31,7 +31,7 @@ from sagent.session.verify import verify
 from sagent.testing import check_pairing
 from sagent.testing.script import Call, Received, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tool import Answer, Effect, RunContext, ToolOutput, Workspace
 from sagent.usage import Usage
 from tests.providers.sdk_types import sdk_adapters
 
@@ -56,7 +56,7 @@ class Tool:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         return Effect("none")
 
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
         outcome = self._act(arguments)
         return await outcome if asyncio.iscoroutine(outcome) else outcome
 

@@ -140,15 +140,11 @@ def test_functions_that_cannot_be_tools_are_refused_with_the_reason() -> None:
         """Text."""
         return ""
 
-    async def stars(*args: int) -> str:
-        """Text."""
-        return ""
-
     async def unknown(x: "Nowhere") -> str:  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
         """Text."""
         return ""
 
-    for function, said in ((no_text, "docstring"), (no_type, "annotation"), (stars, "by name"), (unknown, "Nowhere")):
+    for function, said in ((no_text, "docstring"), (no_type, "annotation"), (unknown, "Nowhere")):
         with pytest.raises(TypeError, match=said):
             tool(function)
 

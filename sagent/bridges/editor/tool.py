@@ -13,7 +13,7 @@ from sagent.lib.names import quote_path
 from sagent.messages import Text, ToolCall
 from sagent.policy import Ask
 from sagent.policy.rules import EDITS
-from sagent.tool import RunContext, Tool, ToolOutput, Workspace
+from sagent.tool import Answer, RunContext, Tool, ToolOutput, Workspace
 from sagent.tools.proposal import proposal_of
 from sagent.tools.wrapped import WrappedTool
 
@@ -25,13 +25,13 @@ class LinkedTool(WrappedTool):
         super().__init__(tool)
         self._link = link
 
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
         path = run.workspace.resolve(as_str(arguments.get("file_path")))
         before = await self._link.problems(path)
         output = await self.tool(arguments, run)
         if before is None:
             return output
-        output = ToolOutput.of(output) if isinstance(output, str) else output
+        output = ToolOutput.of(output)
         try:
             new = await self._link.new_problems(path, before)
         except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed

@@ -19,7 +19,7 @@ from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 from sagent.messages import Text, ToolCall
 from sagent.policy import Allow, Ask, Deny, Hold
-from sagent.tool import Effect, RunContext, Tool, foresee
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, foresee
 
 MOST_TEXT = 200_000  # characters of a file that is put in
 _SHELL = re.compile(r"!`([^`\n]+)`|!\{([^{}\n]+)\}")
@@ -85,9 +85,8 @@ async def _called(tool: Tool, call: ToolCall, effect: Effect, agent: Agent) -> s
         output = await tool(call.arguments, run)
     except ToolError as error:
         raise UsageError(f"{call.name}: {error}") from error
-    if isinstance(output, str):
-        return output.strip()
-    return "".join(part.text for part in output.content if isinstance(part, Text)).strip()
+    content = ToolOutput.of(output).content
+    return "".join(part.text for part in content if isinstance(part, Text)).strip()
 
 
 async def _file(name: str, agent: Agent) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Text
-from sagent.tool import RunContext, Tool, ToolOutput
+from sagent.tool import Answer, RunContext, Tool, ToolOutput
 from sagent.tools.code.lsp.access import CodeAccess
 from sagent.tools.paths import judged
 from sagent.tools.wrapped import WrappedTool
@@ -22,7 +22,7 @@ class CheckedTool(WrappedTool):
         super().__init__(tool)
         self._access = access
 
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
         if self.name in _COMMANDS:
             try:
                 return await self.tool(arguments, run)
@@ -40,15 +40,15 @@ class CheckedTool(WrappedTool):
         output = await self.tool(arguments, run)
         if before is None and not is_new:
             return output
-        output = ToolOutput.of(output) if isinstance(output, str) else output
+        whole = ToolOutput.of(output)
         try:
             news = await checks.changed(path, before or "", run.agent, run.workspace)
         except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed
-            return output
+            return whole
         if not news:
-            return output
-        summary = f"{output.summary} It brings new errors.".strip()
-        return replace(output, content=(*output.content, Text(f"\n{news}")), summary=summary)
+            return whole
+        summary = f"{whole.summary} It brings new errors.".strip()
+        return replace(whole, content=(*whole.content, Text(f"\n{news}")), summary=summary)
 
 
 def checked(tools: Sequence[Tool], access: CodeAccess) -> list[Tool]:

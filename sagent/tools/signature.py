@@ -1,0 +1,267 @@
+"""Reading of whatever Python can call, as a tool: its name, text and arguments, and how these are passed."""
+
+import functools
+import inspect
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from types import FunctionType, SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, cast, get_args, get_origin, get_type_hints
+
+from typing_extensions import Unpack
+
+from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, NotJsonError, json_freeze, json_freeze_object, json_thaw
+from sagent.tool import RunContext
+
+if TYPE_CHECKING:
+    from inspect import Parameter
+
+    from pydantic import BaseModel
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_SECTION = re.compile(r"^[ \t]*(?:Args|Arguments|Parameters)[ \t]*:?[ \t]*(?:\n[ \t]*-{3,}[ \t]*)?$", re.MULTILINE)
+_PARAMETER = re.compile(r"^[ \t]*(?::param[ \t]+)?\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?[ \t]*:[ \t]*(\S.*)$")
+_WRITE = (
+    'write a function that calls it, with annotations and a docstring: def find(name: str) -> str: """Find a person."""'
+)
+_GUESSED = (bool, int, float, str)  # types of defaults that stand for an annotation
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a callable. `context` is the one that takes a RunContext ("" for none), `deps` the type of the
+    dependencies that it asks for, and `arguments` has the others as a pydantic model."""
+
+    parameters: "tuple[Parameter, ...]"
+    context: str
+    deps: object
+    arguments: "type[BaseModel]"
+    schema: JsonObject
+
+    def bind(self, name: str, given: JsonObject, run: RunContext) -> tuple[list[object], dict[str, object]]:
+        """Return what to pass by place and by name. Raises ToolError for wrong arguments."""
+        from pydantic import ValidationError
+        from pydantic.fields import FieldInfo
+
+        try:
+            model = self.arguments.model_validate(json_thaw(given))
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, item['loc']))}: {item['msg']}, not {str(item['input'])[:80]!r}"
+                for item in error.errors()
+            )
+            raise ToolError(f"Invalid arguments for {name}: {wrong}. Call it again.") from None
+        keys = {field.alias: key for key, field in self.arguments.model_fields.items()}
+        has_rest = any(each.kind is each.VAR_POSITIONAL for each in self.parameters)
+        by_place, by_name = list[object](), dict[str, object]()
+        for each in self.parameters:
+            if each.name == self.context:
+                value, given_here = cast("object", run), True
+            else:
+                key = keys[each.name]
+                given_here = key in model.model_fields_set
+                own = not given_here and each.default is not each.empty and not isinstance(each.default, FieldInfo)
+                value = each.default if own else getattr(model, key)
+                given_here = given_here or not own
+            match each.kind:
+                case each.VAR_POSITIONAL:
+                    by_place += cast("list[object]", value)
+                case each.VAR_KEYWORD:
+                    by_name |= cast("dict[str, object]", value)
+                case each.POSITIONAL_ONLY:
+                    by_place.append(value)
+                case each.POSITIONAL_OR_KEYWORD if has_rest:
+                    by_place.append(value)
+                case _ if given_here:
+                    by_name[each.name] = value
+                case _:  # the function's own default, which may be a mark that is compared by identity
+                    pass
+        return by_place, by_name
+
+
+def name_of(function: object, given: str) -> str:
+    """Return a tool's name: the given one, or that of what is called. Raises TypeError for one no provider takes."""
+    own = _inner(function)
+    name = given or str(getattr(own, "__name__", type(own).__name__))
+    if name == "<lambda>":
+        raise TypeError(f"a lambda has no name, annotations or docstring: give name= and description=, or {_WRITE}")
+    if not _NAME.fullmatch(name):
+        raise TypeError(f"{name!r} is not a valid tool name: give one of 1 to 64 letters, digits, _ and -, name=")
+    return name
+
+
+def text_of(function: object, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """Return what the docstring says of the whole, and of each parameter."""
+    return _read_docstring(_docstring(_inner(function)), names)
+
+
+def parameters_of(function: Callable[..., object], name: str) -> "tuple[Parameter, ...]":
+    """Return the parameters that a caller has to give. Raises TypeError for what tells no signature."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):
+        raise TypeError(f"{name} does not tell which arguments it takes: {_WRITE}") from None
+    except NameError as error:  # annotations are evaluated late from Python 3.14 on
+        raise TypeError(_unknown_name(name, error)) from None
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return tuple(each for each in found if each.name not in bound)  # what the program has set is not the model's to see
+
+
+def read_signature(
+    function: Callable[..., object], name: str, parameters: "tuple[Parameter, ...]", described: Mapping[str, str]
+) -> Signature:
+    """Return how to call it. Raises TypeError for parameters that JSON cannot fill."""
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
+    hints = _hints(function, name, parameters)
+    context, deps = "", cast("object", None)
+    fields: dict[str, tuple[object, object]] = {}
+    for each in parameters:
+        hint = _hint_of(each, hints, name)
+        asked = next((part for part in (hint, *get_args(hint)) if RunContext in (part, get_origin(part))), None)
+        if asked is not None:  # RunContext, RunContext[Deps], or one of them or None
+            context, deps = each.name, next(iter(get_args(asked)), None)
+            continue
+        default = cast("object", each.default)
+        if each.kind is each.VAR_POSITIONAL:
+            hint, default = list[hint], list[object]()
+        elif each.kind is each.VAR_KEYWORD:
+            hint, default = (get_args(hint)[0] if get_origin(hint) is Unpack else dict[str, hint]), dict[str, object]()
+        elif isinstance(default, FieldInfo):
+            hint, default = Annotated[hint, default], default.default
+        elif default is None:
+            hint = hint | None if isinstance(hint, type) else hint
+        notes = getattr(hint, "__metadata__", ())  # what follows the type in Annotated
+        if each.name in described and not any(getattr(note, "description", None) for note in notes):
+            hint = Annotated[hint, Field(description=described[each.name])]
+        fields[each.name] = (hint, _field(default, each.name, required=default is each.empty))
+    arguments, schema = _model_of(name, fields)
+    return Signature(parameters, context, deps, arguments, schema)
+
+
+def _inner(function: object) -> object:
+    """Return what a partial, a bound method or a wrapper calls in the end."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = cast("object", function.func)
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif (wrapped := getattr(function, "__wrapped__", None)) is not None:
+            function = wrapped
+        else:
+            return function
+
+
+def _docstring(own: object) -> str:
+    if isinstance(own, type):
+        written = own.__doc__ or ""
+        if written.startswith(f"{own.__name__}("):  # which a dataclass writes for itself
+            written = ""
+        return inspect.cleandoc(written or getattr(vars(own).get("__init__"), "__doc__", None) or "")
+    if inspect.isroutine(own):
+        return inspect.getdoc(own) or ""
+    return inspect.cleandoc(type(own).__call__.__doc__ or type(own).__doc__ or "")
+
+
+def _hints(function: object, name: str, parameters: "tuple[Parameter, ...]") -> Mapping[str, object]:
+    """Evaluate the annotations of parameters, in the scope where they were written."""
+    own = _inner(function)
+    if isinstance(own, type):
+        own = next((init for cls in own.__mro__ if (init := vars(cls).get("__init__"))), own)
+    elif not inspect.isroutine(own):
+        own = _inner(type(own).__call__)
+    scope = getattr(own, "__globals__", None) or vars(sys.modules.get(getattr(own, "__module__", None) or "", sys))
+    written = {each.name: each.annotation for each in parameters if each.annotation is not each.empty}
+    annotated = SimpleNamespace(__annotations__=written)
+    try:
+        return get_type_hints(annotated, {**scope}, _local_names(own), include_extras=True)
+    except NameError as error:
+        raise TypeError(_unknown_name(name, error)) from None
+    except (TypeError, SyntaxError, AttributeError) as error:
+        raise TypeError(f"{name}: an annotation is not a type: {error}") from None
+
+
+def _unknown_name(name: str, error: NameError) -> str:
+    return f"{name}: {error}. Annotations must name things that exist when the tool is made."
+
+
+def _local_names(own: object) -> dict[str, object]:
+    """Return the names of the function that is running and within which this one was written."""
+    outer = getattr(own, "__qualname__", "").rpartition(".<locals>.")[0]
+    code = own.__code__ if isinstance(own, FunctionType) else None
+    frame = sys._getframe() if outer and code else None  # noqa: SLF001 -- annotations as text name its local types
+    while frame is not None and code is not None:
+        if frame.f_code.co_filename == code.co_filename and frame.f_code.co_qualname == outer:
+            return {**frame.f_locals}
+        frame = frame.f_back
+    return {}
+
+
+def _hint_of(parameter: "Parameter", hints: Mapping[str, object], name: str) -> object:
+    if parameter.name in hints:
+        return hints[parameter.name]
+    if type(parameter.default) in _GUESSED:
+        return cast("object", type(parameter.default))
+    wrapper = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    advice = "a decorator keeps those of its function with functools.wraps" if wrapper else f"or {_WRITE}"
+    raise TypeError(f"{name}: parameter {parameter.name} needs a type annotation, as {parameter.name}: str; {advice}")
+
+
+def _field(default: object, alias: str, *, required: bool) -> object:
+    """Return the field of a parameter. A default that JSON cannot say is not shown."""
+    from pydantic import Field
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    if required:
+        return Field(alias=alias)
+    try:
+        json_freeze(to_jsonable_python(default))
+    except (PydanticSerializationError, NotJsonError, ValueError):
+        return Field(default_factory=lambda: default, alias=alias)
+    return Field(default, alias=alias)
+
+
+def _model_of(name: str, fields: Mapping[str, tuple[object, object]]) -> "tuple[type[BaseModel], JsonObject]":
+    from pydantic import ConfigDict, PydanticUserError, create_model
+
+    make = cast("Callable[..., type[BaseModel]]", create_model)
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    # the names are ours: pydantic refuses some that functions use, such as model_config and _x
+    named = {f"p{place}": field for place, field in enumerate(fields.values())}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = make(name, __config__=config, **named)
+            return model, json_freeze_object({**model.model_json_schema(by_alias=True)})
+    except (PydanticUserError, NotJsonError, TypeError) as error:
+        if len(fields) == 1:
+            parameter, (hint, _) = next(iter(fields.items()))
+            raise TypeError(
+                f"{name}: parameter {parameter}: JSON cannot hold {hint!r:.80}: take text, a number, a list, a "
+                f"TypedDict, a dataclass or a pydantic model, and make the rest of it. {str(error).splitlines()[0]}"
+            ) from None
+        for parameter, field in fields.items():
+            _model_of(name, {parameter: field})
+        raise TypeError(f"{name}: {error}") from None
+
+
+def _read_docstring(text: str, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """Return the description without its section on parameters, and what that says on each."""
+    described: dict[str, str] = {}
+    kept: list[str] = []
+    current = ""
+    for line in _SECTION.sub("", text).split("\n"):
+        match = _PARAMETER.match(line)
+        if match and match[1] in names:
+            current = match[1]
+            described[current] = match[2].strip()
+        elif current and line.startswith((" ", "\t")) and line.strip():
+            described[current] += f" {line.strip()}"
+        else:
+            current = ""
+            kept.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), described

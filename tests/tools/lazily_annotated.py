@@ -1,0 +1,41 @@
+"""Functions whose annotations are text, some of which name what only their own function knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from sagent.tools import tool
+
+if TYPE_CHECKING:
+    from decimal import Decimal as Money
+
+    from sagent.tools import FunctionTool
+
+Whole: TypeAlias = int
+
+
+def add(a: Whole, b: Whole = 2) -> Money:
+    """Add two numbers."""
+    return a + b  # pyright: ignore[reportReturnType] -- only its annotation counts
+
+
+class Adder:
+    def __call__(self, a: Whole, b: Whole = 2) -> Money:
+        """Add two numbers."""
+        return a + b  # pyright: ignore[reportReturnType] -- only its annotation counts
+
+
+def make() -> FunctionTool[..., object, object]:
+    """Return a tool whose annotations name a local type."""
+    Number = int  # noqa: N806 -- a type
+
+    @tool
+    def add_here(a: Number, b: Number = 2) -> Number:
+        """Add two numbers."""
+        return a + b
+
+    return add_here
+
+
+def unknown(a: Nowhere) -> None:  # noqa: F821  # type: ignore[name-defined]  # pyright: ignore[reportUndefinedVariable]
+    """Do."""
