@@ -16,10 +16,11 @@ ModelErrorKind: TypeAlias = Literal[
     "stalled",  # connected, then silent too long
     "cut",  # the stream ended without its closing event
     "protocol",  # an answer that is not what the wire format says
+    "empty",  # a reply that ended without saying or doing anything
 ]
 
 RETRYABLE: frozenset[ModelErrorKind] = frozenset(
-    {"rate_limit", "overloaded", "server", "network", "stalled", "cut", "protocol"}
+    {"rate_limit", "overloaded", "server", "network", "stalled", "cut", "protocol", "empty"}
 )
 
 
@@ -61,7 +62,7 @@ class ModelError(SagentError):
         super().__init__(message)
         self.kind: ModelErrorKind = kind  # pyright: ignore[reportIncompatibleVariableOverride] -- narrower, never set
         self.provider, self.model, self.status = provider, model, status
-        self.retry_after, self.final, self.most_retries = retry_after, final, 1_000
+        self.retry_after, self.final, self.most_retries = retry_after, final, 1 if kind == "empty" else 1_000
         self.sent = kind in ("cut", "stalled", "protocol")
         self.window, self.tokens, self.most_output = window, tokens, most_output
 

@@ -27,8 +27,8 @@ def result(call_id: str, text: str = "ok", *, failed: bool = False) -> ToolResul
 
 
 def last(request: Request) -> str:
-    """The text of a request's last message."""
-    return request.messages[-1].content
+    """The text of a request's last message, "-" where it has none."""
+    return request.messages[-1].content or "-"
 
 
 def echo(request: Request) -> str:

@@ -104,7 +104,12 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
         raise
     _, priced = agent.ledger.billed(role)
     billed = replace(asked.blank, usage=result.usage, usd=None if priced is None else result.run_usd)
-    if result.error is not None and not (result.content and result.stop_reason in ("max_turns", "max_tokens")):
+    said_nothing = result.error is not None and result.error.kind == "empty"
+    if (
+        result.error is not None
+        and not said_nothing
+        and not (result.content and result.stop_reason in ("max_turns", "max_tokens"))
+    ):
         if result.stop_reason in _REFUSALS:
             return judge(billed, result.content, result.stop_reason)
         return replace(billed, reason=f"{_FAILURES.get(result.error.kind, result.error.kind)}: {result.error.message}")

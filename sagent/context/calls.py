@@ -1,10 +1,13 @@
-"""The calls of a reply before they are made: their ids, and those that are answered without being made."""
+"""A reply before it is acted upon: whether it says anything, its calls' ids, calls that are answered and not made."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from sagent.errors import ToolError
+from sagent.lib.json import EMPTY, JsonObject
+from sagent.lib.schema import coerce, violations
 from sagent.lib.text import nearest
-from sagent.messages import WITHDRAWN, Message, Part, StopReason, ToolCall
+from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall
 from sagent.tool import Tool
 
 MAX_CUT_REPLIES = 3  # in a row of which no call was whole
@@ -19,7 +22,15 @@ _WHY: Mapping[StopReason | None, str] = {
     "interrupted": "the reply was interrupted",
     "error": "the provider declared the reply broken",
 }
+NOTHING = "the model ended its reply without saying or doing anything"
 _LIMITS = ("max_tokens", "context_overflow")
+
+
+def says_nothing(reply: Message) -> bool:
+    """Return True for a reply that ended by itself and has nothing but thoughts and white space."""
+    return reply.stop in (None, "end", "tool_use") and all(
+        isinstance(part, Thinking) or (isinstance(part, Text) and not part.text.strip()) for part in reply.parts
+    )
 
 
 def with_distinct_ids(message: Message) -> Message:
@@ -46,6 +57,18 @@ def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, T
     if call.malformed is None or getattr(tool, "lenient", False):
         return None
     return f"{call.name}'s arguments are not a JSON object: {call.malformed[:_MAX_SHOWN]!r}. Call it again."
+
+
+def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
+    """Return a call's arguments in the form of the tool's schema; a lenient tool ignores what it does not understand.
+    Raises ToolError for arguments that do not fit."""
+    arguments = coerce(tool.parameters, given)
+    if getattr(tool, "lenient", False):
+        return arguments if isinstance(arguments, JsonObject) else EMPTY
+    wrong = violations(tool.parameters, arguments)
+    if wrong or not isinstance(arguments, JsonObject):
+        raise ToolError("; ".join(wrong))
+    return arguments
 
 
 def explain_cut(call: ToolCall, stop: StopReason | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from sagent.context.calls import with_distinct_ids
+from sagent.context.calls import NOTHING, says_nothing, with_distinct_ids
 from sagent.context.stubs import can_shrink
 from sagent.cost.budget import counted_input
 from sagent.cost.ledger import Reservation
@@ -161,6 +161,9 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
         if overflowed and partial.recoveries < MOST_RECOVERIES and (can_shrink(context.history) or possible_cut(state)):
             settle(state, reservation, reply.charges)
             raise _error(state, "context_overflow", "the window was full before the answer was")
+        if says_nothing(reply.message):
+            settle(state, reservation, reply.charges)
+            raise _error(state, "empty", NOTHING)
         max_input = state.model.max_input_tokens(request)  # what the provider cannot take may have been left out
         context.meter.learn(request, max_input, counted_input(reply.usage, reply.charges))
         return _accept(state, reply, reservation, {} if extra is None else extra.roles)

@@ -12,15 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.context.calls import explain_cut, explain_unfit
+from sagent.context.calls import explain_cut, explain_unfit, fit_arguments
 from sagent.context.truncation import bound_output
 from sagent.engine.jobs import Job, Ongoing, result_message
 from sagent.engine.state import AgentState
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_object
-from sagent.lib.schema import coerce, violations
+from sagent.lib.json import JsonObject, as_object
 from sagent.lib.text import cut
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
@@ -143,17 +142,11 @@ async def _prepare(
     if (unfit := explain_unfit(call, reply.stop, state.tools)) is not None:
         return _error(unfit)
     tool = state.tools[call.name]
-    lenient = getattr(tool, "lenient", False)  # what it does not understand it ignores
     try:
         given, background, delay = _split_arguments(tool, call.arguments)
+        arguments = fit_arguments(tool, given)
     except ToolError as error:
         return _error(f"Invalid arguments for {call.name}: {error}. Call it again with corrected arguments.")
-    arguments = coerce(tool.parameters, given)
-    wrong = [] if lenient else violations(tool.parameters, arguments)
-    if lenient and not isinstance(arguments, JsonObject):
-        arguments = EMPTY
-    if wrong or not isinstance(arguments, JsonObject):
-        return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
     return await _judge(state, Ready(call, tool, arguments, background, delay, earlier))
 
 

@@ -340,7 +340,7 @@ async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_
 @pytest.mark.parametrize(
     ("lines", "status"),
     [
-        ((Message("assistant", (), stop="end"),), "declined"),
+        ((Message("assistant", (), stop="end"),) * 2, "declined"),  # it is asked again once
         ((assistant("No.", stop="refusal"),), "declined"),
         ((ModelError("overloaded", "busy", provider="other"),), "failed"),
         (("[1] person: Fix the parser.",), "failed"),

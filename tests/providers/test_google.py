@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import DataObject, builds, data, just, lists, one_of, sampled_from, tuples
 
+from sagent.context.calls import says_nothing
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import as_object, json_freeze_object, json_thaw
@@ -418,14 +419,12 @@ def test_a_reply_that_the_model_spoiled_may_be_asked_for_again_and_is_billed(rea
         [{"text": " \n"}, {"text": "", "thoughtSignature": "AA=="}],
     ],
 )
-def test_an_end_without_a_word_may_be_asked_for_again_and_is_billed(parts: list[dict]) -> None:
+def test_reply_without_a_word_says_nothing(parts: list[dict]) -> None:
     """Gemini's known habit, most often after results; an agent would end its turn with nothing."""
-    out: list[Delta] = []
     reader = GenerateReplyReader(Origin("google", NEW))
-    with pytest.raises(ModelError, match="without saying or doing anything") as caught:
-        reader.feed({**said(*parts, finishReason="STOP"), "usageMetadata": {"promptTokenCount": 7}}, out)
-    assert (caught.value.kind, caught.value.retryable) == ("protocol", True)
-    assert [delta.charges[0].usage for delta in out if isinstance(delta, Billed)] == [Usage(input=7)]
+    reader.feed({**said(*parts, finishReason="STOP"), "usageMetadata": {"promptTokenCount": 7}}, [])
+    assert says_nothing(reader.message())
+    assert reader.usage() == Usage(input=7)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ class GenerateReplyReader(ReplyReader):
         self.closed = self.complete
 
     def message(self) -> Message:
-        parts = [part for number, piece in enumerate(self._pieces) if (part := self._part(piece, number)) is not None]
+        pieces = [piece for piece in self._pieces if piece.kind != "own" or any(map(_says, self._pieces))]
+        parts = [part for number, piece in enumerate(pieces) if (part := self._part(piece, number)) is not None]
         self._cite(parts)
         return self._assembled(parts, _STOPS.get(self._stop or "STOP", "error"))
 
@@ -128,8 +129,6 @@ class GenerateReplyReader(ReplyReader):
         why = _reason(reason, candidate.get("finishMessage"))
         if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
             raise self._origin.error("protocol", f"the model's reply ended early: {why}")
-        if reason == "STOP" and not any(map(_says, self._pieces)):
-            raise self._origin.error("protocol", "the model ended its reply without saying or doing anything")
         self._stop, self.complete = reason, True
         if _STOPS.get(reason, "error") in ("content_filter", "error"):
             self._why = f"the provider stopped the answer: {why}"
