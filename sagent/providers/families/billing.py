@@ -23,13 +23,15 @@ def disjoint(
     reasoning: int,
     fees: Mapping[str, int],
 ) -> Usage:
-    """Disjoint buckets. Cached tokens are inside the prompt; `hour` of the written ones are kept for an hour.
-
-    Reasoning is mostly inside the completion; at xAI and Google's compatible endpoint it is not: the total shows.
-    """
+    """Return disjoint buckets. Cached tokens are inside the prompt, reasoning is inside the completion, unless counts
+    prove otherwise; `hour` of the written tokens are kept for an hour."""
     apart = total - prompt - completion
-    if apart > 0 and reasoning in (0, apart):
+    outside = cache_outside(prompt, apart, read, written, reasoning)
+    prompt, apart = prompt + outside, apart - outside
+    if apart > 0 and reasoning in (0, apart):  # xAI, Google's compatible endpoint
         completion, reasoning = completion + apart, apart
+    elif reasoning > completion and apart:  # not where the total has no room for it: OpenRouter
+        completion += reasoning
     read = min(read, prompt)
     written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens as read and as written
     hour = min(hour, written)
@@ -42,6 +44,16 @@ def disjoint(
         reasoning=min(reasoning, completion),
         fees=fees,
     )
+
+
+def cache_outside(prompt: int, apart: int, read: int, written: int, reasoning: int) -> int:
+    """Return how many cached tokens are not inside the prompt, as gateways pass Anthropic's counts on. `apart` is how
+    much the total is more than prompt and completion, where reasoning may stand too."""
+    if max(read, written) > prompt:
+        return read + written
+    if apart == reasoning:
+        return 0
+    return next((part for part in (read + written, read, written) if part and apart - part in (0, reasoning)), 0)
 
 
 def first_count(*values: object) -> int:

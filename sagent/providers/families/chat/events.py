@@ -451,8 +451,6 @@ def _usage(counts: Mapping[str, object]) -> Usage:
         completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
     read = first_count(details.get("cached_tokens"), *map(counts.get, _READ))
     written = first_count(*map(details.get, _WRITTEN), counts.get("cache_creation_input_tokens"))
-    if max(read, written) > prompt:  # gateways that pass Anthropic's counts on: what was cached is not in the prompt
-        prompt, total = prompt + read + written, 0
     return disjoint(
         prompt,
         completion,

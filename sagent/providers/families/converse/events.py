@@ -11,7 +11,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
 from sagent.messages import Image, Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import tier_named
+from sagent.providers.families.billing import cache_outside, tier_named
 from sagent.providers.families.media import made_notes
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
@@ -117,7 +117,9 @@ class ConverseReplyReader(ReplyReader):
             return ()
         names = "inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens"
         taken, read, written, output = (count_of(self._usage.get(name)) for name in names)
-        if _WHOLE_INPUT in self._origin.model and taken >= read + written:
+        apart = count_of(self._usage.get("totalTokens")) - taken - output
+        whole = taken >= read + written and not cache_outside(taken, apart, read, written, 0)
+        if whole and _WHOLE_INPUT in self._origin.model:
             taken -= read + written
         details = map(as_object, as_array(self._usage.get("cacheDetails")))
         hour = min(written, sum(count_of(each.get("inputTokens")) for each in details if each.get("ttl") == "1h"))

@@ -8,6 +8,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import cache_outside
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
@@ -265,14 +266,17 @@ def _with(steps: list[str], before: object, value: object) -> object:
 
 
 def _usage(counts: Mapping[str, object]) -> Usage:
-    """Tokens. Cached ones are inside the prompt's; a server tool's input and thoughts are in no other count."""
-    prompt = count_of(counts.get("promptTokenCount"))
-    read = min(prompt, count_of(counts.get("cachedContentTokenCount")))
+    """Return the tokens. Cached ones are inside the prompt's, unless the total proves that they are not; a server
+    tool's input and thoughts are in no other count."""
+    prompt, read = (count_of(counts.get(name)) for name in ("promptTokenCount", "cachedContentTokenCount"))
     tools, said = count_of(counts.get("toolUsePromptTokenCount")), count_of(counts.get("candidatesTokenCount"))
     thoughts = count_of(counts.get("thoughtsTokenCount"))
-    output = said + thoughts
+    output, total = said + thoughts, count_of(counts.get("totalTokenCount"))
+    if prompt:
+        prompt += cache_outside(prompt, total - prompt - tools - output, read, 0, 0)
+    read = min(prompt, read)
     if prompt:  # answers have been seen that leave a part out, and have it in the total
-        output = max(output, count_of(counts.get("totalTokenCount")) - prompt - tools)
+        output = max(output, total - prompt - tools)
     return Usage(input=prompt - read + tools, cache_read=read, output=output, reasoning=thoughts)
 
 

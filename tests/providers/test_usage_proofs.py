@@ -1,0 +1,118 @@
+"""Usage that proves where its cached tokens and its reasoning are counted, in every family that leaves it open."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.model import Delta
+from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.converse.events import ConverseReplyReader
+from sagent.providers.families.google.events import GenerateReplyReader
+from sagent.providers.families.responses.events import ResponsesReplyReader
+from sagent.providers.wire.faults import Origin
+from sagent.usage import Usage
+
+ORIGIN = Origin("gateway", "openai.m")
+COUNTS = st.integers(1, 50_000)
+
+
+def chat(usage: dict[str, object]) -> Usage:
+    return read(ChatReplyReader(ORIGIN, "f"), {"choices": [], "usage": usage})
+
+
+def responses(usage: dict[str, object]) -> Usage:
+    answer = {"id": "r", "object": "response", "status": "completed", "output": [], "usage": usage}
+    return read(ResponsesReplyReader(ORIGIN, "f"), {"type": "response.completed", "response": answer})
+
+
+def google(usage: dict[str, object]) -> Usage:
+    return read(GenerateReplyReader(ORIGIN, "f"), {"candidates": [], "usageMetadata": usage})
+
+
+def converse(usage: dict[str, object]) -> Usage:
+    return read(ConverseReplyReader(ORIGIN, "f"), {"metadata": {"usage": usage}})
+
+
+def read(
+    reader: ChatReplyReader | ResponsesReplyReader | GenerateReplyReader | ConverseReplyReader,
+    event: dict[str, object],
+) -> Usage:
+    out = list[Delta]()
+    reader.feed(event, out)
+    (charge,) = reader.charges()
+    return charge.usage
+
+
+def chat_usage(prompt: int, completion: int, total: int, read: int, written: int) -> dict[str, object]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": total,
+        "prompt_tokens_details": {"cached_tokens": read},
+        "cache_creation_input_tokens": written,
+    }
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_total_proves_that_the_cache_is_outside_the_prompt(
+    prompt: int, completion: int, cached: int, written: int
+) -> None:
+    total = prompt + completion + cached + written
+    true = Usage(prompt, cached, written, output=completion)
+    assert chat(chat_usage(prompt, completion, total, cached, written)) == true
+    details = {"cached_tokens": cached, "cache_write_tokens": written}
+    counts = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": total}
+    assert responses({**counts, "input_tokens_details": details}) == true
+    sizes = {"inputTokens": prompt, "outputTokens": completion, "totalTokens": total}
+    assert converse({**sizes, "cacheReadInputTokens": cached, "cacheWriteInputTokens": written}) == true
+
+
+@given(COUNTS, COUNTS, COUNTS)
+def test_total_proves_it_of_a_cache_that_is_only_read(prompt: int, completion: int, cached: int) -> None:
+    total = prompt + completion + cached
+    true = Usage(prompt, cached, output=completion)
+    assert chat(chat_usage(prompt, completion, total, cached, 0)) == true
+    counts = {"promptTokenCount": prompt, "candidatesTokenCount": completion, "totalTokenCount": total}
+    assert google({**counts, "cachedContentTokenCount": cached}) == true
+
+
+@given(COUNTS, st.integers(0, 100), st.integers(0, 100), COUNTS)
+def test_cache_inside_the_prompt_stays_inside(prompt: int, share: int, part: int, completion: int) -> None:
+    cached = prompt * share // 100
+    written = (prompt - cached) * part // 100
+    total = prompt + completion
+    true = Usage(prompt - cached - written, cached, written, output=completion)
+    assert chat(chat_usage(prompt, completion, total, cached, written)) == true
+    assert chat(chat_usage(prompt, completion, 0, cached, written)) == true
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_cache_and_reasoning_outside_are_told_apart(prompt: int, completion: int, cached: int, thought: int) -> None:
+    total = prompt + completion + cached + thought
+    usage = chat_usage(prompt, completion, total, cached, 0)
+    found = chat({**usage, "completion_tokens_details": {"reasoning_tokens": thought}})
+    assert found == Usage(prompt, cached, output=completion + thought, reasoning=thought)
+
+
+@pytest.mark.parametrize("total", [0, 736])
+def test_reasoning_above_completion_is_outside_it(total: int) -> None:
+    counts = {"prompt_tokens": 36, "completion_tokens": 10, "total_tokens": total}
+    true = Usage(36, output=700, reasoning=690)
+    assert chat({**counts, "completion_tokens_details": {"reasoning_tokens": 690}}) == true
+    counts = {"input_tokens": 36, "output_tokens": 10, "total_tokens": total}
+    assert responses({**counts, "output_tokens_details": {"reasoning_tokens": 690}}) == true
+
+
+def test_cache_larger_than_the_prompt_is_outside_it() -> None:
+    assert google({"promptTokenCount": 9, "candidatesTokenCount": 2, "cachedContentTokenCount": 500}) == Usage(
+        9, 500, output=2
+    )
+    assert responses({"input_tokens": 9, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 500}}) == Usage(
+        9, 500, output=2
+    )
+
+
+def test_total_proves_that_reasoning_was_miscounted() -> None:
+    counts = {"prompt_tokens": 15, "completion_tokens": 256, "total_tokens": 271}
+    found = chat({**counts, "completion_tokens_details": {"reasoning_tokens": 271}})
+    assert found == Usage(15, output=256, reasoning=256)
