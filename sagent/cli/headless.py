@@ -280,10 +280,15 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: st
 
 def _decode(piped: bytes, err: TextIO) -> str:
     try:
-        return piped.decode()
+        return piped.decode("utf-8-sig")
     except UnicodeDecodeError:
-        err.write("sagent: the piped input is not UTF-8 text; bytes that could not be decoded were replaced\n")
-        return piped.decode(errors="replace")
+        from sagent.lib.encoding import decode_output
+
+        decoded = decode_output(piped)
+    read = f"it was read as {', and '.join(decoded.guesses)}" if decoded.guesses else ""
+    replaced = "bytes that could not be decoded were replaced" if not decoded.sure or "�" in decoded.text else ""
+    err.write(f"sagent: the piped input is not UTF-8 text; {'; '.join(filter(None, (read, replaced)))}\n")
+    return decoded.text
 
 
 def _media(piped: bytes) -> Part | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from sagent.context.frontmatter import read_document
 from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import readable
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
 
@@ -66,7 +67,7 @@ def _agents_in(place: Place, notices: list[str]) -> Sequence[AgentKind]:
         return ()
     for file in files:
         try:
-            text = read_regular(file, place.border, most=_MOST_BYTES).decode(errors="replace")
+            text = readable(read_regular(file, place.border, most=_MOST_BYTES))
         except OSError as error:
             notices.append(f"{file} could not be read: {error.strerror}.")
             continue

@@ -12,7 +12,9 @@ from sagent.context.breakdown import part_bytes
 from sagent.context.stubs import ADVISOR
 from sagent.context.truncation import head_and_tail
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_str
+from sagent.lib.encoding import Text as Decoded
+from sagent.lib.encoding import decode
+from sagent.lib.json import as_str, valid_text
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line
 from sagent.messages import Document, Image, Message, Text, ToolResult
@@ -191,7 +193,10 @@ def edited_files(history: Sequence[Message], cwd: Path, most: int = _FILE_BYTES)
     found: list[tuple[str, str]] = []
     for path in edited(history, _FILES):
         with suppress(OSError, ValueError):
-            text = read_regular(Path(cwd, path), most=min(most, _FILE_BYTES)).decode()
+            decoded = decode(read_regular(Path(cwd, path), most=min(most, _FILE_BYTES)))
+            if not isinstance(decoded, Decoded):
+                continue
+            text = valid_text(decoded.text)
             found.append((f"{_FILE}{path}", f"{path}, as it is now:\n{text}"))
             most -= len(text)
     return found

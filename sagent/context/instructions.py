@@ -8,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import Text, decode
+from sagent.lib.json import valid_text
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 
@@ -161,17 +163,16 @@ def _cut_mark(path: Path) -> str:
 
 
 def _decode(data: bytes) -> str | None:
-    """UTF-8, UTF-16 with its mark, else Latin-1; None for what is no text. The end may be cut inside a character."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "ignore")
-    if b"\0" in data:
-        return None
+    """Decode a file's text in the encoding it has; None for what is no text. The end may be cut inside a character."""
     try:
+        if b"\0" in data:
+            raise UnicodeDecodeError("utf-8", data, 0, 1, "a zero byte")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if error.start >= len(data) - 3 and len(data) == FILE_LIMIT:
             return data[: error.start].decode("utf-8-sig")
-        return data.decode("cp1252", "replace")
+        decoded = decode(data[: len(data) // 4 * 4] if b"\0" in data and len(data) == FILE_LIMIT else data)
+        return valid_text(decoded.text) if isinstance(decoded, Text) else None
 
 
 def _includes(text: str) -> Iterator[str]:

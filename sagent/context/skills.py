@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import readable
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
 
@@ -67,7 +68,7 @@ def skills_text(skills: Sequence[Skill]) -> str:
 
 def skill_text(skill: Skill) -> str:
     """All that a skill says, without its head. Raises OSError."""
-    text = read_regular(skill.path, skill.border).decode(errors="replace")
+    text = readable(read_regular(skill.path, skill.border))
     from sagent.context.frontmatter import read_document
 
     body = read_document(text).body.strip().replace("${CLAUDE_SKILL_DIR}", str(skill.path.parent))
@@ -77,7 +78,7 @@ def skill_text(skill: Skill) -> str:
 def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
     for file in _files(place.path, _DEPTH):
         try:
-            head = read_regular(file, place.border, most=_HEAD, cut=True).decode(errors="replace")
+            head = readable(read_regular(file, place.border, most=_HEAD, cut=True))
         except OSError as error:
             notices.append(f"{file} could not be read: {error.strerror}.")
             continue

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sagent.context.frontmatter import read_document
 from sagent.context.places import places
 from sagent.errors import UsageError
+from sagent.lib.encoding import readable
 from sagent.lib.regular import read_regular
 
 _MOST_BYTES = 100_000
@@ -24,7 +25,7 @@ def find_style(name: str, cwd: Path, user_dir: Path) -> Style:
     for place in places("output-styles", cwd, user_dir):
         for file in sorted(place.path.glob("*.md")):
             try:
-                document = read_document(read_regular(file, place.border, most=_MOST_BYTES).decode(errors="replace"))
+                document = read_document(readable(read_regular(file, place.border, most=_MOST_BYTES)))
             except OSError as error:
                 if file.stem == name:
                     raise UsageError(f"The output style {file} could not be read: {error.strerror}.") from error

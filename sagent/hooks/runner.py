@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.hooks.answer import Answer, read_exit, read_json
 from sagent.hooks.hook import LONGEST_TIMEOUT, Hook
+from sagent.lib.encoding import readable
 from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.sandbox import Confined, Sandbox
@@ -74,7 +75,7 @@ class HookRunner:
                 self._warn(f"Hook {hook}: {undone}")
         if len(out) > MOST_OUTPUT:
             return Answer(fault=f"printed more than {MOST_OUTPUT >> 20} MiB")
-        return read_exit(hook.event, code, out.decode(errors="replace"), err)
+        return read_exit(hook.event, code, readable(out), err)
 
     async def _confined(self, argv: Sequence[str], hook: Hook) -> Confined:
         if not self._sandbox.stands:
@@ -121,7 +122,7 @@ class HookRunner:
             return Answer(fault=f"answered with status {answer.status}")
         if len(body) == most:
             return Answer(fault=f"answered more than {MOST_OUTPUT >> 20} MiB")
-        said = body.decode(errors="replace").strip()
+        said = readable(body).strip()
         return read_json(hook.event, said) if said else Answer()
 
 

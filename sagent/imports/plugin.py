@@ -18,6 +18,7 @@ from sagent.imports.plan import Plan, read_json
 from sagent.imports.servers import take_servers
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import readable
 from sagent.lib.json import as_object, as_str
 from sagent.lib.names import path_of
 from sagent.lib.regular import read_regular
@@ -229,7 +230,7 @@ def _git(*arguments: str, may: bool = False) -> str:
     if done.returncode:
         if may:
             return ""
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it gives no reason"]
+        lines = readable(done.stderr).strip().splitlines() or ["it gives no reason"]
         said = next((line for line in lines if line.startswith("fatal: ")), lines[-1])  # after it comes advice
         raise UsageError(f"git {next(each for each in arguments if not each.startswith('-'))} failed: {said}")
-    return done.stdout.decode(errors="replace").strip()
+    return readable(done.stdout).strip()

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self, TypeAlias
 
+from sagent.lib.encoding import readable
 from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
 from sagent.lib.text import printable
 
@@ -59,7 +60,7 @@ class PipedProcess:
     @property
     def words(self) -> str:
         """The end of what it has written to standard error."""
-        return self._words.decode("utf-8", "replace").strip()
+        return readable(self._words).strip()
 
     @property
     def lines(self) -> list[str]:

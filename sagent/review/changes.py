@@ -11,7 +11,9 @@ from pathlib import Path
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import Text, decode, decode_output
 from sagent.lib.git import git_call
+from sagent.lib.json import valid_text
 from sagent.lib.regular import read_regular
 
 _SHOWN = (
@@ -89,7 +91,8 @@ def _untracked(cwd: Path) -> Iterator[str]:
     """The files that git does not know yet, as diffs; large ones, and what cannot be read, as if they were binary."""
     for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
         try:
-            text = read_regular(cwd / name, cwd, most=MOST_NEW).decode("utf-8", "replace")
+            decoded = decode(read_regular(cwd / name, cwd, most=MOST_NEW))
+            text = valid_text(decoded.text) if isinstance(decoded, Text) else "\0"
         except (OSError, ValueError):
             text = "\0"
         lines = text.removesuffix("\n").split("\n") if text else []
@@ -111,7 +114,7 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"git {arguments[0]} failed: {error}") from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        said = decode_output(done.stderr).text.strip().splitlines()
         if said and "dubious ownership" in said[0]:  # as in a container
             root = said[0].partition("'")[2].rpartition("'")[0] or str(cwd)
             trust = f"git config --global --add safe.directory {shlex.quote(root)}"
@@ -122,7 +125,7 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
             raise UsageError("The commits have no common ancestor here. In CI, fetch the history (fetch-depth: 0).")
         what = f"there is no commit {about!r}" if about else said[0] if said else f"git {arguments[0]} failed"
         raise UsageError(f"{cwd}: {what}.")
-    return done.stdout.decode("utf-8", "replace")
+    return decode_output(done.stdout).text
 
 
 # -- the diff ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from functools import partial
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.diff import unified
+from sagent.lib.encoding import Binary, decode, readable
 from sagent.lib.json import sha256_hex
 from sagent.rewind.plan import plan, since
 from sagent.rewind.recorder import LARGEST_NAMED, in_thread
@@ -54,7 +55,7 @@ def _compare(log: Log, entry: str, path: str, stop: Stop) -> FileDiff:
     notes += [f"{word} {_thing(each)}" for word, each in (("was", was), ("is", now)) if _thing(each)]
     if was.kind == now.kind == "file" and was.mode != now.mode:
         notes.append(f"permissions {was.mode:o}, now {now.mode:o}")
-    if b"\0" in old or b"\0" in new:
+    if isinstance(decode(old), Binary) or isinstance(decode(new), Binary):
         notes.append(f"not text: {len(old):,} bytes, now {len(new):,}")
         old = new = b""
     return FileDiff(path, was, now, unified(_lines(old), _lines(new)), "; ".join(notes))
@@ -66,6 +67,6 @@ def _thing(state: Snapshot) -> str:
 
 def _lines(data: bytes) -> list[str]:
     """Lines by line feeds alone; a last one without says so in a line of its own, as in a patch."""
-    lines = data.decode("utf-8", "replace").split("\n")
+    lines = readable(data).split("\n")
     last = lines.pop()
     return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines

@@ -110,15 +110,22 @@ class Capture:
     async def excerpt(self) -> str:
         """What a model should see. What leaves something out says where the whole is: it goes to the blob store."""
         head, tail = bytes(self._start), self._tail(min(_EDGE, max(self.size - _EDGE, 0)))
+        from sagent.lib.encoding import decode_output
+
         if kind := _binary_kind(head[:8192]):
             whereabouts = await self._whereabouts("use a command on it")
             return f"[binary output: {self.size:,} bytes, {kind}; {whereabouts}]"
         complete = self.size == len(head)
-        text = legible(head if complete else head[:_EDGE])
+        decoded = decode_output(head if complete else head[:_EDGE])
+        text, guesses = _as_left(decoded.text, _ESCAPE), decoded.guesses
         if complete and len(text) <= HEAD_CHARS + TAIL_CHARS:
-            return text
+            return text + _read_as(text, guesses)
         first = cut_head(text, HEAD_CHARS)
-        last = cut_tail(text if complete else legible(tail), TAIL_CHARS)
+        if not complete:
+            decoded = decode_output(tail)
+            text, guesses = _as_left(decoded.text, _ESCAPE), (*guesses, *decoded.guesses)
+        last = cut_tail(text, TAIL_CHARS)
+        last += _read_as(last, guesses)
         left_out = max(self.size - len(first.encode()) - len(last.encode()), 0)
         line = first.count("\n") + 1
         notice = f"about {left_out:,} of {self.size:,} bytes left out here, from line {line} on"
@@ -245,18 +252,32 @@ def without_colours(text: str) -> str:
 def legible(data: bytes) -> str:
     """Text as a terminal would have left it: no escape sequences, lines overwritten by a carriage return collapsed.
 
-    What is not UTF-8 becomes U+FFFD.
+    Lines that are not UTF-8 are decoded as what they seem to be; what cannot be read becomes U+FFFD.
     """
-    return _as_left(data, _ESCAPE)
+    return _as_left(_decoded(data), _ESCAPE)
 
 
 def legible_in_colour(data: bytes) -> str:
     """The same with the sequences that set colours, where nothing was struck over."""
-    return _as_left(data, _ESCAPE if b"\b" in data else rf"(?!\x1b\[[\d;]*m){_ESCAPE}")
+    return _as_left(_decoded(data), _ESCAPE if b"\b" in data else rf"(?!\x1b\[[\d;]*m){_ESCAPE}")
 
 
-def _as_left(data: bytes, unwanted: str) -> str:
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+def _decoded(data: bytes) -> str:
+    from sagent.lib.encoding import decode_output
+
+    return decode_output(data).text
+
+
+def _read_as(text: str, guesses: tuple[str, ...]) -> str:
+    """Return a line that says in which encodings text was read that is not UTF-8."""
+    if not guesses:
+        return ""
+    line_end = "" if text.endswith("\n") else "\n"
+    return f"{line_end}[text that is not UTF-8 was read as {', and '.join(dict.fromkeys(guesses))}]\n"
+
+
+def _as_left(text: str, unwanted: str) -> str:
+    text = text.replace("\r\n", "\n")
     if "\x1b" in text:
         text = re.sub(unwanted, "", text)
     if "\b" in text:
@@ -299,10 +320,16 @@ def _binary_kind(sample: bytes) -> str:
     """What kind of binary data it is, "" for text. A list separated by NULs is text, and so is a little noise."""
     if known := next((kind for magic, kind in _KINDS if sample.startswith(magic)), ""):
         return known
-    nuls = sample.count(0)
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
-    strange = sample.decode("utf-8", "replace").count("\ufffd")
-    return "binary data" if nuls * 4 > len(sample) or (controls + strange) * 10 > len(sample) else ""
+    text = sample.decode("utf-8", "replace")
+    strange = text.count("\ufffd")
+    if sample.count(0) * 4 <= len(sample) and (controls + strange) * 10 <= len(sample):
+        return ""
+    from sagent.lib.encoding import decode_output
+
+    decoded = decode_output(sample)
+    is_text = decoded.sure and decoded.guesses and controls * 50 <= len(sample) and decoded.text.count("\0") < 2
+    return "" if is_text else "binary data"
 
 
 _CONTROLS = bytes(set(range(1, 32)) - set(b"\a\b\t\n\v\f\r\x1b"))

@@ -11,7 +11,7 @@ from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, short
 from sagent.tools.replacement import Replacement, replace_all
-from sagent.tools.textfile import UTF8, Binary, Encoding, decode, write_atomic
+from sagent.tools.textfile import UTF8, Binary, Encoding, decode, encode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _MOST_DIFF = 400  # lines
@@ -41,7 +41,7 @@ class Change:
 def make(change: Change, workspace: Workspace) -> ToolOutput:
     """Write the file. Raises ToolError."""
     with explained(change.path):
-        data = change.encoding.encode(change.after)
+        data = encode(change.after, change.encoding)
         workspace.saw(change.real, data, write_atomic(change.real, data))
     return change.output(short(change.path, workspace))
 
@@ -53,7 +53,7 @@ def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Ch
         workspace.check_unchanged(real)
     done = "Created" if before is None else "Wrote"
     compared = "" if before is None else f", before {_count(before)}"
-    said = f"{done} {short(path, workspace)} ({_count(content)} lines{compared}).{note}"
+    said = f"{done} {short(path, workspace)} ({_count(content)} lines{compared}).{note}{_written_as(encoding, content)}"
     return Change(path, real, before, after, encoding, said, shows=False)
 
 
@@ -69,7 +69,9 @@ def plan_edit(
             after, count = replace_all(before, replacements, real.name)
         except ToolError as error:
             raise ToolError(f"{error} {short(path, workspace)} was not changed.") from None
+    added = "".join(replacement.new for replacement in replacements)
     said = f"Edited {short(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
+    said += _written_as(encoding, added)
     return Change(path, real, before, after, encoding, said, shows=True)
 
 
@@ -89,10 +91,17 @@ def _as_before(real: Path, content: str) -> tuple[str | None, str, Encoding, str
         content = content.replace("\r\n", "\n").replace("\n", "\r\n")
         note = " Its CRLF line ends were kept."
     try:
-        decoded.encoding.encode(content)
+        encode(content, decoded.encoding)
     except ToolError:
         return old, content, UTF8, f"{note} It was {decoded.encoding.name} and is UTF-8 now."
     return old, content, decoded.encoding, note
+
+
+def _written_as(encoding: Encoding, added: str) -> str:
+    """Return what to say of new text whose encoding was guessed."""
+    if not encoding.guess or added.isascii():
+        return ""
+    return f" Its text is written in the encoding that the file had, {encoding.name}, guessed from its bytes."
 
 
 def _count(text: str) -> int:

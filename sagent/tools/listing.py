@@ -17,6 +17,14 @@ _ALIKE = (
 )
 """What makes it see the files that `walk` sees."""
 
+_NOT_UTF8 = (
+    r"(?-u:\x00|[\xc0\xc1\xf5-\xff]|(?:^|[\x00-\x7f])[\x80-\xbf]|[\xc2-\xf4](?:[\x00-\x7f\xc0-\xff]|$)"
+    r"|[\xe0-\xf4][\x80-\xbf](?:[\x00-\x7f\xc0-\xff]|$)|[\xf0-\xf4][\x80-\xbf]{2}(?:[\x00-\x7f\xc0-\xff]|$)"
+    r"|[\xc2-\xdf][\x80-\xbf]{2}|[\xe0-\xef][\x80-\xbf]{3}|[\xf0-\xf4][\x80-\xbf]{4}"
+    r"|\xe0[\x80-\x9f]|\xed[\xa0-\xbf]|\xf0[\x80-\x8f]|\xf4[\x90-\xbf])"
+)
+"""What is in files that may hold text in another encoding: ripgrep, which takes all for UTF-8, cannot judge them."""
+
 _GRACE = 2  # seconds to name the files: it opens ignore files whatever they are, and waits for ever at a FIFO
 _PATIENCE = 20  # seconds
 _MEMORY = 1_000_000  # kB: an ignore file may have no end
@@ -49,13 +57,14 @@ async def files_matching(
         return listing.files
     kinds = [*(f"--type-add=asked:{name}" for name in names), *(["--type=asked"] if names else [])]
     smaller = f"--max-filesize={_MOST_SIZE}"
-    matching, small = await asyncio.gather(
+    matching, other, small = await asyncio.gather(
         _ripgrep(("--files-with-matches", "--text", smaller, *options, *kinds, f"--regexp={rust}"), root, _PATIENCE),
+        _ripgrep(("--files-with-matches", "--text", smaller, *kinds, f"--regexp={_NOT_UTF8}"), root, _PATIENCE),
         _ripgrep(("--files", smaller), root, _GRACE),
     )
-    if matching is None or small is None:
+    if matching is None or other is None or small is None:
         return listing.files
-    return [*matching, *set(listing.files).difference(small)]
+    return [*{*matching, *other}, *set(listing.files).difference(small)]
 
 
 async def _ripgrep(arguments: Sequence[str], root: str, seconds: float) -> list[str] | None:

@@ -75,6 +75,7 @@ def search(query: Query, stop: Callable[[], bool]) -> Report:
             break
         page.begin(path)
         finder.feed(path, page)
+        finder.note_encoding(path, found=page.found)
         page.end()
     return page.report(finder.notes())
 
@@ -177,6 +178,11 @@ class _Page:
             self._before.append((number, text))
         return True
 
+    @property
+    def found(self) -> bool:
+        """Whether the file has hits."""
+        return self._hits_here > 0
+
     def end(self) -> None:
         if not self._hits_here:
             return
@@ -244,6 +250,8 @@ class _Finder:
         self._strict = re.compile(query.strict, flags)
         self._passed_over: dict[str, list[str]] = {_UNREADABLE: [], _TOO_LARGE: [], _HUGE: [], _BINARY: []}
         self._stop = stop
+        self._encoding = ""  # of the file that is searched, where it was guessed
+        self._encodings: dict[str, list[str]] = {}
         self.stopped = ""  # the file at which time was over
 
     def feed(self, path: str, page: _Page) -> None:
@@ -265,12 +273,19 @@ class _Finder:
             if error.errno not in _GONE:
                 self._passed_over[_UNREADABLE].append(path)
 
+    def note_encoding(self, path: str, *, found: bool) -> None:
+        """Remember that the file just searched was read in an encoding that was guessed, if it has hits."""
+        if found and self._encoding:
+            self._encodings.setdefault(self._encoding, []).append(path)
+        self._encoding = ""
+
     def notes(self) -> list[str]:
         notes: list[str] = []
+        for encoding, paths in self._encodings.items():
+            notes.append(f"(Not UTF-8, read as {encoding}: {_listed(paths)}.)")
         for why, paths in self._passed_over.items():
             if paths:
-                more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-                notes.append(f"(Not searched, because they {why}: {', '.join(map(quote_path, paths[:5]))}{more}.)")
+                notes.append(f"(Not searched, because they {why}: {_listed(paths)}.)")
         if self.stopped:
             notes.append(f"(Stopped after {TIME} s at {quote_path(self.stopped)}. Give a narrower path, glob or type.)")
         if self._query.empty:
@@ -305,6 +320,8 @@ class _Finder:
             data = file.read(_BLOCK)
             codec = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
             if codec == "utf-8" and b"\0" in data[:65_536]:
+                codec = self._detect(data[:65_536])
+            if codec == "":
                 if self._query.single:
                     self._passed_over[_BINARY].append(path)
                 return
@@ -317,7 +334,6 @@ class _Finder:
                 if len(data) > _MOST_WHOLE:
                     self._passed_over[_TOO_LARGE].append(path)
                     return
-            errors = "surrogateescape" if codec == "utf-8" else "replace"
             while data:
                 more = file.read(_BLOCK) if len(data) >= _BLOCK else b""
                 cut = data.rfind(b"\n") + 1 if more else len(data)
@@ -325,16 +341,37 @@ class _Finder:
                     data += more
                     continue
                 cut = cut or len(data)
-                text = data[:cut].decode(codec, errors).replace("\r\n", "\n")
+                text = data[:cut].decode(
+                    codec, "replace" if codec.startswith("utf-") and codec != "utf-8" else "surrogateescape"
+                )
+                if codec == "utf-8" and not text.isascii() and _has_undecoded(text):
+                    codec = self._detect(data[:cut])
+                    text = data[:cut].decode(codec, "surrogateescape")
+                text = text.replace("\r\n", "\n")
                 yield text, not more and cut == len(data)
                 data = data[cut:] + more
                 if data and self._is_late(path):
                     return
 
+    def _detect(self, data: bytes) -> str:
+        """Return the codec of a file's beginning that is not plain UTF-8, as Read sees it; "" of what is binary."""
+        from sagent.lib.encoding import Text, decode
+
+        decoded = decode(data)
+        if not isinstance(decoded, Text):
+            return "utf-8" if b"\0" not in data else ""
+        self._encoding = decoded.encoding.guess or (decoded.encoding.codec if b"\0" in data else "")
+        return decoded.encoding.codec
+
     def _is_late(self, path: str) -> bool:
         if self._stop():
             self.stopped = path
         return self.stopped != ""
+
+
+def _listed(paths: list[str]) -> str:
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(map(quote_path, paths[:5])) + more
 
 
 def _spread(regex: "re.Pattern[str]", text: str) -> Iterator[tuple[int, int, "re.Match[str]"]]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import Binary, decode
 from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.sandbox.scratch import temporary
 from sagent.session.blobs import BlobDirectory
@@ -157,16 +158,15 @@ class _Bundle:
             self._files[name] = _place(file)
             if self._redaction.keep:
                 continue
-            try:
-                text = file.read_bytes().decode()
-            except UnicodeDecodeError:
+            decoded = decode(file.read_bytes())
+            if isinstance(decoded, Binary):
                 self._unsearched.append(file.name)
                 continue
             before = self._redaction.count
-            clean = self._redaction.text(text)
+            clean = self._redaction.text(decoded.text)
             if self._redaction.count > before:
                 copy = self._scratch / file.name
-                copy.write_bytes(clean.encode())
+                copy.write_bytes(decoded.encoding.encode(clean))
                 self._files[name] = _place(copy)
                 self._blobs[file.name] = self._redaction.count - before
 

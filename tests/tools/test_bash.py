@@ -613,8 +613,14 @@ async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
     assert len(text) < 400
 
 
-async def test_what_is_not_utf_8_is_replaced(rig: Rig) -> None:
-    assert await rig.text("printf 'caf\\351 and some more ordinary text\\n'") == "caf\ufffd and some more ordinary text"
+async def test_older_encodings_of_output_are_read(rig: Rig) -> None:
+    text = await rig.text("printf 'caf\\351 and some more ordinary text\\n'")
+    assert text == "café and some more ordinary text\n[text that is not UTF-8 was read as perhaps cp1252]"
+    text = await rig.text("printf 'caf\\303\\251\\nGr\\366\\337e, \\334bung\\nplain\\n'")
+    assert text == "café\nGröße, Übung\nplain\n[text that is not UTF-8 was read as probably cp1252]"
+    text = await rig.text(r"printf 'g\0r\0\366\0\337\0e\0\n\0'")
+    assert text == "größe\n[text that is not UTF-8 was read as utf-16-le]"
+    assert (await rig.text(r"printf '\1\2\377\0\0\0\220\223%.0s' $(seq 40)")).startswith("[binary output: ")
 
 
 async def test_colours_go_and_progress_bars_collapse(rig: Rig) -> None:

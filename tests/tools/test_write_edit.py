@@ -122,7 +122,7 @@ async def test_write_turns_to_utf8_where_the_old_encoding_cannot_say_it_and_tell
     await call(Read(), file_path="f")
     output = await call(Write(), file_path="f", content="→ é\n")
     assert (root / "f").read_text("utf-8") == "→ é\n"
-    assert "was cp1252 and is UTF-8 now" in text_of(output)
+    assert "was perhaps cp1252 and is UTF-8 now" in text_of(output)
 
 
 async def test_edit_in_an_encoding_that_cannot_say_it_changes_nothing(call, root) -> None:
@@ -327,3 +327,37 @@ def test_a_diff_turns_one_text_into_the_other_and_has_the_lines_around_each_chan
         assert changed[0] == 3 or first == 0
         assert len(body) - 1 - changed[-1] == 3 or at == len(before)
     assert made + before[at:] == after
+
+
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("gbk", "# 中文注释，测试\nx = 1\n"),
+        ("koi8-r", "# настройки\nx = 1\n"),
+        ("shift_jis", "# 日本語のテスト\nx = 1\n"),
+    ],
+)
+async def test_edit_keeps_an_older_encoding_and_says_so(call, root, codec, text) -> None:
+    (root / "f").write_bytes(text.encode(codec))
+    await call(Read(), file_path="f")
+    word = text.split()[1]
+    said = text_of(await call(Edit(), file_path="f", old_string="x = 1", new_string=f"x = 1  # {word}"))
+    assert (root / "f").read_bytes() == f"{text[:-1]}  # {word}\n".encode(codec)
+    assert "guessed from its bytes" in said
+
+
+async def test_edit_that_an_older_encoding_cannot_hold_changes_nothing(call, root) -> None:
+    data = "# настройки сервера\nx = 1\n".encode("cp1251")
+    (root / "f").write_bytes(data)
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match=r"probably cp1251 .*cannot hold '→' \(U\+2192\)"):
+        await call(Edit(), file_path="f", old_string="x = 1", new_string="x → 1")
+    assert (root / "f").read_bytes() == data
+
+
+async def test_edit_keeps_bytes_that_nobody_understands(call, root) -> None:
+    data = "# 日本語のテスト\nx = 1\n".encode("shift_jis") + b"# \x87\x90 \xff\xfd\n"
+    (root / "f").write_bytes(data)
+    await call(Read(), file_path="f")
+    await call(Edit(), file_path="f", old_string="x = 1", new_string="x = 2")
+    assert (root / "f").read_bytes() == data.replace(b"x = 1", b"x = 2")

@@ -11,6 +11,7 @@ from sagent.config import Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import readable
 from sagent.lib.regular import read_regular
 from sagent.lib.text import escaped, nearest, one_line
 from sagent.policy.places import is_note_name
@@ -114,7 +115,7 @@ def find_note(settings: Settings, name: str) -> Note:
 def read_note(note: Note) -> str:
     """The text of a file of the memory. Raises UsageError."""
     try:
-        return read_regular(note.path, note.path.parent, most=MOST_BYTES).decode(errors="replace")
+        return readable(read_regular(note.path, note.path.parent, most=MOST_BYTES))
     except OSError as error:
         raise UsageError(f"{note.path} could not be read: {error.strerror or error}") from error
 
@@ -129,7 +130,7 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
 
 def _first_line(path: Path) -> str:
     try:
-        text = read_regular(path, path.parent, most=_HEAD, cut=True).decode(errors="replace")
+        text = readable(read_regular(path, path.parent, most=_HEAD, cut=True))
     except OSError as error:
         return f"(not read: {error.strerror or error})"
     lines = (line.strip().lstrip("#").strip() for line in text.splitlines())

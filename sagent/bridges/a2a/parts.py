@@ -8,6 +8,7 @@ from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict
 from google.protobuf.struct_pb2 import Struct
 
 from sagent import messages
+from sagent.lib.encoding import Binary, decode
 from sagent.lib.json import as_object, json_dump, sha256_hex, valid_text
 from sagent.lib.text import printable
 
@@ -58,11 +59,12 @@ def _read_file(part: Part, number: int) -> messages.Text | messages.Image | mess
     try:
         if (found := media_in(part.raw, name)) is not None:
             return found
-        return messages.Text(f'<file name="{name}">\n{part.raw.decode()}\n</file>')
-    except UnicodeDecodeError:
-        raise ContentTypeNotSupportedError(
-            f"{name} is not text, not a PNG, JPEG, GIF or WebP image and not a PDF."
-        ) from None
+        decoded = decode(part.raw)
+        if isinstance(decoded, Binary):
+            raise ContentTypeNotSupportedError(
+                f"{name} is not text, not a PNG, JPEG, GIF or WebP image and not a PDF: it is {decoded.kind}."
+            )
+        return messages.Text(f'<file name="{name}">\n{valid_text(decoded.text)}\n</file>')
     except ValueError as error:
         raise ContentTypeNotSupportedError(f"{name} cannot be used: {error}.") from error
 

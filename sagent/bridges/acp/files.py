@@ -16,7 +16,7 @@ from sagent.tools.change import Change, make, plan_edit, plan_write
 from sagent.tools.edit import Edit
 from sagent.tools.paths import judged, short
 from sagent.tools.replacement import read_replacements
-from sagent.tools.textfile import UTF8
+from sagent.tools.textfile import UTF8, encode
 from sagent.tools.write import Write
 
 MOST = 10_000_000  # characters of a file that are sent to an editor
@@ -88,7 +88,7 @@ class ReviewedTool:
 
 def _settled(change: Change, before: bytes | None, workspace: Workspace) -> ToolOutput:
     """What the call has come to: a client may format a file when it saves it, or not have saved it yet."""
-    written, now = change.encoding.encode(change.after), _bytes(change.real)
+    written, now = encode(change.after, change.encoding), _bytes(change.real)
     name = short(change.path, workspace)
     if now is None or (now == before and now != written):
         if now is not None:

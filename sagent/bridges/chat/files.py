@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
 from sagent.bridges.chat.surface import Attachment, ChatError, ChatSurface, Thread
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str
+from sagent.lib.encoding import Binary, decode
+from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.lib.regular import read_regular
 from sagent.messages import Part, Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -26,10 +26,15 @@ async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[l
         try:
             data = await surface.download(file, MOST_BYTES)
             shown = media_in(data, file.name)
-            parts.append(shown or Text(f'\n\n<file name="{file.name}">\n{data.decode()[:MOST_TEXT]}\n</file>'))
+            if shown is None:
+                decoded = decode(data)
+                if isinstance(decoded, Binary):
+                    raise ValueError(f"it is not text, but {decoded.kind}")
+                text = valid_text(decoded.text[:MOST_TEXT])
+                shown = Text(f'\n\n<file name="{file.name}">\n{text}\n</file>')
+            parts.append(shown)
         except (ChatError, ValueError) as error:
-            why = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-            problems.append(f"{file.name} could not be read: {why}")
+            problems.append(f"{file.name} could not be read: {error}")
     return parts, problems
 
 
@@ -52,8 +57,9 @@ class SendFile:
             data = await asyncio.to_thread(read_regular, path, path.parent, most=MOST_BYTES)
         except OSError as error:
             raise ToolError(f"{path} could not be read: {error.strerror or error}") from error
-        with suppress(UnicodeDecodeError):  # a picture, say
-            data = Redaction().text(data.decode()).encode()
+        decoded = decode(data)
+        if not isinstance(decoded, Binary):
+            data = decoded.encoding.encode(Redaction().text(decoded.text))
         try:
             await self._surface.upload(self._thread, path.name, data)
         except ChatError as error:

@@ -13,7 +13,8 @@ from typing import assert_never
 
 from sagent.agent import Agent
 from sagent.errors import ToolError, UsageError
-from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.encoding import Binary, decode
+from sagent.lib.json import JsonObject, json_freeze_object, valid_text
 from sagent.lib.names import path_of
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
@@ -100,9 +101,11 @@ async def _file(name: str, agent: Agent) -> str:
         data = read_regular(path, most=MOST_TEXT, cut=True)
     except (OSError, ValueError) as error:
         raise UsageError(f"@{name} could not be read: {why_unread(error)}") from error
-    if b"\0" in data:
-        raise UsageError(f"@{name} could not be read: it is not text")
-    return f'\n\n<file path="{name}">\n{data.decode(errors="replace")}\n</file>'
+    decoded = decode(data)
+    if isinstance(decoded, Binary):
+        raise UsageError(f"@{name} could not be read: it is not text, but {decoded.kind}")
+    guess = f' encoding="{decoded.encoding.guess}"' if decoded.encoding.guess else ""
+    return f'\n\n<file path="{name}"{guess}>\n{valid_text(decoded.text)}\n</file>'
 
 
 async def _judged(

@@ -8,6 +8,7 @@ from sagent.context.frontmatter import read_document
 from sagent.context.places import Place, places
 from sagent.context.skills import Skill, find_skills, skill_text
 from sagent.errors import UsageError
+from sagent.lib.encoding import readable
 from sagent.lib.regular import read_regular
 from sagent.lib.text import printable
 from sagent.repl.commands.command import Argument, Command, CommandContext
@@ -68,7 +69,7 @@ def own_commands(place: Place) -> Iterator[Command]:
         if name in names and file.parent != place.path:
             name = f"{file.parent.name.lower()}:{name}"
         try:
-            text = read_regular(file, place.border, most=MOST_BYTES, cut=True).decode(errors="replace")
+            text = readable(read_regular(file, place.border, most=MOST_BYTES, cut=True))
         except OSError:
             continue
         names.add(name)

@@ -13,6 +13,7 @@ from urllib.parse import urljoin
 from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import readable
 from sagent.lib.json import as_object, as_str
 from sagent.tools.web.plain import plain_text, whole_links
 
@@ -109,7 +110,9 @@ def decode(data: bytes, content_type: str) -> str:
             return data.decode(_WEB_NAMES.get(name, name))
         except (LookupError, UnicodeDecodeError, ValueError):  # no text encoding, or not this one
             continue
-    name = names[0] if names else "utf-8"
+    if not names:
+        return readable(data)
+    name = names[0]
     try:
         return data.decode(_WEB_NAMES.get(name, name), "replace")
     except (LookupError, ValueError):

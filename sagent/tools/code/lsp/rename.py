@@ -15,7 +15,7 @@ from sagent.tools.code.lsp.checks import read_text
 from sagent.tools.code.lsp.server import LanguageServer, path_of
 from sagent.tools.code.lsp.text import Lines, apply_edits, read_edits
 from sagent.tools.paths import explained, short
-from sagent.tools.textfile import Text, decode, write_atomic
+from sagent.tools.textfile import Text, decode, encode, write_atomic
 from sagent.tools.walk import walk
 
 _MOST_FILES = 200
@@ -144,7 +144,7 @@ def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
         raise ToolError(f"The language server's edits do not fit {path}: {error}. Call it again.") from None
     if after == decoded.text:
         return None
-    return FileChange(path, data, decoded.encoding.encode(after), decoded.text, after)
+    return FileChange(path, data, encode(after, decoded.encoding), decoded.text, after)
 
 
 def _diff(change: FileChange, workspace: Workspace) -> Iterator[str]:

@@ -1,0 +1,268 @@
+"""Text as bytes hold it: decoded without loss, in the encoding that is marked, named, or likely."""
+
+import re
+from collections.abc import Sequence
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import valid_text
+
+_BOMS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\0\0", "utf-32-le"),
+    (b"\0\0\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_KINDS = (
+    (b"\x7fELF", "an ELF program or library"), (b"MZ", "a Windows program"), (b"\xfe\xed\xfa", "a Mach-O program"),
+    (b"\xcf\xfa\xed\xfe", "a Mach-O program"), (b"\xca\xfe\xba\xbe", "a Java class or Mach-O program"),
+    (b"\0asm", "WebAssembly"), (b"PK\x03\x04", "a ZIP archive (or an office document, a wheel, a jar)"),
+    (b"\x1f\x8b", "gzip data"), (b"BZh", "bzip2 data"), (b"\xfd7zXZ\0", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"), (b"7z\xbc\xaf\x27\x1c", "a 7z archive"), (b"Rar!", "a RAR archive"),
+    (b"SQLite format 3\0", "an SQLite database"), (b"\xd0\xcf\x11\xe0", "an old office document"),
+    (b"OggS", "Ogg media"), (b"ID3", "MP3 audio"), (b"RIFF", "RIFF media"), (b"BM", "a BMP image"),
+    (b"II*\0", "a TIFF image"), (b"MM\0*", "a TIFF image"), (b"\0\0\x01\0", "an icon"), (b"wOF", "a font"),
+    (b"\0\x01\0\0", "a font"), (b"\x80\x04", "a Python pickle"), (b"\x93NUMPY", "a NumPy array"),
+)  # fmt: skip
+_WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+_MAX_LOOKED_AT = 4_096  # characters of a text that is to be told from noise
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_NEAR_LINES = 3
+_MAX_RUNS = 20
+_MAX_CONTROLS = 0.05  # of the characters of a text
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How bytes stand for a text: a codec, and the byte order mark in front. With `mixed` there are bytes that it does
+    not understand, or would write otherwise; they travel as lone surrogates. `guess` is said of one that was guessed.
+    """
+
+    codec: str = "utf-8"
+    bom: bytes = b""
+    mixed: bool = False
+    guess: str = ""
+
+    @property
+    def name(self) -> str:
+        """The encoding for people: "utf-8", "utf-16-le with BOM", "probably koi8-r"."""
+        named = self.guess or self.codec
+        return named + (" with BOM" if self.bom else "") + (" with invalid bytes" if self.mixed else "")
+
+    def encode(self, text: str) -> bytes:
+        """Return the bytes of a text. Raises UnicodeEncodeError."""
+        errors = "surrogateescape" if self.mixed else _errors(self.codec)
+        return self.bom + (valid_text(text) if errors == "strict" else text).encode(self.codec, errors)
+
+
+UTF8 = Encoding()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Bytes that are not text; `kind` completes "it is ..."."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A decoded text: `encoding.encode(text)` is the bytes it came from."""
+
+    text: str
+    encoding: Encoding
+
+
+def decode(data: bytes) -> Text | Binary:
+    """Decode bytes that are text in an encoding that can be recognised; else return what they seem to be."""
+    for bom, codec in _BOMS:
+        if data.startswith(bom):
+            text = _try(data[len(bom) :], codec)
+            return Text(text, Encoding(codec, bom)) if text is not None else Binary(f"broken {codec} text")
+    if b"\0" in data[:8192]:
+        return _decode_wide(data) or Binary(_kind(data))
+    text = _try(data, "utf-8")
+    return Text(text, UTF8) if text is not None else _decode_older(data)
+
+
+def readable(data: bytes) -> str:
+    """Return the text of bytes that a person or a program wrote; U+FFFD stands for what cannot be read."""
+    decoded = decode(data)
+    return valid_text(decoded.text) if isinstance(decoded, Text) else data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What programs have written, perhaps in several encodings; `guesses` are of those that are not UTF-8. Where
+    `sure` is False there are lines of which no encoding makes a text."""
+
+    text: str
+    guesses: tuple[str, ...] = ()
+    sure: bool = True
+
+
+def decode_output(data: bytes) -> Output:
+    """Decode each line by itself: as UTF-8 where it is that, else in the encoding that it has with others near it. The
+    data may be cut within a character at both ends."""
+    head = data[:_MAX_LOOKED_AT]
+    is_wide = b"\0" in head and (head.count(0) * 4 > len(head) or _is_noise(head.decode("latin-1")))
+    if is_wide or any(data.startswith(bom) for bom, _ in _BOMS):
+        decoded = decode(data if len(data) < _MAX_LOOKED_AT else data[: len(data) // 4 * 4])
+        if isinstance(decoded, Text):
+            said = () if decoded.encoding.codec == "utf-8" else (decoded.encoding.name,)
+            return Output(valid_text(decoded.text), said)
+    try:
+        return Output(data.decode())
+    except UnicodeDecodeError:
+        pass
+    lines = _trim(data).split(b"\n")
+    places = [place for place, line in enumerate(lines) if not line.isascii() and _is_broken(line)]
+    codecs = _codecs_of(lines, places)
+    texts = [line.decode("utf-8", "replace") if line.isascii() or place not in codecs else
+             line.decode(codecs[place][0], "replace") for place, line in enumerate(lines)]  # fmt: skip
+    guesses = dict.fromkeys(words for _, words in codecs.values())
+    return Output("\n".join(texts), tuple(guesses), sure=len(codecs) == len(places))
+
+
+def _codecs_of(lines: Sequence[bytes], places: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """Return the codec of each of these lines, and what to say of it: lines that are near each other have the same,
+    where that is clear of them, and else that of all of them."""
+    from sagent.lib.charset import guess
+
+    whole = guess(b"\n".join(lines[place] for place in places)) if places else None
+    found: dict[int, tuple[str, str]] = {}
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and place - runs[-1][-1] <= _NEAR_LINES:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    for number, run in enumerate(runs):
+        own = guess(b"\n".join(lines[place] for place in run)) if len(runs) > 1 and number < _MAX_RUNS else None
+        if chosen := own if own is not None and (own.clear or whole is None) else whole:
+            found.update((place, (chosen.codec, chosen.words)) for place in run)
+    return found
+
+
+def _is_broken(line: bytes) -> bool:
+    """Return True if a line is not UTF-8, nor mostly that."""
+    text = line.decode("utf-8", "surrogateescape")
+    broken = sum("\udc80" <= character <= "\udcff" for character in text)
+    return broken > 0 and broken >= sum(character > "\x7f" for character in text) - broken
+
+
+def _trim(data: bytes) -> bytes:
+    """Take off the parts of characters at both ends, where what remains of the line is UTF-8."""
+    first, end, rest = data.partition(b"\n")
+    for cut in range(1, 4):
+        if not all(0x80 <= byte < 0xC0 for byte in first[:cut]) or len(first) < cut:
+            break
+        if _is_utf8(first[cut:]):
+            data = first[cut:] + end + rest
+            break
+    above, end, last = data.rpartition(b"\n")
+    for cut in range(1, min(4, len(last) + 1)):
+        if last[-cut] >= 0xC2 and _is_utf8(last[:-cut]):
+            return above + end + last[:-cut]
+    return data
+
+
+def _is_utf8(data: bytes) -> bool:
+    return _try(data, "utf-8") is not None
+
+
+def _try(data: bytes, codec: str) -> str | None:
+    try:
+        return data.decode(codec, _errors(codec))
+    except UnicodeDecodeError:
+        return None
+
+
+def _errors(codec: str) -> str:
+    """UTF-16 on Windows holds lone surrogates now and then; they must come back as they were."""
+    return "surrogatepass" if codec in _WIDE else "strict"
+
+
+def _decode_wide(data: bytes) -> Text | None:
+    """Decode UTF-16 or UTF-32 without a mark, which has NULs in letters of ASCII and in line ends; None if that gives
+    anything but letters."""
+    if any(data.startswith(magic) for magic, _ in _KINDS):
+        return None
+    found = [(text, codec) for codec in _WIDE if (text := _try(data, codec)) and _is_writing(text[:_MAX_LOOKED_AT])]
+    found.sort(key=lambda one: -sum(map(str.isascii, one[0][:_MAX_LOOKED_AT])))
+    return Text(found[0][0], Encoding(found[0][1])) if found else None
+
+
+def _is_writing(text: str) -> bool:
+    """Return True if a text has only what people write, and something of ASCII."""
+    from unicodedata import category
+
+    kinds = [category(character) for character in text]
+    strange = sum(
+        kind in ("Cc", "Cn", "Co", "Cs") and letter not in "\t\n\r\f\x1b"
+        for kind, letter in zip(kinds, text, strict=True)
+    )
+    return strange * 50 <= len(text) and any(map(str.isascii, text))
+
+
+def _decode_older(data: bytes) -> Text | Binary:
+    """Decode what is not UTF-8: mostly that with a few broken bytes, or an older encoding, or no text at all."""
+    escaped = data.decode("utf-8", "surrogateescape")
+    broken = sum(1 for character in escaped if "\udc80" <= character <= "\udcff")
+    whole = sum(1 for character in escaped if character > "\x7f") - broken
+    if _is_noise(escaped[:_MAX_LOOKED_AT]) or any(data.startswith(magic) for magic, _ in _KINDS if len(magic) > 2):
+        return Binary(_kind(data))
+    if whole > broken:
+        return Text(escaped, Encoding("utf-8", mixed=True))
+    from sagent.lib.charset import guess
+
+    found = guess(data)
+    if found is None:
+        return Binary(_kind(data)) if broken * 4 > len(escaped) else Text(escaped, Encoding("utf-8", mixed=True))
+    text, mixed = _decode_exactly(data, found.codec)
+    if text is None:
+        return Text(escaped, Encoding("utf-8", mixed=True))
+    return Text(text, Encoding(found.codec, mixed=mixed, guess="" if found.certain else found.words))
+
+
+def _decode_exactly(data: bytes, codec: str) -> tuple[str | None, bool]:
+    """Decode so that encoding gives the same bytes: those that have no character, or are not how the codec writes one,
+    become lone surrogates. Returns the text, None where that cannot be done, and whether there are any."""
+    text = data.decode(codec, "surrogateescape")
+    try:
+        exact = text.encode(codec) == data
+    except UnicodeEncodeError:
+        exact = False
+    if exact:
+        return text, False
+    text = "\n".join(line.decode() if line.isascii() else _line_exactly(line, codec) for line in data.split(b"\n"))
+    try:
+        return (text if text.encode(codec, "surrogateescape") == data else None), True
+    except UnicodeEncodeError:
+        return None, True
+
+
+def _line_exactly(line: bytes, codec: str) -> str:
+    import codecs
+
+    decoder = codecs.getincrementaldecoder(codec)("surrogateescape")
+    pieces: list[str] = []
+    start = 0
+    for end in range(1, len(line) + 1):
+        if piece := decoder.decode(line[end - 1 : end], final=end == len(line)):
+            same = piece.encode(codec, "surrogateescape") == line[start:end]
+            pieces.append(piece if same else line[start:end].decode("ascii", "surrogateescape"))
+            start = end
+    return "".join(pieces)
+
+
+def _is_noise(text: str) -> bool:
+    return len(_CONTROLS.findall(text)) > len(text) * _MAX_CONTROLS
+
+
+def _kind(data: bytes) -> str:
+    if data[4:8] == b"ftyp":
+        return "MP4 or HEIF media"
+    if data[257:262] == b"ustar":
+        return "a tar archive"
+    return next((kind for magic, kind in _KINDS if data.startswith(magic)), "binary data of an unknown kind")

@@ -1,0 +1,156 @@
+"""Text in older encodings: found, named with its certainty, and written back byte for byte."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sagent.lib.charset import guess
+from sagent.lib.encoding import Binary, Text, decode, decode_output, readable
+
+SAMPLES = [
+    ("cp1251", "/* Открыть файл и прочитать заголовок */\nint open_it(void);\n"),
+    ("cp1251", "Привет"),
+    ("koi8-r", "# настройки сервера\nx = 1\n"),
+    ("koi8-r", "Привет, мир\n"),
+    ("cp866", "Привет, мир. Открыть файл\n"),
+    ("latin-1", "Größe, Öl, Übung\n"),
+    ("latin-1", "name = 'café'\n"),
+    ("cp1252", "“quoted” — café naïve…\n"),
+    ("cp1252", "it’s\n"),
+    ("cp1252", "Preis: 5 €\n"),
+    ("gbk", "# 中文注释，测试文件编码\nx = 1\n"),
+    ("gbk", "你好"),
+    ("gbk", "# 配置\n"),
+    ("big5", "# 中文註解，測試檔案編碼\nx = 1\n"),
+    ("big5", "你好世界"),
+    ("shift_jis", "# 日本語のコメント\nx = 1\n"),
+    ("shift_jis", "設定ファイル"),
+    ("euc-jp", "こんにちは世界"),
+    ("euc-kr", "# 한국어 주석입니다\nx = 1\n"),
+    ("euc-kr", "안녕하세요"),
+    ("iso-8859-2", "Příliš žluťoučký kůň\n"),
+    ("iso-8859-2", "Łódź i okolice, gęś\n"),
+    ("cp1250", "Zażółć gęślą jaźń\n"),
+    ("cp1253", "Καλημέρα κόσμε\n"),
+    ("cp1254", "Türkçe ışık ğ\n"),
+    ("cp1255", "שלום עולם\n"),
+    ("cp1256", "مرحبا بالعالم\n"),
+    ("tis-620", "สวัสดีชาวโลก\n"),
+]
+
+
+@pytest.mark.parametrize(("codec", "text"), SAMPLES)
+def test_older_encodings_are_found(codec: str, text: str) -> None:
+    data = text.encode(codec)
+    decoded = decode(data)
+    assert isinstance(decoded, Text)
+    assert decoded.text == text
+    assert decoded.encoding.name.startswith(("probably ", "perhaps "))
+    assert decoded.encoding.encode(decoded.text) == data
+    assert readable(data) == text
+    assert decode_output(data).text == text
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-16", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize("text", ["größe\nzwei\n", "# 中文注释\nx = 1\n", "Привет\n"])
+def test_wide_encodings_with_and_without_a_mark(codec: str, text: str) -> None:
+    decoded = decode(text.encode(codec))
+    assert isinstance(decoded, Text)
+    assert decoded.text == text
+    assert decoded.encoding.encode(text) == text.encode(codec)
+    assert decode_output(text.encode(codec)).text.removeprefix("\ufeff") == text
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "# -*- coding: iso-8859-15 -*-\n",
+        '<?xml version="1.0" encoding="iso-8859-15"?>\n',
+        '<meta charset="iso-8859-15">\n',
+        "// vim: set fileencoding=iso-8859-15 :\n",
+    ],
+)
+def test_declared_encoding_is_certain(head: str) -> None:
+    data = f"{head}# 5 € für Öl\n".encode("iso-8859-15")
+    decoded = decode(data)
+    assert isinstance(decoded, Text)
+    assert "5 € für" in decoded.text
+    assert decoded.encoding.name == "iso8859-15"
+
+
+def test_declaration_that_is_wrong_is_not_believed() -> None:
+    decoded = decode("# coding: euc-jp\n# Größe und Übung\n".encode("cp1252"))
+    assert isinstance(decoded, Text)
+    assert "Größe" in decoded.text
+
+
+BINARY = [
+    b"\x7fELF\x02\x01\x01" + bytes(50),
+    b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
+    b"\x1f\x8b\x08\x00" + bytes(range(256)) * 3,
+    bytes(range(256)) * 8,
+    bytes((n * 167 + n * n * 31) % 256 for n in range(2000)),
+    b"\x01\x00\x00\x00\x02\x00\x00\x00" * 20,
+]
+
+
+@pytest.mark.parametrize("data", BINARY)
+def test_binary_data_stays_binary(data: bytes) -> None:
+    assert isinstance(decode(data), Binary)
+
+
+@given(st.binary(max_size=300))
+@example("髙橋".encode("cp932") + b"\x87\x90\x81\xe0\xee\xe0 x\n")  # characters with two spellings
+@example("日本語のテスト".encode("cp932") + b"\x87\x90\n")
+@example(b"caf\xe9 \x81\x8d\n")
+@example("# 中文注释".encode("gbk") + b"\xff\x80 x\n")
+def test_text_is_written_back_as_it_was(data: bytes) -> None:
+    decoded = decode(data)
+    if isinstance(decoded, Text):
+        assert decoded.encoding.encode(decoded.text) == data
+
+
+@given(st.sampled_from(SAMPLES), st.binary(min_size=1, max_size=3), st.data())
+def test_broken_bytes_of_an_older_text_are_kept(sample: tuple[str, str], broken: bytes, data: st.DataObject) -> None:
+    whole = sample[1].encode(sample[0])
+    place = data.draw(st.integers(0, len(whole)))
+    damaged = whole[:place] + broken + whole[place:]
+    decoded = decode(damaged)
+    if isinstance(decoded, Text):
+        assert decoded.encoding.encode(decoded.text) == damaged
+
+
+@given(st.binary(max_size=400))
+def test_output_of_any_bytes_is_valid_text(data: bytes) -> None:
+    decode_output(data).text.encode()
+    readable(data).encode()
+
+
+def test_lines_of_several_encodings_are_each_read() -> None:
+    lines = ["plain", "Größe in UTF-8", "plain"] * 2
+    data = "\n".join(lines).encode() + b"\n" + "Größe, Übung\n".encode("latin-1") + b"x\n" * 6
+    data += "Открыть файл\n".encode("cp1251")
+    output = decode_output(data)
+    assert output.text == "\n".join(lines) + "\nGröße, Übung\n" + "x\n" * 6 + "Открыть файл\n"
+    assert output.guesses == ("probably cp1252", "probably cp1251")
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_output_cut_within_a_character(cut: int) -> None:
+    data = "日本語\nplain\n日本語".encode()
+    assert decode_output(data[cut:-cut]).guesses == ()
+    assert "plain" in decode_output(data[cut:-cut]).text
+
+
+def test_one_strange_byte_in_ascii_is_kept() -> None:
+    data = b"x = 1\ny = '\x81'\n"
+    decoded = decode(data)
+    assert isinstance(decoded, Text)
+    assert decoded.text.startswith("x = 1\ny = '")
+    assert decoded.encoding.encode(decoded.text) == data
+
+
+def test_guess_names_the_next_best_where_it_is_near() -> None:
+    found = guess("kůň".encode("cp1250"))
+    assert found is not None
+    assert found.words.startswith("perhaps ")
