@@ -100,13 +100,12 @@ class Workspace:
 
         Names as tools quote them, `$'a\\nb'`, and `file://` addresses are read. Raises ToolError for what is no path.
         """
-        if "$'" in path or path.startswith("file://"):
-            from sagent.lib.names import unquote_path
+        from sagent.lib.names import find_path, path_of, unquote_path, why_no_path
 
-            path = unquote_path(path)
-        if not path or "\0" in path:
-            raise ToolError(f"not a path: {path!r}")
-        found = Path(self.cwd, Path(path).expanduser())
+        path = unquote_path(path)
+        if why := why_no_path(path):
+            raise ToolError(f"not a path: {path!r}: {why}")
+        found = find_path(Path(self.cwd, path_of(path)))
         if self.kept and len(found.name) == 64 and (own := self.kept / found.name).is_file():
             return own
         if not self.temporary:

@@ -82,7 +82,9 @@ def decode(data: bytes) -> Text | Binary:
     if b"\0" in data[:8192]:
         return _decode_wide(data) or Binary(_kind(data))
     text = _try(data, "utf-8")
-    return Text(text, UTF8) if text is not None else _decode_older(data)
+    if text is not None:
+        return Text(text, UTF8)
+    return _decode_older(data)
 
 
 def readable(data: bytes) -> str:
@@ -105,8 +107,7 @@ def decode_output(data: bytes) -> Output:
     """Decode each line by itself: as UTF-8 where it is that, else in the encoding that it has with others near it. The
     data may be cut within a character at both ends."""
     head = data[:_MAX_LOOKED_AT]
-    is_wide = b"\0" in head and (head.count(0) * 4 > len(head) or _is_noise(head.decode("latin-1")))
-    if is_wide or any(data.startswith(bom) for bom, _ in _BOMS):
+    if b"\0" in head or any(data.startswith(bom) for bom, _ in _BOMS):
         decoded = decode(data if len(data) < _MAX_LOOKED_AT else data[: len(data) // 4 * 4])
         if isinstance(decoded, Text):
             said = () if decoded.encoding.codec == "utf-8" else (decoded.encoding.name,)
@@ -186,11 +187,18 @@ def _errors(codec: str) -> str:
 def _decode_wide(data: bytes) -> Text | None:
     """Decode UTF-16 or UTF-32 without a mark, which has NULs in letters of ASCII and in line ends; None if that gives
     anything but letters."""
-    if any(data.startswith(magic) for magic, _ in _KINDS):
+    if any(data.startswith(magic) for magic, _ in _KINDS) or _is_list(data[:_MAX_LOOKED_AT]):
         return None
     found = [(text, codec) for codec in _WIDE if (text := _try(data, codec)) and _is_writing(text[:_MAX_LOOKED_AT])]
     found.sort(key=lambda one: -sum(map(str.isascii, one[0][:_MAX_LOOKED_AT])))
     return Text(found[0][0], Encoding(found[0][1])) if found else None
+
+
+def _is_list(data: bytes) -> bool:
+    """Return True for text in which NULs part names: they are few, and there is nothing else that is no text."""
+    text = data.decode("utf-8", "surrogateescape").replace("\0", "")
+    is_clean = not _CONTROLS.search(text) and not any("\udc80" <= letter <= "\udcff" for letter in text)
+    return data.count(0) * 3 <= len(data) and is_clean
 
 
 def _is_writing(text: str) -> bool:

@@ -16,6 +16,44 @@ def path_of(text: str) -> Path:
     return Path(os.path.expanduser(text))  # noqa: PTH111 -- Path's own raises RuntimeError then
 
 
+def find_path(path: Path) -> Path:
+    """Return the path as the file system has it: a name that is not there, and of which there is exactly one that is
+    canonically equal (é as one character or as two), is that one."""
+    if str(path).isascii() or os.path.lexists(path):
+        return path
+    from sagent.lib.lookalike import canonical
+
+    found = Path(path.anchor)
+    for part in path.parts[1:] if path.anchor else path.parts:
+        if not part.isascii() and not os.path.lexists(found / part):
+            try:
+                alike = [each for each in found.iterdir() if canonical(each.name) == canonical(part)]
+            except OSError:
+                return path
+            found = alike[0] if len(alike) == 1 else found / part
+        else:
+            found /= part
+    return found
+
+
+def why_no_path(path: str) -> str:
+    """Return why a text cannot name a file, "" if it can."""
+    if not path:
+        return "it is empty"
+    if "\0" in path:
+        return "it has a zero byte"
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return "it has half a character"
+    return ""
+
+
+def quote_exactly(path: str) -> str:
+    """Return the path in `$'...'` with all that is not ASCII escaped, for names that look like others."""
+    return "$'" + "".join(_written(one) if one.isascii() else _bytes_of(one) for one in path) + "'"
+
+
 def quote_path(path: str) -> str:
     """The path as it is, or in `$'...'` where it would not be read as the same again."""
     if path.isprintable() and ("$'" not in path or unquote_path(path) == path):
@@ -26,6 +64,10 @@ def quote_path(path: str) -> str:
 def _written(character: str) -> str:
     if character in _SHORT or character.isprintable():
         return _SHORT.get(character, character)
+    return _bytes_of(character)
+
+
+def _bytes_of(character: str) -> str:
     data = character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in data)
 

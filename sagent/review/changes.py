@@ -11,7 +11,7 @@ from pathlib import Path
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.encoding import Text, decode, decode_output
+from sagent.lib.encoding import Text, decode, decode_output, readable
 from sagent.lib.git import git_call
 from sagent.lib.json import valid_text
 from sagent.lib.regular import read_regular
@@ -26,6 +26,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3}|.)")
 _NAMING = ("--- ", "+++ ", "rename from ", "rename to ", "copy from ", "copy to ")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 MOST_NEW = 400_000  # bytes of a file that git does not know yet
+_HEADS = (b"diff --git ", b"--- ", b"+++ ", b"rename ", b"copy ", b"Binary files ")
 SECONDS = 120.0  # that git may take
 
 
@@ -125,7 +126,21 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
             raise UsageError("The commits have no common ancestor here. In CI, fetch the history (fetch-depth: 0).")
         what = f"there is no commit {about!r}" if about else said[0] if said else f"git {arguments[0]} failed"
         raise UsageError(f"{cwd}: {what}.")
-    return decode_output(done.stdout).text
+    if arguments[0] == "show":
+        return readable(done.stdout)
+    return _shown(done.stdout) if arguments[0] == "diff" else done.stdout.decode("utf-8", "replace")
+
+
+def _shown(diff: bytes) -> str:
+    """Return the text of a diff: lines of files in the encoding that they have, names as UTF-8."""
+    lines = diff.split(b"\n")
+    texts = decode_output(b"\n".join(b"" if line.startswith(_HEADS) else line for line in lines)).text.split("\n")
+    if len(texts) != len(lines):
+        return diff.decode("utf-8", "replace")
+    return "\n".join(
+        line.decode("utf-8", "replace") if line.startswith(_HEADS) else text
+        for line, text in zip(lines, texts, strict=True)
+    )
 
 
 # -- the diff ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.diff import hunks, unified
 from sagent.lib.json import valid_text
+from sagent.lib.lookalike import canonical
 from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, short
@@ -71,7 +72,7 @@ def plan_edit(
             raise ToolError(f"{error} {short(path, workspace)} was not changed.") from None
     added = "".join(replacement.new for replacement in replacements)
     said = f"Edited {short(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
-    said += _written_as(encoding, added)
+    said += _written_as(encoding, added) + _found_as(before, replacements)
     return Change(path, real, before, after, encoding, said, shows=True)
 
 
@@ -102,6 +103,18 @@ def _written_as(encoding: Encoding, added: str) -> str:
     if not encoding.guess or added.isascii():
         return ""
     return f" Its text is written in the encoding that the file had, {encoding.name}, guessed from its bytes."
+
+
+def _found_as(before: str, replacements: Sequence[Replacement]) -> str:
+    """Return what to say of an edit that quoted letters otherwise composed than the file has them."""
+    if before.isascii() or all(edit.old.isascii() or edit.old in before for edit in replacements):
+        return ""
+    if not any(edit.old not in before and canonical(edit.old) in canonical(before) for edit in replacements):
+        return ""
+    return (
+        " The file has letters of old_string composed otherwise (as é can be one character or two); what the edit left "
+        "alone was kept as it was."
+    )
 
 
 def _count(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
-from sagent.lib.names import quote_path
+from sagent.lib.names import find_path, quote_path
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
@@ -67,21 +67,23 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
         pattern = pattern.lstrip("/")
     parts = pattern.split("/")
     while len(parts) > 1 and not re.search(r"[*?\[{\\]", parts[0]):
-        root = root / parts.pop(0)
+        root = find_path(root / parts.pop(0))
     return root, "/".join(parts)
 
 
 def _select(
     listing: "Listing", root: Path, pattern: str, label: str, notes: list[str], is_hidden: Callable[[str], bool]
 ) -> ToolOutput:
+    from sagent.lib.lookalike import canonical, skeleton
+    from sagent.lib.names import quote_exactly
     from sagent.lib.regular import is_regular
     from sagent.tools.globs import glob_regex
     from sagent.tools.search import CUT, passed_over
 
     if not pattern or pattern.endswith("/"):
         pattern += "**"
-    regex = re.compile(glob_regex(pattern), re.DOTALL)
-    matching = sorted(path for path in listing.files if regex.fullmatch(path))
+    regex = re.compile(glob_regex(canonical(pattern)), re.DOTALL)
+    matching = sorted(path for path in listing.files if regex.fullmatch(path) or regex.fullmatch(canonical(path)))
     found = [path for path in matching if not is_hidden(path)]
     # a directory may have become a link while its names were read
     there = islice((path for path in found if is_regular(f"{root}/{path}")), _MOST)
@@ -92,6 +94,10 @@ def _select(
             deeper = re.compile(glob_regex(wider), re.DOTALL)
             count = sum(1 for path in listing.files if deeper.fullmatch(path) and not is_hidden(path))
             hint = f' "{wider}" would match {count}.' if count else hint
+        alike = re.compile(glob_regex(skeleton(pattern)), re.DOTALL)
+        likely = [path for path in listing.files if alike.fullmatch(skeleton(path)) and not is_hidden(path)][:5]
+        if likely:
+            hint = f" These look like it, and have other characters: {', '.join(map(quote_exactly, likely))}"
         lines.append(f"No files match.{hint}")
     if len(found) > _MOST:
         lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")

@@ -3,7 +3,6 @@
 import asyncio
 import stat
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
@@ -53,10 +52,24 @@ class Grep:
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Search. Raises ToolError for an invalid pattern, or a place that does not exist."""
-        from sagent.tools.dialect import PatternError, translate
-        from sagent.tools.paths import made_by_commands
+        from sagent.tools.paths import judged, made_by_commands
 
         pattern = as_str(arguments["pattern"])
+        report, notes = await self._search(pattern, arguments, run), list[str]()
+        if report.summary == "no matches" and (other := _composed_otherwise(pattern)):
+            from sagent.lib.lookalike import escape
+
+            found = await self._search(other, arguments, run)
+            if found.summary != "no matches":
+                report = found
+                notes = [f"(The files have the pattern's letters composed otherwise: {escape(other)})"]
+        root = run.workspace.resolve(as_str(arguments.get("path")) or ".")
+        notes += made_by_commands(judged(root, run), run.workspace)
+        return ToolOutput.of("\n".join([report.text, *notes]), summary=report.summary)
+
+    async def _search(self, pattern: str, arguments: JsonObject, run: RunContext) -> "Report":
+        from sagent.tools.dialect import PatternError, translate
+
         try:
             dialect = translate(pattern, multiline=arguments.get("multiline") is True)
         except PatternError as error:
@@ -66,11 +79,17 @@ class Grep:
             from sagent.tools.offload import offload
             from sagent.tools.search import search
 
-            report = await offload(lambda stop: search(query, stop.is_set))
-        else:
-            report = await _search_apart(query)
-        notes = made_by_commands(Path(query.root), run.workspace)
-        return ToolOutput.of("\n".join([report.text, *notes]), summary=report.summary)
+            return await offload(lambda stop: search(query, stop.is_set))
+        return await _search_apart(query)
+
+
+def _composed_otherwise(pattern: str) -> str:
+    """Return a pattern with its letters decomposed, or composed if they were not; "" where that is the same."""
+    if pattern.isascii():
+        return ""
+    from unicodedata import normalize
+
+    return next((form for form in (normalize("NFC", pattern), normalize("NFD", pattern)) if form != pattern), "")
 
 
 async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: RunContext) -> "Query":
@@ -100,7 +119,8 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         if dialect.rust is not None and not (multiline and any(mark in pattern for mark in _PLACES)):
             options = ["--multiline", "--multiline-dotall"] if multiline else []
             options.append("--ignore-case" if ignore_case else "--case-sensitive")
-            likely = names or ([glob] if glob and not set(glob) & set("!/,\\ [{") else [])
+            plain = glob.isascii() and not set(glob) & set("!/,\\ [{")
+            likely = names or ([glob] if glob and plain else [])
             files = await files_matching(dialect.rust, options, likely, str(real), listing)
         is_hidden = hides("Grep", path, real, run.workspace)
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
+from sagent.lib.lookalike import Place, find_canonical
 from sagent.lib.text import same_ends
 from sagent.tools.patches import sure, unpacked
 
@@ -31,6 +32,9 @@ def meant(text: str, old: str, new: str, name: str = "", *, everywhere: bool = F
         and len(_places(lines, old.removesuffix("\n").split("\n"), lambda line: _unquoted(line).strip())) != 1
     ):
         return []
+    if len(places := find_canonical(text, old, new)) == 1:
+        place = places[0]
+        return [] if _again(text, place) else [(text[place.start : place.stop], place.made)]
     if not new and (pairs := unpacked(old, name)):
         return sure(text, pairs)
     if (bare := _without_numbers(old)) is not None:
@@ -45,6 +49,11 @@ def meant(text: str, old: str, new: str, name: str = "", *, everywhere: bool = F
         if found := _read(lines, old, new, view, rewrite):
             return [found]
     return []
+
+
+def _again(text: str, place: Place) -> bool:
+    """Return True if the text of a place stands elsewhere too, where the other one is a part of a letter."""
+    return text.count(text[place.start : place.stop]) > 1 or text[place.start : place.stop] == place.made
 
 
 Rewrite = Callable[[Lines, Lines, Lines], list[str] | None]

@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
+from sagent.lib.lookalike import canonical, look_alike, reveal, skeleton
 from sagent.messages import ToolCall
 from sagent.tools.nearmiss import QUOTES, meant
 from sagent.tools.textfile import line_end
@@ -155,7 +156,22 @@ def _explain(text: str, old: str) -> str:
             return "old_string was not found, nor anything like it. Read the file again."
         said = "old_string was not found. The nearest lines are:"
     shown = lines[place : place + min(len(wanted), 12)]
-    return "\n".join([said, *(f"{place + 1 + at}\t{line[:300]}" for at, line in enumerate(shown)), ""])
+    alike = [_revealed(line, quoted) for line, quoted in zip(shown, wanted, strict=False)]
+    found = [f"{place + 1 + at}\t{line[:600]}" for at, (line, _) in enumerate(alike)]
+    if all(quoted is None for _, quoted in alike):
+        return "\n".join([said, *found, ""])
+    given = [quoted if quoted is not None else line for (_, quoted), line in zip(alike, wanted, strict=False)]
+    return "\n".join([said, *found, "Where they look the same, what differs is escaped. old_string says:", *given, ""])
+
+
+def _revealed(line: str, quoted: str) -> tuple[str, str | None]:
+    """Return a line of the file and the quoted one, with what cannot be told apart in them escaped; None for the second
+    where one sees what differs."""
+    if len(line) > 600 or line == quoted:
+        return line[:300], None
+    if look_alike(line, quoted) or (quoted not in line and skeleton(quoted) and skeleton(quoted) in skeleton(line)):
+        return reveal(line, quoted)
+    return line, None
 
 
 def _squeeze(line: str) -> str:
@@ -166,6 +182,8 @@ _VIEWS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("white space at line ends", str.rstrip),
     ("indentation or white space", _squeeze),
     ("quotes, dashes or white space", lambda line: _squeeze(line.translate(QUOTES))),
+    ("how its letters are composed, in several places", canonical),
+    ("characters that look alike or cannot be seen", skeleton),
     ("letter case", lambda line: _squeeze(line).lower()),
     ("escaped characters", lambda line: _squeeze(line.replace("\\", ""))),
 )

@@ -82,6 +82,9 @@ def search(query: Query, stop: Callable[[], bool]) -> Report:
 
 def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     """Whether a relative path is asked for: a glob with `/` is for the path, one without for the name, `!` excludes."""
+    from sagent.lib.lookalike import canonical
+
+    glob = canonical(glob)
     negated = glob.startswith("!")
     given = glob = glob[negated:].removeprefix("./")
     several = glob.replace(",", " ").split()
@@ -93,6 +96,7 @@ def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     kinds = re.compile("|".join(map(glob_regex, names)), re.DOTALL)
 
     def wanted(path: str) -> bool:
+        path = path if path.isascii() else canonical(path)
         name = path.rpartition("/")[2]
         if names and not kinds.fullmatch(name):
             return False

@@ -137,7 +137,7 @@ async def test_what_is_told_of_a_file(tmp_path: Path) -> None:
     assert await told("mode") == ("", "permissions 644, now 755")
     assert await told("bits") == ("", "not text: 6 bytes, now 3")
     assert await told("link") == ("@@ -1,1 +0,0 @@\n-l", "is a link to text")
-    assert await told("odd") == ("@@ -0,0 +1,1 @@\n+\ufffd", "")
+    assert await told("odd") == ("@@ -0,0 +1,1 @@\n+ÿ", "")
     assert await told("made") == ("", "")
     with pytest.raises(UsageError, match="was not changed in this session"):
         await told("other")

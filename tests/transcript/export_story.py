@@ -92,5 +92,5 @@ def tell(path: Path) -> Path:
             MessageEntry(StoredMessage.of(assistant("All done.\n\n# What is left\n\n### Nothing", model=MODEL), keep))
         )
         log.blobs.put(f"spilled: TOKEN={KEY}".encode())
-        log.blobs.put(b"\xff\xfe no text")
+        log.blobs.put(b"\x7fELF\x00\x01 no text")
     return made.path

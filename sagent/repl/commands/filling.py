@@ -15,7 +15,7 @@ from sagent.agent import Agent
 from sagent.errors import ToolError, UsageError
 from sagent.lib.encoding import Binary, decode
 from sagent.lib.json import JsonObject, json_freeze_object, valid_text
-from sagent.lib.names import path_of
+from sagent.lib.names import find_path, path_of
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 from sagent.messages import Text, ToolCall
@@ -93,7 +93,7 @@ async def _called(tool: Tool, call: ToolCall, effect: Effect, agent: Agent) -> s
 async def _file(name: str, agent: Agent) -> str:
     """A file as it is put in; nothing for what is no file, which is somebody's name perhaps."""
     try:
-        path = Path(agent.state.workspace.cwd, path_of(name))
+        path = find_path(Path(agent.state.workspace.cwd, path_of(name)))
         if not path.is_file():
             return ""
         call = ToolCall(f"command-{os.urandom(6).hex()}", "Read", json_freeze_object({"file_path": str(path)}))

@@ -1,0 +1,116 @@
+"""Texts that look the same and are not: composed and decomposed letters, signs without a width, letters alike."""
+
+import re
+from difflib import SequenceMatcher
+from unicodedata import category, combining, normalize
+
+from sagent.lib.dataclass import dataclass
+
+_ALIKE = str.maketrans(
+    "аАеЕоОрРсСуУхХіІјЈѕЅԁһӏВКМНТкмтвѵԛԝοΟνρΡΑΒΕΖΗΙΚΜΝΤΥΧαικτυχ‐‑‒–—−ʼ’‘“”",
+    "aAeEoOpPcCyYxXiIjJsSdhlBKMHTkmtbvqwoOvpPABEZHIKMNTYXaiktux------'''\"\"",
+)
+
+
+def canonical(text: str) -> str:
+    """Return the text with its letters composed (NFC), by which canonically equal texts are the same."""
+    return text if text.isascii() else normalize("NFC", text)
+
+
+def skeleton(text: str) -> str:
+    """Return about what one sees of a text: without what is not seen, letters that look alike as one of them."""
+    if text.isascii():
+        return " ".join(text.split())
+    shown = "".join(letter for letter in normalize("NFKC", text) if not _is_unseen(letter))
+    return " ".join(shown.translate(_ALIKE).split())
+
+
+def look_alike(one: str, other: str) -> bool:
+    """Return True if two different texts look the same."""
+    return one != other and skeleton(one) == skeleton(other)
+
+
+def reveal(one: str, other: str) -> tuple[str, str]:
+    """Return two texts with that in which they differ as escapes (`\\u200b`), the rest as it is."""
+    mine, theirs = _clusters(one), _clusters(other)
+    shown: tuple[list[str], list[str]] = ([], [])
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, mine, theirs, autojunk=False).get_opcodes():
+        for pieces, part in zip(shown, ("".join(mine[i1:i2]), "".join(theirs[j1:j2])), strict=True):
+            pieces.append(part if tag == "equal" else escape(part))
+    return "".join(shown[0]), "".join(shown[1])
+
+
+def escape(text: str) -> str:
+    """Return each character as the escape that JSON or Python has for it, but letters and signs of ASCII."""
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\x20"}
+    return "".join(
+        short.get(letter) or (letter if letter.isascii() and letter.isprintable() else _number(letter))
+        for letter in text
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a canonically equal text stands, and what is to stand there after an edit."""
+
+    start: int
+    stop: int
+    made: str
+
+
+def find_canonical(text: str, old: str, new: str) -> list[Place]:
+    """Find the places of a text that are canonically equal to `old`, and make `new` of each: what the edit leaves alone
+    keeps the form it has."""
+    if text.isascii() and old.isascii():
+        return []
+    own, wanted, given = _clusters(text), _clusters(old), _clusters(new)
+    wanted, compared = [canonical(each) for each in wanted], [canonical(each) for each in given]
+    starts = [0]
+    for each in own:
+        starts.append(starts[-1] + len(each))
+    joined = [canonical(each) for each in own]
+    places: list[Place] = []
+    at = 0
+    while (at := _index(joined, wanted, at)) >= 0:
+        made: list[str] = []
+        for tag, i1, i2, j1, j2 in SequenceMatcher(None, wanted, compared, autojunk=False).get_opcodes():
+            made += own[at + i1 : at + i2] if tag == "equal" else given[j1:j2]
+        places.append(Place(starts[at], starts[at + len(wanted)], "".join(made)))
+        at += len(wanted)
+    return places
+
+
+def _index(where: list[str], what: list[str], start: int) -> int:
+    first = what[0]
+    while True:
+        try:
+            start = where.index(first, start)
+        except ValueError:
+            return -1
+        if where[start : start + len(what)] == what:
+            return start
+        start += 1
+
+
+def _clusters(text: str) -> list[str]:
+    """Return the letters of a text, each with the marks that are put on it."""
+    found: list[str] = []
+    for letter in text:
+        joins = not letter.isascii() and (combining(letter) or "\u1160" <= letter <= "\u11ff")
+        if joins and found:
+            found[-1] += letter
+        else:
+            found.append(letter)
+    return found
+
+
+def _is_unseen(letter: str) -> bool:
+    return not letter.isascii() and (
+        category(letter) == "Cf"
+        or bool(re.match("[\ufe00-\ufe0f\u115f\u1160\u3164\uffa0\u034f\u17b4\u17b5\u180b-\u180f\u2800]", letter))
+    )
+
+
+def _number(letter: str) -> str:
+    number = ord(letter)
+    return f"\\x{number:02x}" if number < 0x80 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -1,0 +1,93 @@
+"""Names and texts that look like others, in the tools of files."""
+
+from unicodedata import normalize
+
+import pytest
+
+from sagent.errors import ToolError
+from sagent.tools.edit import Edit
+from sagent.tools.glob import Glob
+from sagent.tools.grep import Grep
+from sagent.tools.list import List
+from sagent.tools.read import Read
+from sagent.tools.write import Write
+
+NFC, NFD = "café", normalize("NFD", "café")
+
+
+def text_of(output):
+    return output.content[0].text
+
+
+@pytest.mark.parametrize(("there", "asked"), [(NFD, NFC), (NFC, NFD)])
+async def test_name_is_found_in_either_form(call, root, there, asked) -> None:
+    (root / there).mkdir()
+    (root / there / f"{there}.txt").write_text("word\n")
+    assert "word" in text_of(await call(Read(), file_path=f"{asked}/{asked}.txt"))
+    assert "word" in text_of(await call(Grep(), pattern="word", path=asked))
+    assert "word" in text_of(await call(Grep(), pattern="word", glob=f"{asked}.txt"))
+    assert there in text_of(await call(Glob(), pattern=f"{asked}/*"))
+    assert there in text_of(await call(Glob(), pattern=f"**/{asked}.*"))
+    assert there in text_of(await call(List(), path=asked))
+    await call(Edit(), file_path=f"{asked}/{asked}.txt", old_string="word", new_string="words")
+    await call(Write(), file_path=f"{asked}/{asked}.txt", content="new\n")
+    assert (root / there / f"{there}.txt").read_text() == "new\n"
+    assert [each.name for each in (root / there).iterdir()] == [f"{there}.txt"]
+    assert [each.name for each in root.iterdir() if each.name != ".git"] == [there]
+
+
+async def test_two_names_that_are_equal_stay_two(call, root) -> None:
+    (root / f"{NFC}.txt").write_text("composed\n")
+    (root / f"{NFD}.txt").write_text("decomposed\n")
+    assert "\tcomposed" in text_of(await call(Read(), file_path=f"{NFC}.txt"))
+    assert "\tdecomposed" in text_of(await call(Read(), file_path=f"{NFD}.txt"))
+
+
+@pytest.mark.parametrize("name", ["c\u043epy.txt", "co\u200bpy.txt", "copy.txt\u00ad"])
+async def test_name_that_looks_like_another_is_shown_escaped(call, root, name) -> None:
+    (root / name).write_text("x\n")
+    with pytest.raises(ToolError, match=r"Did you mean \$'[ -~]*'\? It looks like \$'copy.txt'") as raised:
+        await call(Read(), file_path="copy.txt")
+    quoted = str(raised.value).partition("Did you mean ")[2].partition("? It")[0]
+    assert "x" in text_of(await call(Read(), file_path=quoted))
+    assert "\\x" in text_of(await call(Glob(), pattern="copy.*"))
+
+
+async def test_edit_of_a_decomposed_text_is_made_and_said(call, root) -> None:
+    (root / "f").write_text(f"a = '{NFD}'\nb = '{NFD}!'\n")
+    await call(Read(), file_path="f")
+    said = text_of(await call(Edit(), file_path="f", old_string=f"b = '{NFC}!'", new_string=f"b = '{NFC}?'"))
+    assert (root / "f").read_text() == f"a = '{NFD}'\nb = '{NFD}?'\n"
+    assert "composed otherwise" in said
+
+
+async def test_edit_of_two_decomposed_places_is_refused(call, root) -> None:
+    (root / "f").write_text(f"{NFD}\n{NFD}\n")
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match=r"composed, in several places[\s\S]*cafe\\u0301[\s\S]*caf\\u00e9"):
+        await call(Edit(), file_path="f", old_string=NFC, new_string="tea")
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted", "escapes"),
+    [
+        ("name = 'zero\u200bwidth'", "name = 'zerowidth'", ["\\u200b"]),
+        ("value = s\u0441ope", "value = scope", ["\\u0441"]),
+        ("if admin\u202e:", "if admin:", ["\\u202e"]),
+        ("so\u00adft = 1", "soft = 1", ["\\u00ad"]),
+    ],
+)
+async def test_edit_shows_what_cannot_be_seen(call, root, line, quoted, escapes) -> None:
+    (root / "f").write_text(f"first\n{line}\n")
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match="look alike or cannot be seen") as raised:
+        await call(Edit(), file_path="f", old_string=quoted, new_string="x")
+    assert all(escape in str(raised.value) for escape in escapes)
+
+
+async def test_grep_finds_either_form_and_says_so(call, root) -> None:
+    (root / "f").write_text(f"my {NFD} here\n")
+    found = text_of(await call(Grep(), pattern=f"{NFC} here"))
+    assert found.startswith("f:1:my ")
+    assert "composed otherwise: cafe\\u0301" in found
+    assert text_of(await call(Grep(), pattern="thé")) == "No matches."
